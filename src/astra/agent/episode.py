@@ -1,0 +1,177 @@
+"""The multi-turn episode as a state machine without I/O.
+
+Every driver shares it: trajectory synthesis over MCP servers, rollouts in arenas, benchmark
+runs. A driver alternates ``offer`` (an assistant message) and ``observe`` (results of the
+calls that ``offer`` returned) until ``stop_reason`` is set. Whatever the model writes, each
+of its calls gets exactly one tool message, in the order of the calls.
+
+Limits end an episode with a StopReason, never an exception, checked in this order:
+answered (no call in the turn), max_turns, max_calls; max_tokens, timeout and infra are the
+driver's to report through ``abort``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from astra.records.base import canonical_json
+from astra.records.message import (
+    CallStatus,
+    ExecutedCall,
+    Message,
+    MessageRole,
+    ToolCall,
+    ToolResult,
+)
+from astra.records.tool import Tool
+from astra.records.trajectory import StopReason
+from astra.settings import StageConfig
+
+
+class EpisodeLimits(StageConfig):
+    """ASTRA section 5.3: at most 32 assistant turns in RL; 20 model calls in synthesis."""
+
+    max_turns: int = 32
+    max_calls: int = 64
+    max_parallel_calls: int = 16
+    max_result_chars: int = 8192
+    """Longer tool results are cut before the model reads them, and say so."""
+
+
+class Episode:
+    """One conversation. Starts from ``messages`` (system, user); grows to a full transcript."""
+
+    def __init__(
+        self, messages: Sequence[Message], tools: Sequence[Tool], limits: EpisodeLimits
+    ) -> None:
+        self.messages: list[Message] = list(messages)
+        self.calls: list[ExecutedCall] = []
+        self.stop_reason: StopReason | None = None
+        self.turn = 0
+        self._limits = limits
+        self._tools = {tool.name: tool for tool in tools}
+        self._turn_calls: tuple[ToolCall, ...] = ()
+        self._answered: dict[int, ToolResult] = {}
+
+    def offer(self, message: Message) -> tuple[ToolCall, ...]:
+        """Take an assistant message; returns the well-formed calls to execute.
+
+        Malformed, unknown and surplus calls are answered here with an error message, so that
+        the model can recover. If every call was answered, the turn closes at once.
+        """
+        if self.stop_reason is not None:
+            raise ValueError(f"episode already ended: {self.stop_reason}")
+        self.messages.append(message)
+        if not message.tool_calls:
+            self.stop_reason = StopReason.ANSWERED
+            return ()
+        self._turn_calls = message.tool_calls
+        self._answered = {}
+        budget = self._limits.max_calls - len(self.calls)
+        wanted: list[ToolCall] = []
+        for position, call in enumerate(message.tool_calls):
+            refusal = self._refusal(call, position, budget)
+            if refusal is None:
+                wanted.append(call)
+            else:
+                self._answered[position] = refusal
+        if not wanted:
+            self.observe(())
+        return tuple(wanted)
+
+    def observe(self, results: Sequence[ToolResult]) -> tuple[Message, ...]:
+        """Take the results of the calls ``offer`` returned; returns the new tool messages."""
+        remaining = iter(results)
+        added: list[Message] = []
+        for position, call in enumerate(self._turn_calls):
+            result = self._answered.get(position)
+            if result is None:
+                result = next(remaining)
+            self.calls.append(ExecutedCall(turn=self.turn, call=call, result=result))
+            added.append(
+                Message(
+                    role=MessageRole.TOOL,
+                    content=_shorten(result.content, self._limits.max_result_chars),
+                    tool_call_id=call.id,
+                    name=call.name,
+                )
+            )
+        if next(remaining, None) is not None:
+            raise ValueError("more results than calls")
+        self.messages.extend(added)
+        self._turn_calls = ()
+        self.turn += 1
+        if self.turn >= self._limits.max_turns:
+            self.stop_reason = StopReason.MAX_TURNS
+        elif len(self.calls) >= self._limits.max_calls:
+            self.stop_reason = StopReason.MAX_CALLS
+        return tuple(added)
+
+    def abort(self, reason: StopReason) -> None:
+        """End the episode for a reason that only the driver can see."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+
+    def _refusal(self, call: ToolCall, position: int, budget: int) -> ToolResult | None:
+        if position >= self._limits.max_parallel_calls or position >= budget:
+            return _failed(
+                CallStatus.REFUSED,
+                f"not executed: at most {min(self._limits.max_parallel_calls, budget)} "
+                "calls are allowed here",
+            )
+        tool = self._tools.get(call.name)
+        if tool is None:
+            names = ", ".join(sorted(self._tools))
+            return _failed(
+                CallStatus.UNKNOWN_TOOL, f"there is no tool {call.name!r}; tools: {names}"
+            )
+        try:
+            parse_arguments(tool, call.arguments)
+        except ValueError as error:
+            return _failed(CallStatus.MALFORMED, str(error))
+        return None
+
+
+def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
+    """Arguments as an object that satisfies the tool's schema. Raises ValueError saying why."""
+    try:
+        parsed = json.loads(arguments, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"arguments of {tool.name} are not valid JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise ValueError(f"arguments of {tool.name} must be a JSON object")
+    problem = next(_validator(canonical_json(tool.parameters)).iter_errors(parsed), None)
+    if problem is not None:
+        raise ValueError(f"arguments of {tool.name}: {problem.message[:300]}")
+    return parsed
+
+
+@lru_cache(maxsize=4096)
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schema))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) != len(keys):
+        raise ValueError(f"key given twice in {keys}")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _failed(status: CallStatus, reason: str) -> ToolResult:
+    return ToolResult(status=status, content=f"error: {reason}")
+
+
+def _shorten(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[cut: {len(text) - limit} more characters]"

@@ -1,0 +1,30 @@
+"""What an episode needs: something that acts, and something that executes calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from astra.records.message import Message, ToolCall, ToolResult
+from astra.records.tool import Tool
+
+
+class Policy(Protocol):
+    """Produces the next assistant message. ``name`` is stored with the trajectory."""
+
+    name: str
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message: ...
+
+
+class Env(Protocol):
+    """Executes tool calls of one episode; its state lives until ``close``."""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]: ...
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        """Run one well-formed call (known tool, valid arguments)."""
+        ...
+
+    async def close(self) -> None: ...

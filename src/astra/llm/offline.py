@@ -1,0 +1,34 @@
+"""The offline teacher: rules instead of a model. Deterministic, no network, no key."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+from astra.llm.protocol import Ask, ModelConfig, OfflineHandlers, ParseError, ProviderError, Reply
+from astra.records.base import content_id
+
+
+class OfflineTeacher:
+    """Answers each ask with its domain's rule, seeded by the ask itself.
+
+    A rule that cannot answer raises ProviderError; a reply of the wrong type is a ParseError.
+    """
+
+    def __init__(self, config: ModelConfig, handlers: OfflineHandlers) -> None:
+        self.name = f"offline:{config.model}"
+        self._handlers = handlers
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        handler = self._handlers.get(ask.template)
+        if handler is None:
+            known = ", ".join(sorted(self._handlers))
+            raise ProviderError(f"the offline teacher has no rule for {ask.template!r} ({known})")
+        seed = content_id([self.name, ask.template, dict(ask.variables), ask.sample])
+        reply = handler(ask.variables, random.Random(int(seed, 16)))
+        if not isinstance(reply, ask.response):
+            raise ParseError(f"rule {ask.template!r} returned {type(reply).__name__}")
+        return cast(Reply, reply)
+
+    async def close(self) -> None:
+        return None

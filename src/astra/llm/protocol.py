@@ -1,0 +1,70 @@
+"""How a domain asks: an Ask names a template, its variables and the reply it expects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from astra.settings import StageConfig
+
+Reply = TypeVar("Reply", bound=BaseModel)
+
+
+class Role(StrEnum):
+    TEACHER = "teacher"
+    JUDGE = "judge"
+    EMULATOR = "emulator"
+    USER = "user"
+
+
+class ModelConfig(StageConfig):
+    """Which model answers a role, and how it samples. Endpoints live in block ``runtime``."""
+
+    backend: Literal["offline", "openai"]
+    model: str
+    """Offline: the version of the rules. openai: the model's name at the endpoint."""
+    temperature: float = 0.6
+    top_p: float = 1.0
+    max_tokens: int = 4096
+    extra: dict[str, Any] = {}
+    """Further request fields, for example a reasoning effort."""
+
+
+@dataclass(frozen=True)
+class Ask(Generic[Reply]):
+    """One question to a teacher. ``variables`` are JSON-able; ``sample`` tells repeats apart."""
+
+    template: str
+    variables: Mapping[str, Any]
+    response: type[Reply]
+    sample: int = 0
+
+
+class ProviderError(Exception):
+    """No answer: outage, refusal, or retries exhausted. Never a score."""
+
+
+class ParseError(Exception):
+    """An answer came, but it is not the reply asked for, also after bounded repair."""
+
+
+class Teacher(Protocol):
+    """Answers asks. ``name`` (backend and model) is stored with what came of the answer."""
+
+    name: str
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        """The parsed reply. Raises ProviderError or ParseError; never a made-up reply."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Handler = Callable[[Mapping[str, Any], random.Random], BaseModel]
+OfflineHandlers = Mapping[str, Handler]
+"""Template name -> rule. A handler is pure: same variables and generator, same reply."""

@@ -1,0 +1,55 @@
+"""Frozen records: the only thing stages exchange.
+
+Invariant: a record's ``id`` is a hash of the fields named in ``identity``, i.e. of what
+produced the record, never a row number or a random value. Rebuilds, resume and
+de-duplication therefore agree, and a row edited by hand is refused when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+ID_LENGTH = 16
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spaces; refuses NaN and infinities (ValueError)."""
+    return json.dumps(
+        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
+
+
+def content_id(value: Any) -> str:
+    """First 16 hex digits of the SHA-256 of a JSON-able value's canonical form."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:ID_LENGTH]
+
+
+class Frozen(BaseModel):
+    """A value without identity of its own (a message, an answer, an edge)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Record(Frozen):
+    """A row of a stage's output. Leave ``id`` empty to have it computed."""
+
+    identity: ClassVar[tuple[str, ...]]
+    id: str = ""
+
+    @model_validator(mode="after")
+    def _identify(self) -> Self:
+        chosen = self.model_dump(mode="json", include=set(self.identity))
+        expected = content_id([type(self).__name__, chosen])
+        if not self.id:
+            object.__setattr__(self, "id", expected)
+        elif self.id != expected:
+            raise ValueError(
+                f"{type(self).__name__} {self.id}: id does not match its content "
+                f"({expected}); the row was edited or written by another version, "
+                "rebuild the stage that made it"
+            )
+        return self

@@ -1,0 +1,80 @@
+"""Executable environments and arenas (stages ``envs`` and ``envs_merged``; ASTRA section 4.2)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from astra.records.base import Frozen, Record
+from astra.records.qa import Answer, QuestionKind, Scenario, Split
+from astra.records.tool import Tool
+
+
+class Environment(Record):
+    """One sub-question made executable: tool document, code, gold call, verified in the sandbox."""
+
+    identity: ClassVar[tuple[str, ...]] = ("qa_id", "sub_question_id", "tool", "code", "arguments")
+    qa_id: str
+    sub_question_id: int
+    tool: Tool
+    code: str
+    """Python source defining a function named ``tool.name``; data are literals inside it."""
+    arguments: dict[str, Any]
+    """The gold call."""
+    answer: Answer
+    checks: dict[str, int]
+    """How often each verification was made, for example ``{"fresh_sessions": 2, ...}``."""
+
+
+class Band(StrEnum):
+    """Similarity of an irrelevant tool to a tool in scope (ASTRA section 5.2)."""
+
+    HIGH = "high"  # > 0.85
+    MEDIUM = "medium"  # [0.4, 0.85]
+    LOW = "low"  # < 0.4
+
+
+class ArenaTool(Frozen):
+    """A tool in scope. ``code`` is empty for a document-only distractor."""
+
+    tool: Tool
+    code: str = ""
+
+
+class ArenaStep(Frozen):
+    """A sub-question. ``tool_name`` is None where no tool is needed."""
+
+    id: int
+    hop_level: int
+    question: str
+    answer: Answer
+    dependencies: tuple[int, ...] = ()
+    tool_name: str | None = None
+    arguments: dict[str, Any] = {}
+    """The gold call's."""
+
+
+class Arena(Record):
+    """One RL row: everything needed to run and reward an episode, without any framework."""
+
+    identity: ClassVar[tuple[str, ...]] = ("qa_id", "split", "tools", "steps")
+    qa_id: str
+    split: Split
+    domain: str
+    language: str
+    source: str
+    kind: QuestionKind
+    scenario: Scenario
+    hops: int
+    """The deepest hop level."""
+    main_question: str
+    final_answer: Answer
+    tools: tuple[ArenaTool, ...]
+    steps: tuple[ArenaStep, ...]
+    irrelevant: dict[Band, tuple[ArenaTool, ...]] = {}
+    """Candidates per band; a rollout draws from them (rl.irrelevant_tools)."""
+    state: str = ""
+    """Initial state as canonical JSON, for tools that write; empty for read-only arenas."""
+    expected_state: str = ""
+    entities: tuple[str, ...]
+    composition: str

@@ -1,0 +1,62 @@
+"""Conversation messages and executed tool calls, in OpenAI's chat vocabulary."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from astra.records.base import Frozen
+
+
+class MessageRole(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class ToolCall(Frozen):
+    """A call as the model wrote it. ``arguments`` is the raw JSON text: it may be malformed."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(Frozen):
+    role: MessageRole
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    """Of a tool message: the tool that answered."""
+
+
+class CallStatus(StrEnum):
+    """What became of a tool call. Decided by the host, never by text search in the result."""
+
+    OK = "ok"
+    ERROR = "error"  # the tool ran and reported a failure (exception, isError)
+    SOFT_ERROR = "soft_error"  # reported success, but the payload says it failed
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    MALFORMED = "malformed"  # arguments are no JSON object, or violate the tool's schema
+    UNKNOWN_TOOL = "unknown_tool"
+    REFUSED = "refused"  # over the cap on parallel calls
+    INFRA = "infra"  # our machinery failed; never counted against the model
+
+
+class ToolResult(Frozen):
+    """A tool's answer: ``content`` is what the model reads, ``value`` the typed result if any."""
+
+    status: CallStatus
+    content: str
+    value: Any = None
+
+
+class ExecutedCall(Frozen):
+    """One call of an episode with its outcome. ``turn`` counts assistant turns from 0."""
+
+    turn: int
+    call: ToolCall
+    result: ToolResult

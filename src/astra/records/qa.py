@@ -1,0 +1,113 @@
+"""Decomposed questions (stages ``qa`` and ``qa_valid``; ASTRA section 4.1)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from astra.records.base import Frozen, Record
+from astra.records.score import Score
+
+
+class AnswerType(StrEnum):
+    NUMBER = "number"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    ENUM = "enum"
+    LIST = "list"
+    RECORD = "record"
+
+
+class Answer(Frozen):
+    """A typed answer. ``value`` is JSON; a DATE is ISO 8601 text."""
+
+    type: AnswerType
+    value: Any
+    unit: str = ""
+    tolerance: float = 0.0
+    """Of a number: the largest accepted absolute difference."""
+    domain_size: int | None = None
+    """How many values were possible, where known. Below 20 an equal answer may be chance."""
+
+
+class Scenario(StrEnum):
+    SINGLE_HOP = "single_hop"
+    PARALLEL_SINGLE_HOP = "parallel_single_hop"
+    MULTI_HOP = "multi_hop"
+    PARALLEL_MULTI_HOP = "parallel_multi_hop"
+
+
+class QuestionKind(StrEnum):
+    READ_ONLY = "read_only"
+    WRITE = "write"
+    MIXED = "mixed"
+    MISSING_TOOL = "missing_tool"
+    MISSING_PARAMETER = "missing_parameter"
+    INFEASIBLE = "infeasible"
+    ALREADY_SATISFIED = "already_satisfied"
+
+
+class Split(StrEnum):
+    """Which data an instance's entities and composition belong to; the three never meet."""
+
+    TRAIN = "train"
+    DEV = "dev"
+    HELDOUT = "heldout"
+
+
+class Table(Frozen):
+    """Background knowledge: ``rows`` hold one JSON scalar per column."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+class Operation(Frozen):
+    """How a sub-question's answer follows from knowledge, where its source states that.
+
+    ``op`` is one of qa/operations.py. ``arguments`` maps a parameter to a literal, or to
+    ``{"from": id}`` for the answer of another sub-question.
+    """
+
+    op: str
+    relation: str
+    """What is asked of what, for example ``listing.price``; compositions are made of these."""
+    table: str
+    arguments: dict[str, Any]
+    select: str = ""
+
+
+class SubQuestion(Frozen):
+    id: int
+    hop_level: int
+    """1 for what depends on nothing, else one more than its deepest dependency."""
+    question: str
+    answer: Answer
+    dependencies: tuple[int, ...] = ()
+    operation: Operation | None = None
+    tool_necessity: bool | None = None
+    """None until stage qa_valid has judged it."""
+
+
+class QAInstance(Record):
+    identity: ClassVar[tuple[str, ...]] = ("main_question", "final_answer", "sub_questions", "split")
+    split: Split
+    domain: str
+    language: str
+    source: str
+    """Knowledge source, for example ``world:real_estate`` or ``pypi:airportsdata==...``."""
+    kind: QuestionKind
+    scenario: Scenario
+    main_question: str
+    final_answer: Answer
+    sub_questions: tuple[SubQuestion, ...]
+    knowledge: tuple[Table, ...] = ()
+    knowledge_text: str = ""
+    entities: tuple[str, ...]
+    """Every entity name in question, knowledge or answers; splits share none."""
+    composition: str
+    """Canonical shape of the question: operations and relations without entities."""
+    scores: dict[str, Score] = {}
+    prompt_hash: str = ""

@@ -1,0 +1,37 @@
+"""User tasks (stage ``tasks``; ASTRA section 3.2)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from astra.records.base import Record
+from astra.records.graph import ChainStep
+from astra.records.score import Score
+
+
+class TaskKind(StrEnum):
+    CHAIN = "chain"  # conditioned on a verified chain
+    SERVER = "server"  # conditioned on the server alone
+    MISSING_FUNCTION = "missing_function"  # the tool it needs is not offered
+    MISSING_PARAMETER = "missing_parameter"  # a required value is not given
+    IRRELEVANT = "irrelevant"  # no tool applies
+
+
+class Task(Record):
+    identity: ClassVar[tuple[str, ...]] = ("server_id", "kind", "question", "plan", "augmentation")
+    server_id: str
+    chain_id: str | None
+    kind: TaskKind
+    language: str
+    question: str
+    plan: tuple[ChainStep, ...]
+    """The steps a solution takes, where the teacher states them; empty if it does not."""
+    augmentation: str = "none"
+    """none | diverse | complicate | persona"""
+    parent_id: str | None = None
+    """The task it was augmented from."""
+    withheld_tools: tuple[str, ...] = ()
+    """Tools removed from the agent's view (kind missing_function)."""
+    scores: dict[str, Score] = {}
+    prompt_hash: str = ""

@@ -1,0 +1,68 @@
+"""Tools and the servers that offer them (stage ``tools``)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from astra.records.base import Frozen, Record
+
+
+class Tool(Frozen):
+    """A tool document in OpenAI's function schema. ``parameters`` is JSON Schema 2020-12."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    original_name: str | None = None
+    """The server's own name where ``name`` had to be sanitised; used for execution."""
+
+    def openai(self) -> dict[str, Any]:
+        """The ``{"type": "function", "function": {...}}`` form that chat APIs take."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters,
+            },
+        }
+
+
+class Execution(StrEnum):
+    LIVE = "live"  # a real MCP server process
+    EMULATED = "emulated"  # documents only
+
+
+class Launch(Frozen):
+    """How to start a server over stdio; ``environment`` names the pinned environment it runs in.
+
+    ``{workdir}`` inside ``args`` and ``env`` values is replaced by the episode's directory.
+    """
+
+    environment: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    setup: dict[str, str] = {}
+    """Files (relative path -> text) written into the episode's directory before the start."""
+
+
+class ToolServer(Record):
+    identity: ClassVar[tuple[str, ...]] = ("name", "source", "tools")
+    name: str
+    title: str
+    description: str
+    domain: str
+    source: str
+    """Where the document came from, for example ``pypi:mcp-server-sqlite==2025.4.25``."""
+    licence: str
+    language: str
+    execution: Execution
+    deterministic: bool
+    """Same calls after a reset give the same bytes; only such servers are used at scale smoke."""
+    launch: Launch | None = None
+    tools: tuple[Tool, ...]
+    repairs: tuple[str, ...] = ()
+    """What normalisation changed, one line each."""

@@ -1,0 +1,54 @@
+"""Multi-turn executions of tasks (stage ``trajectories``; ASTRA section 3.3)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from astra.records.base import Record
+from astra.records.message import ExecutedCall, Message
+from astra.records.score import Score
+from astra.records.tool import Execution, Tool
+
+
+class StopReason(StrEnum):
+    """Why an episode ended, in the order the limits are checked (agent/episode.py)."""
+
+    ANSWERED = "answered"  # an assistant turn without a tool call
+    MAX_TURNS = "max_turns"
+    MAX_CALLS = "max_calls"
+    MAX_TOKENS = "max_tokens"  # the policy's own budget of generated or context tokens
+    TIMEOUT = "timeout"
+    INFRA = "infra"
+
+
+class Trajectory(Record):
+    identity: ClassVar[tuple[str, ...]] = ("task_id", "sample", "policy", "messages")
+    task_id: str
+    server_id: str
+    sample: int
+    policy: str
+    """Backend and model that acted, for example ``offline:expert``."""
+    execution: Execution
+    language: str
+    domain: str
+    tools: tuple[Tool, ...]
+    """What the agent saw."""
+    messages: tuple[Message, ...]
+    calls: tuple[ExecutedCall, ...]
+    stop_reason: StopReason
+
+
+class SFTSample(Record):
+    """A selected trajectory with its seven scores (ASTRA section 3.4)."""
+
+    identity: ClassVar[tuple[str, ...]] = ("trajectory_id", "split")
+    trajectory_id: str
+    split: str
+    """train | eval"""
+    language: str
+    domain: str
+    tools: tuple[Tool, ...]
+    messages: tuple[Message, ...]
+    scores: dict[str, Score]
+    mean_score: float

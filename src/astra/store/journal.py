@@ -1,0 +1,46 @@
+"""Per-item results of executed work, so that a killed stage resumes where it stopped.
+
+Keys are content keys of everything that determined the result; values are JSON. Entries are
+committed one by one; a torn write is impossible (SQLite).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from astra.records.base import canonical_json
+from astra.store.paths import cache_root
+
+
+class Journal:
+    """A persistent map from content key to JSON value, safe for several processes."""
+
+    def __init__(self, name: str, root: Path | None = None) -> None:
+        folder = (root or cache_root()) / "journal"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(
+            folder / f"{name}.sqlite", isolation_level=None, timeout=60, check_same_thread=False
+        )
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
+        )
+
+    def get(self, key: str) -> Any | None:
+        """The committed value, or None. (A committed value is never JSON null.)"""
+        row = self._connection.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def put(self, key: str, value: Any) -> None:
+        if value is None:
+            raise ValueError("a journal value must not be null: get() could not tell it apart")
+        self._connection.execute(
+            "INSERT OR REPLACE INTO entries VALUES (?, ?)", (key, canonical_json(value))
+        )
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,85 @@
+"""A stage's metrics: counts in, out and dropped by reason, and distributions as DVC plots.
+
+Only what the declared inputs determine goes in, so that a rebuild changes nothing. Timings,
+tokens and cost belong to the run (tracking), not here.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from astra.records.score import Rejection
+
+
+class StageMetrics:
+    """Collects one stage's counts and writes ``metrics/<stage>.json`` and ``plots/<stage>/``."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.counts: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.values: dict[str, Any] = {}
+        self._distributions: dict[str, Counter[str]] = {}
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counts[name] += by
+
+    def reject(self, rejection: Rejection) -> None:
+        """Count one dropped item by its reason."""
+        self.dropped[rejection.reason] += 1
+
+    def value(self, name: str, value: Any) -> None:
+        """Record a deterministic figure (float, int or nested mapping)."""
+        self.values[name] = value
+
+    def distribution(self, name: str, items: Iterable[object]) -> None:
+        """Add items to a histogram that becomes ``plots/<stage>/<name>.csv``."""
+        self._distributions.setdefault(name, Counter()).update(str(item) for item in items)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            **dict(sorted(self.counts.items())),
+            "dropped": dict(sorted(self.dropped.items())),
+            **self.values,
+        }
+
+    def write(self, metrics: Path = Path("metrics"), plots: Path = Path("plots")) -> None:
+        """Write both; the plots folder holds exactly this run's distributions."""
+        write_json(metrics / f"{self.stage}.json", self.document())
+        folder = plots / self.stage
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.glob("*.csv"):
+            stale.unlink()
+        for name, histogram in self._distributions.items():
+            write_histogram(folder / f"{name}.csv", name, histogram)
+
+
+def write_histogram(path: Path, name: str, histogram: Mapping[str, int]) -> None:
+    """Two columns, ``name`` and ``count``; numeric labels in numeric order, others by label."""
+
+    def order(label: str) -> tuple[int, float, str]:
+        try:
+            return (0, float(label), label)
+        except ValueError:
+            return (1, 0.0, label)
+
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow([name, "count"])
+        for label in sorted(histogram, key=order):
+            writer.writerow([label, histogram[label]])
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write indented JSON atomically; NaN is refused."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    partial.write_text(text + "\n", encoding="utf-8")
+    os.replace(partial, path)

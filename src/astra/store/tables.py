@@ -1,0 +1,129 @@
+"""Records in and out of parquet: typed, sorted by id, atomic, streaming both ways.
+
+Scalars become columns; everything else is a JSON string column, because Arrow would merge
+free-form structs across rows and leak nulls into schemas. Rows are sorted on disk (SQLite),
+so memory does not grow with the data and concurrency upstream cannot change the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar, get_origin
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from astra.records.base import Record, canonical_json
+
+BATCH_ROWS = 1024
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+class TableError(Exception):
+    """A table cannot be read as the record asked for; the message says which stage rebuilds it."""
+
+
+def arrow_schema(model: type[Record]) -> pa.Schema:
+    """The explicit schema of a record: one column per field, ``id`` first."""
+    fields = [pa.field("id", pa.string(), nullable=False)]
+    for name, info in model.model_fields.items():
+        if name != "id":
+            fields.append(pa.field(name, _arrow_type(info.annotation), nullable=True))
+    return pa.schema(fields, metadata={"record": model.__name__})
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:
+    if annotation is bool:
+        return pa.bool_()
+    if annotation is int:
+        return pa.int64()
+    if annotation is float:
+        return pa.float64()
+    return pa.string()
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether a field is stored as is (a string or number) rather than as JSON text."""
+    if annotation in (bool, int, float, str):
+        return True
+    return get_origin(annotation) is None and (
+        isinstance(annotation, type) and issubclass(annotation, StrEnum)
+    )
+
+
+def write_records(path: Path, records: Iterable[RecordType], model: type[RecordType]) -> int:
+    """Write ``records`` sorted by id, replacing ``path`` atomically; returns the row count.
+
+    Equal ids collapse to one row: they are the same record by definition.
+    """
+    schema = arrow_schema(model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with tempfile.TemporaryDirectory(prefix="astra-sort-") as scratch:
+        spool = sqlite3.connect(Path(scratch) / "rows.sqlite", isolation_level=None)
+        spool.execute("PRAGMA journal_mode=OFF")
+        spool.execute("PRAGMA synchronous=OFF")
+        spool.execute("CREATE TABLE rows (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
+        spool.execute("BEGIN")
+        spool.executemany(
+            "INSERT OR REPLACE INTO rows VALUES (?, ?)",
+            ((record.id, json.dumps(_to_row(record))) for record in records),
+        )
+        spool.execute("COMMIT")
+        count = 0
+        try:
+            with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+                cursor = spool.execute("SELECT row FROM rows ORDER BY id")
+                while batch := cursor.fetchmany(BATCH_ROWS):
+                    rows = [json.loads(row) for (row,) in batch]
+                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                    count += len(rows)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+            spool.close()
+    return count
+
+
+def _to_row(record: Record) -> dict[str, Any]:
+    dumped = record.model_dump(mode="json")
+    fields = type(record).model_fields
+    return {
+        name: value if _is_plain(fields[name].annotation) else canonical_json(value)
+        for name, value in dumped.items()
+    }
+
+
+def read_records(path: Path, model: type[RecordType]) -> Iterator[RecordType]:
+    """Stream the records of a table in id order. Raises TableError naming the file and row."""
+    if not path.is_file():
+        raise TableError(f"{path} not found; build it with `dvc repro {path.stem}` or `dvc pull`")
+    table = pq.ParquetFile(path)
+    missing = set(model.model_fields) - set(table.schema_arrow.names)
+    if missing:
+        raise TableError(
+            f"{path} is no table of {model.__name__}: columns {sorted(missing)} are missing; "
+            f"rebuild it with `dvc repro {path.stem}`"
+        )
+    fields = model.model_fields
+    for batch in table.iter_batches(batch_size=BATCH_ROWS):
+        for row in batch.to_pylist():
+            values = {
+                name: value if _is_plain(fields[name].annotation) else json.loads(value)
+                for name, value in row.items()
+            }
+            try:
+                yield model.model_validate(values)
+            except ValidationError as error:
+                raise TableError(f"{path} row {row.get('id')}: {error}") from error
+
+
+def count_records(path: Path) -> int:
+    return pq.ParquetFile(path).metadata.num_rows
