@@ -14,8 +14,10 @@ from typing import Any
 
 import jinja2
 
+from astra.errors import AstraError
 
-class PromptError(Exception):
+
+class PromptError(AstraError):
     """A template is missing, or a variable it needs was not given."""
 
 

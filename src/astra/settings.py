@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from astra.errors import AstraError
+
 PARAMS = Path("params.yaml")
 
 
-class ParamsError(Exception):
+class ParamsError(AstraError):
     """A parameter is missing, unknown or ill-typed; the message names it and the repair."""
 
 
@@ -45,3 +47,32 @@ def _explain(block: str, error: ValidationError) -> str:
         lines.append(f"  {where}: {problem['msg']}{got}")
     lines.append("Change the value in conf/ (or with -S NAME=VALUE), then run `make params`.")
     return "\n".join(lines)
+
+
+class Endpoint(StageConfig):
+    """An OpenAI-compatible server. The key is read from the environment, never from params."""
+
+    base_url: str
+    api_key_env: str = "OPENAI_API_KEY"
+
+
+class RuntimeConfig(StageConfig):
+    """Block ``runtime``: how to run, never what to compute. No stage tracks it."""
+
+    endpoints: tuple[Endpoint, ...] = ()
+    concurrency: int = 16
+    """Asks, episodes or server processes in flight."""
+    request_timeout_s: float = 120.0
+    max_attempts: int = 5
+    """Tries of one request, repairs of an unparsable reply included."""
+    mcp_timeout_s: float = 30.0
+    """Start of a server or one tool call."""
+    threads: int = 2
+    """Compute threads of torch; more than idle cores makes it many times slower."""
+    device: str = "auto"
+    """auto | cpu | cuda"""
+    sandbox_min_tier: str = "B"
+    sandbox_workers: int = 2
+    """Zygote processes that sessions are spread over."""
+    tracking_uri: str | None = None
+    """MLflow store; None: MLFLOW_TRACKING_URI, else SQLite at the repository root."""

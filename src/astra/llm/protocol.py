@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from astra.errors import AstraError
 from astra.settings import StageConfig
 
 Reply = TypeVar("Reply", bound=BaseModel)
@@ -45,11 +46,11 @@ class Ask(Generic[Reply]):
     sample: int = 0
 
 
-class ProviderError(Exception):
+class ProviderError(AstraError):
     """No answer: outage, refusal, or retries exhausted. Never a score."""
 
 
-class ParseError(Exception):
+class ParseError(AstraError):
     """An answer came, but it is not the reply asked for, also after bounded repair."""
 
 

@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from astra.errors import AstraError
 from astra.records.base import Record, canonical_json
 
 BATCH_ROWS = 1024
 RecordType = TypeVar("RecordType", bound=Record)
 
 
-class TableError(Exception):
+class TableError(AstraError):
     """A table cannot be read as the record asked for; the message says which stage rebuilds it."""
 
 

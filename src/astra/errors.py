@@ -1,0 +1,9 @@
+"""The base of every error that is the user's to read: bad input, missing parts, outages.
+
+A stage ends with such an error's message alone; any other exception is a bug and keeps its
+traceback.
+"""
+
+
+class AstraError(Exception):
+    """Says what was tried, which item, and how to repair it."""

@@ -1,0 +1,74 @@
+"""What every stage file shares: logging, progress off and on a terminal, clean error exits."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from astra.errors import AstraError
+
+log = logging.getLogger("astra")
+REPORT_EVERY_S = 60.0
+REPORT_EVERY_TTY_S = 5.0
+
+
+def run_stage(name: str, main: Callable[[], None]) -> None:
+    """Run a stage's ``main``; a user-facing error ends the process with its message, exit 1."""
+    logging.basicConfig(
+        level=os.environ.get("ASTRA_LOG", "INFO").upper(),
+        format=f"[{name}] %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    for noisy in ("httpx", "httpcore", "mcp", "openai", "urllib3", "alembic", "mlflow"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    started = time.monotonic()
+    try:
+        main()
+    except AstraError as error:
+        log.error("%s", error)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        log.error("interrupted; run the same command again to resume")
+        raise SystemExit(130) from None
+    log.info("done in %.1f s", time.monotonic() - started)
+
+
+class Progress:
+    """One line now and then: done of total, rate, drops by reason. Cheap to call per item."""
+
+    def __init__(self, what: str, total: int | None = None) -> None:
+        self._what = what
+        self._total = total
+        self._done = 0
+        self._drops: Counter[str] = Counter()
+        self._started = self._reported = time.monotonic()
+        self._every = REPORT_EVERY_TTY_S if sys.stderr.isatty() else REPORT_EVERY_S
+
+    def advance(self, by: int = 1) -> None:
+        self._done += by
+        now = time.monotonic()
+        if now - self._reported >= self._every:
+            self._reported = now
+            self._report(now)
+
+    def drop(self, reason: str) -> None:
+        """Count one rejected item and advance."""
+        self._drops[reason] += 1
+        self.advance()
+
+    def close(self) -> None:
+        self._report(time.monotonic())
+
+    def _report(self, now: float) -> None:
+        rate = self._done / max(now - self._started, 1e-9)
+        of_total = f"/{self._total}" if self._total is not None else ""
+        drops = ", ".join(f"{reason} {count}" for reason, count in self._drops.most_common(4))
+        log.info(
+            "%s %d%s, %.1f/s%s", self._what, self._done, of_total, rate,
+            f", dropped: {drops}" if drops else "",
+        )
