@@ -33,8 +33,13 @@ def load(block: str, model: type[Config], path: Path = PARAMS) -> Config:
     document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(document, dict) or block not in document:
         raise ParamsError(f"{path} has no block `{block}`; run `make params` to rewrite it")
+    return validate(block, document[block], model)
+
+
+def validate(block: str, values: Any, model: type[Config]) -> Config:
+    """``values`` as the block's model. Raises ParamsError with one line per bad parameter."""
     try:
-        return model.model_validate(document[block])
+        return model.model_validate(values)
     except ValidationError as error:
         raise ParamsError(_explain(block, error)) from None
 

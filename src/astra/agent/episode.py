@@ -13,11 +13,14 @@ driver's to report through ``abort``.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+from referencing import Registry
 
 from astra.records.base import canonical_json
 from astra.records.message import (
@@ -66,6 +69,8 @@ class Episode:
         """
         if self.stop_reason is not None:
             raise ValueError(f"episode already ended: {self.stop_reason}")
+        if self._turn_calls:
+            raise ValueError("the calls of this turn have not been observed yet")
         self.messages.append(message)
         if not message.tool_calls:
             self.stop_reason = StopReason.ANSWERED
@@ -86,12 +91,13 @@ class Episode:
 
     def observe(self, results: Sequence[ToolResult]) -> tuple[Message, ...]:
         """Take the results of the calls ``offer`` returned; returns the new tool messages."""
+        awaited = len(self._turn_calls) - len(self._answered)
+        if not self._turn_calls or len(results) != awaited:
+            raise ValueError(f"{len(results)} results for {awaited} calls of this turn")
         remaining = iter(results)
         added: list[Message] = []
         for position, call in enumerate(self._turn_calls):
-            result = self._answered.get(position)
-            if result is None:
-                result = next(remaining)
+            result = self._answered.get(position) or next(remaining)
             self.calls.append(ExecutedCall(turn=self.turn, call=call, result=result))
             added.append(
                 Message(
@@ -101,10 +107,9 @@ class Episode:
                     name=call.name,
                 )
             )
-        if next(remaining, None) is not None:
-            raise ValueError("more results than calls")
         self.messages.extend(added)
         self._turn_calls = ()
+        self._answered = {}
         self.turn += 1
         if self.turn >= self._limits.max_turns:
             self.stop_reason = StopReason.MAX_TURNS
@@ -140,12 +145,19 @@ class Episode:
 def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
     """Arguments as an object that satisfies the tool's schema. Raises ValueError saying why."""
     try:
-        parsed = json.loads(arguments, object_pairs_hook=_unique, parse_constant=_no_constant)
+        parsed = json.loads(
+            arguments,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+        # Escaped lone surrogates parse, but no server, hash or file can take them.
+        json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise ValueError(f"arguments of {tool.name} are not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
         raise ValueError(f"arguments of {tool.name} must be a JSON object")
-    problem = next(_validator(canonical_json(tool.parameters)).iter_errors(parsed), None)
+    problem = best_match(_validator(canonical_json(tool.parameters)).iter_errors(parsed))
     if problem is not None:
         raise ValueError(f"arguments of {tool.name}: {problem.message[:300]}")
     return parsed
@@ -153,7 +165,8 @@ def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(schema))
+    # An empty registry: a schema's remote $ref must never make the host fetch it.
+    return Draft202012Validator(json.loads(schema), registry=Registry())
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -165,6 +178,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is out of range")
+    return number
 
 
 def _failed(status: CallStatus, reason: str) -> ToolResult:

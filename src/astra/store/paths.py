@@ -12,14 +12,9 @@ from pathlib import Path
 
 def repository_root() -> Path:
     """The original repository, also from inside a temporary experiment workspace."""
-    root = os.environ.get("DVC_ROOT")
+    root = os.environ.get("DVC_ROOT")  # dvc sets it; for temporary workspaces to the original
     if root:
-        # DVC sets DVC_ROOT to the workspace it runs; a temporary one lies in <root>/.dvc/tmp.
-        path = Path(root).resolve()
-        for parent in [path, *path.parents]:
-            if parent.name == "tmp" and parent.parent.name == ".dvc":
-                return parent.parent.parent
-        return path
+        return Path(root).resolve()
     here = Path.cwd().resolve()
     for parent in [here, *here.parents]:
         if (parent / "dvc.yaml").is_file():

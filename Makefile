@@ -1,0 +1,54 @@
+# Two commands matter: `make demo` and `make test`. The rest is their parts.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# dvc runs each stage with the `python` it finds first; keep barrier spinning off busy cores.
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH" OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test smoke check params deps tiny-base mlflow plots clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+install: $(STAMP) ## create .venv with every pinned dependency
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,s3,bench,dev]'
+	touch $(STAMP)
+
+demo: $(STAMP) ## the whole graph on two CPU cores, then the scores
+	$(RUN) dvc repro
+	$(RUN) astra scores
+
+smoke: $(STAMP) ## the graph at the committed scale, nothing printed but progress
+	$(RUN) dvc repro
+
+check: $(STAMP) ## lint, types, import contracts
+	$(RUN) ruff check src stages tests benchmarks
+	$(RUN) ruff format --check src stages tests benchmarks
+	$(RUN) pyright
+	$(RUN) lint-imports
+
+test: check ## everything CI checks, but for the smoke build
+	$(RUN) pytest
+
+params: $(STAMP) ## compose conf/ to params.yaml
+	$(RUN) python -m astra.cli.params
+
+deps: $(STAMP) ## write each stage's import closure into dvc.yaml
+	$(RUN) python -m astra.cli.closure
+
+tiny-base: $(STAMP) ## rebuild the committed tiny policy from its recipe
+	$(RUN) python -m astra.train.tiny_base
+
+mlflow: $(STAMP) ## open the runs at http://127.0.0.1:5000
+	$(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
+
+plots: $(STAMP) ## write dvc_plots/index.html
+	$(RUN) dvc plots show
+
+clean: ## remove what a rebuild makes; keeps .venv and the caches
+	rm -rf data models runs dvc_plots

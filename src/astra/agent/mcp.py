@@ -1,0 +1,321 @@
+"""Live MCP servers over stdio: pinned environments, isolated processes, typed call results.
+
+Each server runs from its own virtual environment (``ServerEnvironments``), in a working
+directory and HOME of its own, with a minimal environment that inherits no secret
+(``open_server``). Typical use::
+
+    environments = ServerEnvironments()
+    async with open_server(server.launch, workdir, 30.0, environments) as session:
+        tools = await session.list_tools()
+        result = await session.call_tool("gross_margin", {"revenue": 10, "cogs": 4})
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types
+import yaml
+from filelock import FileLock
+from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
+from pydantic import ValidationError
+
+from astra.errors import AstraError
+from astra.records.base import content_id
+from astra.records.message import CallStatus, ToolResult
+from astra.records.tool import Launch
+from astra.store.paths import cache_root
+
+PINS = Path("sources/environments.yaml")
+BUILD_TIMEOUT_S = 600.0
+DATABASE_SCRIPT = ".sql"
+"""A setup file ``x.db.sql`` is run once to create the SQLite database ``x.db`` beside it."""
+MAX_PAGES = 50
+_SOFT_ERROR_LINE = re.compile(r"(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE)
+
+
+class ServerError(AstraError):
+    """A server's environment cannot be built, or the server does not start or answer."""
+
+
+class ServerEnvironments:
+    """Virtual environments of pinned servers, built once and shared by stages and processes.
+
+    ``pins`` maps an environment's name to its list of pinned requirements. An environment lies
+    in ``<root>/<hash of interpreter, platform and requirements>``; it counts only once its
+    marker file is written, so a build that was killed is started afresh.
+    """
+
+    def __init__(
+        self, root: Path | None = None, pins: Mapping[str, list[str]] | Path = PINS
+    ) -> None:
+        self._root = (root or cache_root() / "servers").resolve()
+        self._pins = _read_pins(pins) if isinstance(pins, Path) else dict(pins)
+        self._failed: dict[str, str] = {}
+
+    def requirements(self, name: str) -> tuple[str, ...]:
+        if name not in self._pins:
+            known = ", ".join(sorted(self._pins))
+            raise ServerError(f"server environment {name!r} is not pinned (known: {known})")
+        return tuple(self._pins[name])
+
+    def ensure(self, name: str) -> Path:
+        """The environment's ``bin`` folder; builds it if needed. Raises ServerError."""
+        requirements = self.requirements(name)
+        interpreter = [*sys.version_info[:3], sys.platform, platform.machine()]
+        folder = self._root / content_id([interpreter, list(requirements)])
+        if (folder / ".complete").is_file():
+            return folder / "bin"
+        if name in self._failed:
+            raise ServerError(self._failed[name])
+        self._root.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not (folder / ".complete").is_file():
+                try:
+                    _build(folder, requirements)
+                except (OSError, subprocess.SubprocessError) as error:
+                    self._failed[name] = _explain_build(name, requirements, error)
+                    raise ServerError(self._failed[name]) from error
+        return folder / "bin"
+
+
+def _read_pins(path: Path) -> dict[str, list[str]]:
+    if not path.is_file():
+        raise ServerError(f"{path} not found in {Path.cwd()}; it lists each server's requirements")
+    document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    usable = isinstance(document, dict) and all(
+        isinstance(pins, list) and all(isinstance(pin, str) for pin in pins)
+        for pins in document.values()
+    )
+    if not usable:
+        raise ServerError(f"{path} must map each environment's name to a list of requirements")
+    return document
+
+
+def _build(folder: Path, requirements: tuple[str, ...]) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    run = {"check": True, "capture_output": True, "text": True, "timeout": BUILD_TIMEOUT_S}
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], **run)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    subprocess.run([*pip, "install", "--quiet", "--only-binary", ":all:", *requirements], **run)
+    (folder / ".complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
+
+
+def _explain_build(name: str, requirements: tuple[str, ...], error: Exception) -> str:
+    said = getattr(error, "stderr", None) or str(error)
+    lines = [line for line in str(said).strip().splitlines() if line.strip()]
+    return (
+        f"server environment {name!r} cannot be built with pip install {' '.join(requirements)}: "
+        f"{lines[-1] if lines else error}; check the network or the pins in {PINS}"
+    )
+
+
+class McpSession:
+    """An initialised connection to one running server."""
+
+    def __init__(
+        self, session: ClientSession, info: mcp_types.InitializeResult, workdir: Path, timeout_s: float
+    ) -> None:
+        self._session = session
+        self._workdir = workdir
+        self._timeout_s = timeout_s
+        self.server_name = info.server_info.name
+        self.server_title = info.server_info.title or ""
+        self.instructions = info.instructions or ""
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """All pages of ``tools/list`` in the protocol's spelling (name, inputSchema, ...)."""
+        tools: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            with anyio.fail_after(self._timeout_s):
+                page = await self._session.list_tools(params=params)
+            tools += [
+                tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+                for tool in page.tools
+            ]
+            cursor = page.next_cursor
+            if not cursor:
+                return tools
+        raise ServerError(f"{self.server_name}: tools/list has more than {MAX_PAGES} pages")
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Run one call by the server's own tool name; every outcome is a ToolResult.
+
+        ERROR: ``isError`` or a protocol error. SOFT_ERROR: reported success, but the payload is
+        a failure. TIMEOUT, UNREACHABLE: no answer in time, the process is gone.
+        """
+        try:
+            with anyio.fail_after(self._timeout_s):
+                reply = await self._session.call_tool(name, dict(arguments))
+        except TimeoutError:
+            return _failure(CallStatus.TIMEOUT, f"{name} gave no answer in {self._timeout_s:g} s")
+        except MCPError as error:
+            lost = error.error.code == mcp_types.CONNECTION_CLOSED
+            status = CallStatus.UNREACHABLE if lost else CallStatus.ERROR
+            return _failure(status, self._scrub(error.error.message))
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+            return _failure(CallStatus.UNREACHABLE, "the server process has ended")
+        except (RuntimeError, ValidationError) as error:
+            # The SDK's words for a result that violates the tool's own output schema.
+            return _failure(CallStatus.ERROR, self._scrub(str(error).splitlines()[0]))
+        return self._result(reply)
+
+    def _result(self, reply: mcp_types.CallToolResult) -> ToolResult:
+        parts = [_block_text(block) for block in reply.content]
+        text = self._scrub("\n".join(part for part in parts if part))
+        value = _payload(reply, text, self._scrub)
+        if not text and value is not None:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if reply.is_error:
+            return ToolResult(status=CallStatus.ERROR, content=text or "error: no message")
+        if is_soft_error(value, text):
+            return ToolResult(status=CallStatus.SOFT_ERROR, content=text, value=value)
+        return ToolResult(status=CallStatus.OK, content=text, value=value)
+
+    def _scrub(self, text: str) -> str:
+        # The episode's directory is a temporary path: it must not reach messages or records.
+        return text.replace(f"{self._workdir}{os.sep}", "").replace(str(self._workdir), ".")
+
+
+def is_soft_error(value: Any, text: str) -> bool:
+    """Whether a result that claims success is a failure report.
+
+    Structured results: ``success``/``ok`` false, or an ``error`` that is set. Plain text: the
+    whole result starts with an error label (``Error: ...``, ``Database error: ...``).
+    """
+    if isinstance(value, dict):
+        if value.get("success") is False or value.get("ok") is False:
+            return True
+        return bool(value.get("error")) or bool(value.get("isError"))
+    return isinstance(value, str) and _SOFT_ERROR_LINE.match(text.lstrip()) is not None
+
+
+def _failure(status: CallStatus, reason: str) -> ToolResult:
+    return ToolResult(status=status, content=f"error: {reason}")
+
+
+def _block_text(block: Any) -> str:
+    if isinstance(block, mcp_types.TextContent):
+        return block.text
+    resource = getattr(block, "resource", None)
+    if isinstance(getattr(resource, "text", None), str):
+        return resource.text
+    return f"[{getattr(block, 'type', 'content')}]"
+
+
+def _payload(reply: mcp_types.CallToolResult, text: str, scrub: Any) -> Any:
+    """The typed result: structured content (unwrapped from a lone ``result``), else the text."""
+    value = reply.structured_content
+    if value is None:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    if isinstance(value, dict) and set(value) == {"result"}:
+        value = value["result"]
+    return json.loads(scrub(json.dumps(value, ensure_ascii=False)))
+
+
+def prepare_workdir(launch: Launch, workdir: Path) -> None:
+    """Write the launch's setup files and create the databases their SQL scripts describe."""
+    (workdir / "home").mkdir(parents=True, exist_ok=True)
+    for relative, text in launch.setup.items():
+        path = (workdir / relative).resolve()
+        if not path.is_relative_to(workdir.resolve()):
+            raise ServerError(f"setup file {relative!r} lies outside the episode's directory")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if path.name.endswith(f".db{DATABASE_SCRIPT}"):
+            connection = sqlite3.connect(path.with_name(path.name.removesuffix(DATABASE_SCRIPT)))
+            try:
+                connection.executescript(text)
+            except sqlite3.Error as error:
+                raise ServerError(f"setup script {relative!r} fails: {error}") from error
+            finally:
+                connection.close()
+            path.unlink()
+
+
+def _parameters(launch: Launch, workdir: Path, bin_folder: Path) -> StdioServerParameters:
+    def fill(text: str) -> str:
+        return text.replace("{workdir}", str(workdir))
+
+    return StdioServerParameters(
+        command=str(bin_folder / launch.command),
+        args=[fill(argument) for argument in launch.args],
+        cwd=workdir,
+        env={
+            "PATH": f"{bin_folder}{os.pathsep}/usr/bin{os.pathsep}/bin",
+            "HOME": str(workdir / "home"),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            # tools/list of some servers prints sets; without this it differs from start to start.
+            "PYTHONHASHSEED": "0",
+            **{key: fill(value) for key, value in launch.env.items()},
+        },
+    )
+
+
+@asynccontextmanager
+async def open_server(
+    launch: Launch, workdir: Path, timeout_s: float, environments: ServerEnvironments
+) -> AsyncIterator[McpSession]:
+    """Start a server in ``workdir`` (absolute once resolved, private to the caller).
+
+    Raises ServerError if its environment cannot be built or it does not answer ``initialize``
+    within ``timeout_s``. The process is gone when the context is left, whatever happened.
+    """
+    workdir = workdir.resolve()
+    bin_folder = await anyio.to_thread.run_sync(environments.ensure, launch.environment)
+    prepare_workdir(launch, workdir)
+    parameters = _parameters(launch, workdir, bin_folder)
+    started = False
+    try:
+        with (workdir / "home" / "server.log").open("w", encoding="utf-8") as errlog:
+            async with (
+                stdio_client(parameters, errlog=errlog) as (reader, writer),
+                ClientSession(reader, writer) as session,
+            ):
+                with anyio.fail_after(timeout_s):
+                    info = await session.initialize()
+                started = True
+                yield McpSession(session, info, workdir, timeout_s)
+    except Exception as error:
+        # Task groups wrap what was raised inside them; callers see the error itself.
+        cause = _innermost(error)
+        if started:
+            if cause is error:
+                raise
+            raise cause from None
+        raise ServerError(
+            f"server {launch.command} of environment {launch.environment!r} does not start "
+            f"within {timeout_s:g} s: {type(cause).__name__}: {cause}; {_last_line(workdir)}"
+        ) from error
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _last_line(workdir: Path) -> str:
+    log = workdir / "home" / "server.log"
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+    written = [line.strip() for line in lines if line.strip()]
+    return f"it last wrote: {written[-1][:300]}" if written else "it wrote no message"

@@ -1,0 +1,269 @@
+"""Typed answers compared with values and with text. Never by substring.
+
+``matches`` compares an executed tool's JSON value; ``final_matches`` first reads an agent's
+final text as the answer's type. Both fail closed: what cannot be read as the type is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Any, cast
+
+from astra.records.qa import Answer, AnswerType
+
+_FINAL = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_RELATIVE = 1e-9
+"""Two floats this close (relative) are one number written twice."""
+_TRUE, _FALSE = frozenset({"true", "yes"}), frozenset({"false", "no"})
+_DATE_FORMATS = ("%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%d %b %Y", "%b %d, %Y")
+SMALL_DOMAIN = 20
+"""Below this many possible values an equal answer may be chance."""
+
+
+def matches(answer: Answer, value: Any) -> bool:
+    """Whether a tool's JSON ``value`` is the typed answer; list order counts."""
+    match answer.type:
+        case AnswerType.NUMBER:
+            return _number_matches(answer, value)
+        case AnswerType.BOOLEAN:
+            return isinstance(value, bool) and value is answer.value
+        case AnswerType.DATE:
+            found = _as_date(value)
+            return found is not None and found == _as_date(answer.value)
+        case AnswerType.STRING | AnswerType.ENUM:
+            return isinstance(value, str) and normalise(value) == normalise(str(answer.value))
+        case AnswerType.LIST:
+            return isinstance(value, list) and same_value(answer.value, value, answer.tolerance)
+        case AnswerType.RECORD:
+            return isinstance(value, dict) and same_value(answer.value, value, answer.tolerance)
+
+
+def final_matches(answer: Answer, text: str) -> bool:
+    """Whether ``text`` (of a final message, see ``parse_final``) states the typed answer.
+
+    A list is JSON or separated by ``;``; a record is JSON or ``key: value; key: value``.
+    """
+    for written in (text.strip(), _trim(text)):
+        value = _read(answer, written)
+        if value is not _UNREADABLE and matches(answer, value):
+            return True
+    return False
+
+
+def parse_final(text: str) -> str:
+    """The content of the last ``<answer>..</answer>``, else the whole stripped text."""
+    found = _FINAL.findall(text)
+    return (found[-1] if found else text).strip()
+
+
+def same_value(expected: Any, value: Any, tolerance: float = 0.0) -> bool:
+    """Deep equality of JSON values: numbers within tolerance, text up to case and spaces.
+
+    A boolean is never a number, and a number never text.
+    """
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return isinstance(expected, bool) and isinstance(value, bool) and expected == value
+    if isinstance(expected, int | float):
+        return isinstance(value, int | float) and _close(expected, value, tolerance)
+    if isinstance(expected, str):
+        return isinstance(value, str) and normalise(expected) == normalise(value)
+    if isinstance(expected, list | tuple):
+        return (
+            isinstance(value, list | tuple)
+            and len(cast("list[Any]", expected)) == len(cast("list[Any]", value))
+            and all(
+                same_value(one, other, tolerance)
+                for one, other in zip(
+                    cast("list[Any]", expected), cast("list[Any]", value), strict=True
+                )
+            )
+        )
+    if isinstance(expected, dict):
+        return _same_mapping(cast("dict[str, Any]", expected), value, tolerance)
+    return expected is None and value is None
+
+
+def is_small_domain(answer: Answer) -> bool:
+    """Whether an equal answer may be chance: fewer than 20 values were possible.
+
+    Booleans always are, and an enumeration is unless its size is stated to be larger.
+    """
+    if answer.type == AnswerType.BOOLEAN:
+        return True
+    if answer.domain_size is None:
+        return answer.type == AnswerType.ENUM
+    return answer.domain_size < SMALL_DOMAIN
+
+
+def normalise(text: str) -> str:
+    """Unicode NFKC, one space between words, case folded."""
+    return " ".join(unicodedata.normalize("NFKC", text).split()).casefold()
+
+
+def _same_mapping(expected: Mapping[str, Any], value: Any, tolerance: float) -> bool:
+    if not isinstance(value, dict):
+        return False
+    other = cast("dict[str, Any]", value)
+    return set(expected) == set(other) and all(
+        same_value(item, other[key], tolerance) for key, item in expected.items()
+    )
+
+
+def _number_matches(answer: Answer, value: Any) -> bool:
+    if isinstance(value, dict):  # {"value": 3, "unit": "km"}
+        found = cast("dict[str, Any]", value)
+        unit = found.get("unit")
+        if set(found) != {"value", "unit"} or not isinstance(unit, str):
+            return False
+        if normalise(unit) != normalise(answer.unit):
+            return False
+        value = found["value"]
+    return same_value(answer.value, value, answer.tolerance)
+
+
+def _close(expected: float, value: float, tolerance: float) -> bool:
+    if isinstance(expected, int) and isinstance(value, int) and not tolerance:
+        return expected == value
+    try:
+        one, other = float(expected), float(value)
+    except OverflowError:
+        return False
+    if not (math.isfinite(one) and math.isfinite(other)):
+        return False
+    # The slack lets a stated tolerance of 0.01 accept 1.01 for 1.0 despite binary fractions.
+    return abs(one - other) <= tolerance + _RELATIVE * max(1.0, abs(one))
+
+
+def _as_date(value: Any) -> date | None:
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    # A time of day matters where one is stated: only midnight is the bare date.
+    return moment if moment.time() != datetime.min.time() else moment.date()
+
+
+# Reading text ------------------------------------------------------------------------------
+
+_UNREADABLE = object()
+
+
+def _trim(text: str) -> str:
+    """Without surrounding spaces, quotes and a full stop that ends a sentence."""
+    text = text.strip()
+    if text.endswith(".") and not text.endswith(".."):
+        text = text[:-1].rstrip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'`":
+        text = text[1:-1].strip()
+    return text
+
+
+def _read(answer: Answer, text: str) -> Any:
+    readers: dict[AnswerType, Callable[[Answer, str], Any]] = {
+        AnswerType.NUMBER: lambda gold, written: _read_number(written, gold.unit),
+        AnswerType.BOOLEAN: lambda _, written: _read_boolean(written),
+        AnswerType.DATE: lambda _, written: _read_date(written),
+        AnswerType.STRING: lambda _, written: written or _UNREADABLE,
+        AnswerType.ENUM: lambda _, written: written or _UNREADABLE,
+        AnswerType.LIST: _read_list,
+        AnswerType.RECORD: _read_record,
+    }
+    return readers[answer.type](answer, text)
+
+
+def _read_number(text: str, unit: str) -> Any:
+    """A number, alone or with exactly the answer's unit before or after it."""
+    if unit:
+        folded, wanted = text.casefold(), unit.casefold()
+        if folded.endswith(wanted):
+            text = text[: len(text) - len(unit)].strip()
+        elif folded.startswith(wanted):
+            text = text[len(unit) :].strip()
+    if _GROUPED.fullmatch(text):
+        text = text.replace(",", "")
+    if not _NUMBER.fullmatch(text) or len(text) > 64:
+        return _UNREADABLE
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _read_boolean(text: str) -> Any:
+    word = normalise(text)
+    if word in _TRUE:
+        return True
+    return False if word in _FALSE else _UNREADABLE
+
+
+def _read_date(text: str) -> Any:
+    if _as_date(text) is not None:
+        return text
+    for form in _DATE_FORMATS:
+        try:
+            return datetime.strptime(text, form).date().isoformat()
+        except ValueError:
+            continue
+    return _UNREADABLE
+
+
+def _read_list(answer: Answer, text: str) -> Any:
+    if text.startswith("["):
+        parsed = _read_json(text)
+        return parsed if isinstance(parsed, list) else _UNREADABLE
+    expected: list[Any] = list(answer.value)
+    parts = [_trim(part) for part in text.split(";")] if text else []
+    if len(parts) != len(expected):
+        return _UNREADABLE
+    return [
+        _read_like(one, part, answer.unit) for one, part in zip(expected, parts, strict=True)
+    ]
+
+
+def _read_record(answer: Answer, text: str) -> Any:
+    if text.startswith("{"):
+        parsed = _read_json(text)
+        return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else _UNREADABLE
+    expected: dict[str, Any] = dict(answer.value)
+    keys = {normalise(key): key for key in expected}
+    record: dict[str, Any] = {}
+    for part in text.split(";"):
+        name, _, written = part.partition(":")
+        key = keys.get(normalise(name))
+        if key is None or key in record:
+            return _UNREADABLE
+        record[key] = _read_like(expected[key], _trim(written), answer.unit)
+    return record
+
+
+def _read_like(expected: Any, text: str, unit: str) -> Any:
+    """Text read as the type of ``expected``; text itself where that fails (it will not match)."""
+    value: Any = text
+    if isinstance(expected, bool):
+        value = _read_boolean(text)
+    elif isinstance(expected, int | float):
+        value = _read_number(text, unit)
+    elif isinstance(expected, str) and _as_date(expected) is not None:
+        value = _read_date(text)
+    return text if value is _UNREADABLE else value
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return _UNREADABLE
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

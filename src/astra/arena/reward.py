@@ -1,0 +1,123 @@
+"""The reward of an episode: sub-tasks solved by executed calls, per call (ASTRA section 5.1).
+
+With n sub-tasks, n^ of them solved and c calls: recall n^/n, precision n^/(c + eps) and
+F1 = 2 n^/(n + c + eps), clamped to [0, 1]. Everything is computed from executed results by the
+host; no text of a tool or a model decides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from astra.arena.answers import final_matches, is_small_domain, matches, parse_final, same_value
+from astra.records.environment import Arena, ArenaStep
+from astra.records.message import CallStatus, ExecutedCall
+
+EPSILON = 1e-6
+
+
+class RewardMode(StrEnum):
+    F1 = "f1"
+    RECALL = "recall"
+    PRECISION = "precision"
+    ANSWER = "answer"  # 1 where the final answer is right, else 0
+
+
+class FinalAnswer(StrEnum):
+    SUBTASK = "subtask"  # one more sub-task, and one more call
+    IGNORE = "ignore"  # as in the paper
+
+
+@dataclass(frozen=True)
+class EpisodeScore:
+    """``subtasks``, ``solved`` and ``calls`` are n, n^ and c as they enter the formulas.
+
+    ``success`` does not depend on the mode: every sub-question that needs a tool is solved and
+    the final answer is right.
+    """
+
+    subtasks: int
+    solved: int
+    calls: int
+    recall: float
+    precision: float
+    f1: float
+    answer_correct: bool
+    success: bool
+    reward: float
+
+
+def score_episode(
+    arena: Arena,
+    calls: Sequence[ExecutedCall],
+    final_text: str | None,
+    mode: RewardMode = RewardMode.F1,
+    final_answer: FinalAnswer = FinalAnswer.SUBTASK,
+    eps: float = EPSILON,
+) -> EpisodeScore:
+    """Score one episode. ``final_text`` is the final message, None where there was none.
+
+    Calls that failed for reasons of our own (INFRA) count neither for nor against.
+    """
+    steps = [step for step in arena.steps if step.tool_name is not None]
+    charged = [call for call in calls if call.result.status != CallStatus.INFRA]
+    solved = sum(is_solved(arena, step, charged) for step in steps)
+    correct = final_text is not None and final_matches(arena.final_answer, parse_final(final_text))
+    success = solved == len(steps) and correct
+    subtasks, made = len(steps), len(charged)
+    if final_answer == FinalAnswer.SUBTASK:
+        subtasks, made, solved = subtasks + 1, made + 1, solved + int(correct)
+    recall = solved / subtasks if subtasks else 0.0
+    precision = min(1.0, solved / (made + eps))
+    f1 = min(1.0, 2 * solved / (subtasks + made + eps))
+    reward = {
+        RewardMode.F1: f1,
+        RewardMode.RECALL: recall,
+        RewardMode.PRECISION: precision,
+        RewardMode.ANSWER: float(correct),
+    }[mode]
+    return EpisodeScore(
+        subtasks=subtasks, solved=solved, calls=made, recall=recall, precision=precision, f1=f1,
+        answer_correct=correct, success=success, reward=reward,
+    )  # fmt: skip
+
+
+def is_solved(arena: Arena, step: ArenaStep, calls: Sequence[ExecutedCall]) -> bool:
+    """Whether an executed call to the step's tool returned its typed answer.
+
+    Where the answer could come about by chance (fewer than 20 possible values, or another
+    sub-question of the same tool has an equal answer), only a call with arguments equivalent
+    to the gold call's counts.
+    """
+    strict = needs_gold_arguments(arena, step)
+    for executed in calls:
+        if executed.call.name != step.tool_name or executed.result.status != CallStatus.OK:
+            continue
+        if not matches(step.answer, executed.result.value):
+            continue
+        if not strict or same_arguments(step.arguments, executed.call.arguments):
+            return True
+    return False
+
+
+def needs_gold_arguments(arena: Arena, step: ArenaStep) -> bool:
+    """Whether an equal answer of another call would prove nothing about this step."""
+    return is_small_domain(step.answer) or any(
+        other.id != step.id
+        and other.tool_name == step.tool_name
+        and matches(step.answer, other.answer.value)
+        for other in arena.steps
+    )
+
+
+def same_arguments(gold: Mapping[str, Any], written: str) -> bool:
+    """Whether JSON text states the gold arguments, up to case, spaces and key order."""
+    try:
+        parsed = json.loads(written)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(parsed, dict) and same_value(dict(gold), cast("dict[str, Any]", parsed))

@@ -1,0 +1,99 @@
+"""What a stage's code reads: its first-party import closure, and dvc.yaml's record of it.
+
+    python -m astra.cli.closure          rewrite the code dependencies in dvc.yaml
+    python -m astra.cli.closure --check  name what is missing or stale, exit 1
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from astra.errors import AstraError
+from astra.stage import run_stage
+
+SOURCE = Path("src")
+
+
+def imports(path: Path) -> set[str]:
+    """Absolute names of everything a file imports anywhere in it, lazily imported names too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return {name for name in names if name.split(".")[0] == "astra"}
+
+
+def module_files(name: str) -> list[Path]:
+    """The file of a module and of each package above it; empty for names inside a module."""
+    parts = name.split(".")
+    files = [SOURCE.joinpath(*parts[:depth], "__init__.py") for depth in range(1, len(parts) + 1)]
+    files.append(SOURCE.joinpath(*parts).with_suffix(".py"))
+    return [file for file in files if file.is_file()]
+
+
+def closure(stage_file: Path) -> set[Path]:
+    """Every first-party file that importing ``stage_file`` can execute, prompts included."""
+    seen: set[Path] = set()
+    waiting = [stage_file]
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name in imports(path):
+            waiting.extend(module_files(name))
+    for folder in {path.parent for path in seen}:
+        seen.update(folder.glob("prompts/*.j2"))
+        seen.update(folder.glob("*.jinja"))
+    return seen
+
+
+def dependencies(stage_file: Path) -> list[str]:
+    """The closure as dvc dependencies: a package that is in it whole is named as one folder."""
+    files = {path for path in closure(stage_file) if path.stat().st_size}
+    chosen: set[str] = set()
+    for path in files:
+        package = next(
+            (parent for parent in path.parents if parent.parent == SOURCE / "astra"), None
+        )
+        whole = package is not None and _code(package) <= files
+        chosen.add(f"{package}" if whole else f"{path}")
+    return sorted(chosen, key=lambda name: (not name.startswith("stages/"), name))
+
+
+def _code(package: Path) -> set[Path]:
+    patterns: Iterable[str] = ("*.py", "*.j2", "*.jinja")
+    found = {path for pattern in patterns for path in package.rglob(pattern)}
+    return {path for path in found if path.stat().st_size}
+
+
+def main() -> None:
+    yaml = YAML()
+    yaml.width = 120
+    document = yaml.load(Path("dvc.yaml"))
+    stale: list[str] = []
+    for name, stage in document["stages"].items():
+        listed = [str(dep) for dep in stage["deps"]]
+        kept = [dep for dep in listed if not dep.startswith(("src/", "stages/"))]
+        wanted = [*dependencies(Path("stages") / f"{name}.py"), *kept]
+        if listed != wanted:
+            stale.append(f"{name}: {sorted(set(listed) ^ set(wanted))}")
+            stage["deps"] = wanted
+    if "--check" in sys.argv:
+        if stale:
+            raise AstraError("dvc.yaml lists other code than it runs; run `make deps`:\n" +
+                             "\n".join(stale))
+        return
+    yaml.dump(document, Path("dvc.yaml"))
+
+
+if __name__ == "__main__":
+    run_stage("closure", main)

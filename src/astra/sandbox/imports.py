@@ -1,0 +1,44 @@
+"""The host's static check of imports, before a source is sent anywhere.
+
+It exists for a clear early error. It is not the wall: code can reach any loaded module by
+walking objects, and what stops it then is the kernel boundary around the session.
+"""
+
+import ast
+from collections.abc import Collection, Iterator
+
+
+def forbidden_imports(source: str, allowed: Collection[str]) -> list[str]:
+    """Modules the source imports outside ``allowed``, sorted, each once.
+
+    Relative imports are always forbidden. Raises SyntaxError for a source that does not parse.
+    """
+    return forbidden_in_tree(ast.parse(source), allowed)
+
+
+def forbidden_in_tree(tree: ast.AST, allowed: Collection[str]) -> list[str]:
+    """The same over a parsed source."""
+    found: set[str] = set()
+    for base, member in _imported(tree):
+        # `from urllib import parse` imports urllib.parse where only that is listed
+        parent = any(name.startswith(f"{base}.") for name in allowed)
+        name = f"{base}.{member}" if member and parent else base
+        if not is_allowed(name, allowed):
+            found.add(name)
+    return sorted(found)
+
+
+def is_allowed(module: str, allowed: Collection[str]) -> bool:
+    """Whether the module or one of its parents is listed."""
+    parts = module.split(".")
+    return any(".".join(parts[: end + 1]) in allowed for end in range(len(parts)))
+
+
+def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """(module, member) pairs; the member is empty for a plain import."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            yield from ((base, alias.name) for alias in node.names)

@@ -1,0 +1,147 @@
+"""Frames between the host and a session: 4-byte big-endian length, then one JSON object.
+
+Loaded by the host as a module and by the zygote by path, so it imports the standard library
+only. Both ends apply the same refusals, which is why an honest tool gets a readable error while
+a tool that rewrote its own encoder still cannot get an unsafe value past the host:
+
+* a frame longer than ``MAX_FRAME`` is refused from its header, before anything is allocated;
+* nesting beyond ``MAX_DEPTH``, NaN, infinities (also spelled ``1e999``), integers of more than
+  ``MAX_INT_DIGITS`` digits, invalid UTF-8 and lone surrogates are refused.
+"""
+
+import json
+import math
+import re
+import struct
+from typing import Any, cast
+
+HEADER = struct.Struct("!I")
+MAX_FRAME = 1 << 20
+MAX_DEPTH = 64
+MAX_INT_DIGITS = 512
+
+_LONG_DIGITS = re.compile(rb"[0-9]{%d}" % (MAX_INT_DIGITS + 1))
+
+
+class WireError(Exception):
+    """A message that cannot be sent, or bytes that are not an acceptable message."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise WireError(f"{name} is not allowed in JSON")
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > MAX_INT_DIGITS + 1:
+        raise WireError(f"an integer has more than {MAX_INT_DIGITS} digits")
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise WireError("a number does not fit a finite float")
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_int=_parse_int, parse_float=_parse_float
+)
+_ENCODER = json.JSONEncoder(
+    allow_nan=False, ensure_ascii=False, check_circular=True, separators=(",", ":")
+)
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """One whole frame, or WireError saying why the message may not travel."""
+    try:
+        payload = _ENCODER.encode(message).encode("utf-8")
+    except RecursionError:
+        raise WireError("the value is nested too deeply") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WireError(str(error)) from None
+    if len(payload) > MAX_FRAME:
+        raise WireError(f"the message is {len(payload)} bytes; the limit is {MAX_FRAME}")
+    if _may_be_deep(payload) or _LONG_DIGITS.search(payload):
+        decode(payload)
+    return HEADER.pack(len(payload)) + payload
+
+
+def decode(payload: bytes) -> dict[str, Any]:
+    """The message in one payload; WireError for anything a peer must not send."""
+    try:
+        text = payload.decode("utf-8")
+        message = _DECODER.decode(text)
+    except RecursionError:
+        raise WireError("the value is nested too deeply") from None
+    except ValueError as error:
+        raise WireError(f"not JSON: {str(error)[:200]}") from None
+    if not isinstance(message, dict):
+        raise WireError("the message is not an object")
+    if _may_be_deep(payload):
+        _check_depth(cast("dict[str, Any]", message))
+    if b"\\u" in payload:
+        _check_surrogates(message)
+    return cast("dict[str, Any]", message)
+
+
+def _may_be_deep(payload: bytes) -> bool:
+    return payload.count(b"[") + payload.count(b"{") > MAX_DEPTH
+
+
+def _check_depth(message: dict[str, Any]) -> None:
+    level: list[Any] = [message]
+    for _ in range(MAX_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            children: Any = item.values() if isinstance(item, dict) else item
+            below.extend(child for child in children if isinstance(child, dict | list))
+        if not below:
+            return
+        level = below
+    raise WireError(f"the value is nested more than {MAX_DEPTH} deep")
+
+
+def _check_surrogates(message: object) -> None:
+    try:
+        json.dumps(message, ensure_ascii=False).encode("utf-8")
+    except (UnicodeEncodeError, RecursionError):
+        raise WireError("the value holds a lone surrogate") from None
+
+
+class FrameBuffer:
+    """Turns a byte stream into payloads without ever holding more than one refused header.
+
+    ``feed`` raises WireError as soon as a header announces more than ``MAX_FRAME`` bytes; after
+    that the stream is out of step and the buffer must be thrown away.
+    """
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._data += data
+        self._check_header()
+
+    def pop(self) -> bytes | None:
+        """The next complete payload, or None while it is still arriving."""
+        data = self._data
+        if len(data) < HEADER.size:
+            return None
+        end = HEADER.size + HEADER.unpack_from(data)[0]
+        if len(data) < end:
+            return None
+        payload = bytes(data[HEADER.size : end])
+        del data[:end]
+        self._check_header()
+        return payload
+
+    def _check_header(self) -> None:
+        if len(self._data) >= HEADER.size:
+            length: int = HEADER.unpack_from(self._data)[0]
+            if length > MAX_FRAME:
+                raise WireError(f"a frame announces {length} bytes; the limit is {MAX_FRAME}")
+
+    def __len__(self) -> int:
+        """Bytes received and not yet taken."""
+        return len(self._data)

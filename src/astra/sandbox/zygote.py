@@ -1,0 +1,273 @@
+"""The process sessions are forked from: exec'd fresh, so that it holds no secret of the host.
+
+Started as ``python -I -S``-like isolated interpreter with one socket. It reads one
+configuration packet, imports the allowed modules, builds the walls that all sessions share,
+answers whether that worked, then forks one session per packet of two descriptors: the
+session's own socket and a status socket. On the status socket it writes (wait status, CPU
+microseconds, peak KiB) once the session has ended; when the host closes its end, the session is
+killed. It never reads a byte of tool code. It ends when its control socket does.
+"""
+
+import base64
+import ctypes
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from types import ModuleType
+from typing import Any
+
+STATUS = struct.Struct("!iQQ")
+SANDBOX_UID = 65534
+_MAX_PACKET = 1 << 18
+
+# loaded on first use by allowed modules, when no file can be opened any more
+_LATE_IMPORTS = (
+    "_strptime", "locale", "traceback", "copyreg", "weakref", "stringprep", "encodings.ascii",
+    "encodings.latin_1", "encodings.utf_16", "encodings.utf_32", "encodings.utf_8_sig",
+    "encodings.cp1252", "encodings.idna", "encodings.unicode_escape", "encodings.hex_codec",
+)  # fmt: skip
+
+
+def _sibling(name: str) -> ModuleType:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {name}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    config: dict[str, Any] = json.loads(control.recv(_MAX_PACKET))
+    try:
+        _prepare(config)
+        kernel = _sibling("zygote_kernel")
+        session, wire = _sibling("zygote_session"), _sibling("wire")
+        _forget_host()
+        _wall_in(config, kernel, control)
+    except Exception as error:
+        control.send(json.dumps({"ok": False, "reason": f"{error}"}).encode())
+        return
+    landlock: int = config["landlock"]
+    control.send(json.dumps({"ok": True, "landlock": landlock, "uid": os.getuid()}).encode())
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    _Zygote(config, control, kernel, session, wire).serve()
+
+
+def _prepare(config: dict[str, Any]) -> None:
+    """Import while files can still be read, and measure what the interpreter itself maps."""
+    for name in (*_LATE_IMPORTS, *config["imports"]):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            if name in config["imports"]:
+                raise ImportError(f"allowed import {name!r} is not importable: {error}") from None
+    try:
+        ctypes.CDLL("libgcc_s.so.1")  # libc opens it late, to unwind
+    except OSError:
+        pass
+    with open("/proc/self/statm", encoding="ascii") as file:
+        config["base_bytes"] = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    config["filter_bytes"] = base64.b64decode(config["filter"])
+    config["hidden"] = sorted({sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)}, key=len)
+    config["hidden"].reverse()
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.close(null)
+
+
+def _forget_host() -> None:
+    """Leave no path of the host in the interpreter, and nothing that would look for files."""
+    os.environ.clear()
+    sys.path.clear()
+    sys.path_hooks.clear()
+    sys.path_importer_cache.clear()
+    sys.meta_path[:] = sys.meta_path[:2]  # built-in and frozen, not the path finder
+    sys.argv[:] = [""]
+    for module in list(sys.modules.values()):
+        for attribute in ("__file__", "__cached__", "__path__"):
+            if attribute == "__path__" and hasattr(module, attribute):
+                module.__path__ = []
+            else:
+                module.__dict__.pop(attribute, None)
+    sys.prefix = sys.exec_prefix = sys.base_prefix = sys.base_exec_prefix = "/"
+    sys.executable = ""
+
+
+def _wall_in(config: dict[str, Any], kernel: ModuleType, control: socket.socket) -> None:
+    """Give up root, enter the namespaces of tier A, and forbid new privileges for good."""
+    version: int = kernel.landlock_version()
+    config["landlock"] = 0 if config["tier"] == "C" else version
+    if config["tier"] == "B" and not version:
+        raise OSError("this kernel has no Landlock")
+    if config["tier"] == "A":
+        _enter_namespaces(kernel, control)
+        kernel.empty_root()
+        kernel.drop_bounding_set()
+    elif os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
+        os.setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
+    os.umask(0o077)
+    os.chdir("/")
+    kernel.set_dumpable(False)
+    kernel.no_new_privileges()
+
+
+def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
+    """Continue as pid 1 of fresh namespaces, under an unprivileged uid.
+
+    The process the host started stays behind as the parent and only waits: it dies with the
+    pid namespace, and the pid namespace with it. Ids are mapped by a root helper left outside
+    where we are root, because only an outsider may map another uid.
+    """
+    flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET
+    flags |= kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
+    if os.geteuid() == 0:
+        os.setgroups([])
+        _unshare_mapped_by_helper(kernel, flags)
+        os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
+        os.setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
+    else:
+        uid, gid = os.geteuid(), os.getegid()
+        kernel.set_dumpable(True)
+        kernel.unshare(flags)
+        kernel.map_ids(os.getpid(), uid, gid, deny_groups=True)
+    socket.sethostname("sandbox")
+    child = os.fork()
+    if child:
+        control.close()
+        os.waitpid(child, 0)
+        os._exit(0)
+    kernel.die_with_parent()
+
+
+def _unshare_mapped_by_helper(kernel: ModuleType, flags: int) -> None:
+    ready_out, ready_in = os.pipe()
+    me = os.getpid()
+    helper = os.fork()
+    if not helper:
+        code = 1
+        try:
+            os.close(ready_in)
+            if os.read(ready_out, 1):
+                kernel.map_ids(me, SANDBOX_UID, SANDBOX_UID, deny_groups=False)
+                code = 0
+        finally:
+            os._exit(code)
+    os.close(ready_out)
+    try:
+        kernel.unshare(flags)
+        os.write(ready_in, b"1")
+    finally:
+        os.close(ready_in)
+        status = os.waitpid(helper, 0)[1]
+    if status:
+        raise OSError("the uid map of the user namespace was refused")
+
+
+class _Zygote:
+    """The event loop: one control socket, and per session a status socket and a pidfd."""
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        control: socket.socket,
+        kernel: ModuleType,
+        session: ModuleType,
+        wire: ModuleType,
+    ) -> None:
+        self._config, self._control, self._kernel = config, control, kernel
+        self._session, self._wire = session, wire
+        self._namespaces = config["tier"] == "A"
+        self._self_pidfd = os.pidfd_open(os.getpid()) if self._namespaces else -1
+        self._poll = select.epoll()
+        self._poll.register(control.fileno(), select.EPOLLIN)
+        self._by_status: dict[int, tuple[int, int]] = {}  # status fd -> (pid, pidfd)
+        self._by_pidfd: dict[int, tuple[int, int]] = {}  # pidfd -> (pid, status fd)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the host's affair
+
+    def serve(self) -> None:
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._control.fileno():
+                    if not self._accept():
+                        os._exit(0)
+                elif descriptor in self._by_pidfd:
+                    self._reap(descriptor)
+                elif descriptor in self._by_status:
+                    self._kill(descriptor)
+
+    def _accept(self) -> bool:
+        """Fork a session for one request; False when the host is gone."""
+        packet, descriptors, _, _ = socket.recv_fds(self._control, 16, 2)
+        if not packet:
+            return False
+        if len(descriptors) != 2:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return True
+        channel, status = descriptors
+        try:
+            pid = self._fork(channel)
+        except OSError:
+            os.close(status)  # the host reads: ended without a status
+            return True
+        finally:
+            os.close(channel)
+        pidfd = os.pidfd_open(pid)
+        self._by_status[status] = (pid, pidfd)
+        self._by_pidfd[pidfd] = (pid, status)
+        self._poll.register(status, select.EPOLLIN | select.EPOLLRDHUP)
+        self._poll.register(pidfd, select.EPOLLIN)
+        return True
+
+    def _fork(self, channel: int) -> int:
+        if self._namespaces:
+            self._kernel.unshare(self._kernel.CLONE_NEWPID)
+        try:
+            pid = os.fork()
+            if not pid:
+                try:
+                    os.dup2(channel, self._session.SOCKET)
+                    os.closerange(self._session.SOCKET + 1, 1 << 30)
+                    self._session.run(self._config, self._wire, self._kernel)
+                finally:
+                    os._exit(1)
+        finally:
+            if self._namespaces:
+                self._kernel.enter_pid_namespace(self._self_pidfd)
+        return pid
+
+    def _kill(self, status: int) -> None:
+        pid = self._by_status[status][0]
+        self._poll.unregister(status)
+        os.kill(pid, signal.SIGKILL)
+
+    def _reap(self, pidfd: int) -> None:
+        pid, status = self._by_pidfd.pop(pidfd)
+        del self._by_status[status]
+        _, code, used = os.wait4(pid, 0)
+        cpu = int((used.ru_utime + used.ru_stime) * 1e6)
+        try:
+            os.write(status, STATUS.pack(code, cpu, used.ru_maxrss))
+        except OSError:
+            pass  # the host has closed its end: it is not interested
+        os.close(pidfd)
+        os.close(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Shared by every test: the repository root, and a cache root that outlives one test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# One compute thread: tests run beside each other, and spinning barriers starve them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """Optional real corpora; a test that needs them is skipped loudly without."""
+    folder = os.environ.get("ASTRA_CORPORA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("ASTRA_CORPORA is not set: the real tool corpora are not at hand")
+    return Path(folder)

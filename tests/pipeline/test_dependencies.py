@@ -1,0 +1,76 @@
+"""dvc.yaml declares everything a stage's code reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from astra.cli import closure
+
+STAGES = (
+    "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged sft rl bench"
+).split()
+
+
+@pytest.fixture(autouse=True)
+def _at_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+
+
+def test_the_graph_has_the_stages_in_order(root: Path) -> None:
+    document = yaml.safe_load((root / "dvc.yaml").read_text())
+    assert list(document["stages"]) == STAGES
+    assert sorted(path.stem for path in (root / "stages").glob("*.py")) == sorted(STAGES)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_file_in_the_import_closure_is_a_dependency(root: Path, stage: str) -> None:
+    document = yaml.safe_load((root / "dvc.yaml").read_text())
+    declared = [Path(dep) for dep in document["stages"][stage]["deps"]]
+    reads = {
+        path for path in closure.closure(Path("stages") / f"{stage}.py") if path.stat().st_size
+    }
+    undeclared = {
+        str(path)
+        for path in reads
+        if not any(dep == path or dep in path.parents for dep in declared)
+    }
+    assert not undeclared, f"run `make deps`: {sorted(undeclared)}"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_declared_code_is_exactly_what_is_reached(root: Path, stage: str) -> None:
+    document = yaml.safe_load((root / "dvc.yaml").read_text())
+    declared = {
+        dep for dep in document["stages"][stage]["deps"] if dep.startswith(("src/", "stages/"))
+    }
+    assert declared == set(closure.dependencies(Path("stages") / f"{stage}.py"))
+
+
+def test_stage_tracks_exactly_its_own_block(root: Path) -> None:
+    document = yaml.safe_load((root / "dvc.yaml").read_text())
+    assert all(body["params"] == [name] for name, body in document["stages"].items())
+
+
+def test_closure_sees_lazy_imports_and_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "astra" / "one"
+    (package / "prompts").mkdir(parents=True)
+    (tmp_path / "src" / "astra" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "a.py").write_text("def f():\n    from astra.one import b\n    return b\n")
+    (package / "b.py").write_text("import json\n")
+    (package / "prompts" / "ask.md.j2").write_text("hello")
+    (tmp_path / "stage.py").write_text("from astra.one.a import f\n")
+    monkeypatch.chdir(tmp_path)
+    names = {path.name for path in closure.closure(Path("stage.py"))}
+    assert {"stage.py", "a.py", "b.py", "ask.md.j2"} <= names
+
+
+def test_training_reads_no_teacher() -> None:
+    for stage in ("sft", "rl"):
+        reached = {str(path) for path in closure.closure(Path("stages") / f"{stage}.py")}
+        assert not any("/llm/" in path for path in reached)

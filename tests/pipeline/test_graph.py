@@ -1,0 +1,168 @@
+"""The whole graph at scale test, through dvc, in a repository of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+DATA_STAGES = "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged".split()
+STAGES = [*DATA_STAGES, "sft", "rl", "bench"]
+pytestmark = pytest.mark.slow
+
+
+class Workspace:
+    """A clone of the tracked files with its own git and dvc state."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder = folder
+        bins = str(Path(sys.executable).parent)
+        self.env = {
+            **os.environ,
+            "PATH": f"{bins}{os.pathsep}{os.environ['PATH']}",
+            "ASTRA_CACHE": os.environ.get("ASTRA_CACHE", str(root / ".astra")),
+            "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@t",
+            "GIT_COMMITTER_NAME": "t", "GIT_COMMITTER_EMAIL": "t@t",
+        }  # fmt: skip
+        for inherited in ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "MLFLOW_TRACKING_URI"):
+            self.env.pop(inherited, None)
+
+    def run(self, *command: str, fails: bool = False) -> str:
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
+        )
+        output = done.stdout + done.stderr
+        assert bool(done.returncode) == fails, f"{command}: exit {done.returncode}\n{output[-6000:]}"
+        return output
+
+    def ran(self, output: str) -> list[str]:
+        """Stages that dvc executed, in order."""
+        return [
+            line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage")
+        ]
+
+    def lock(self) -> dict[str, dict[str, str]]:
+        stages = yaml.safe_load((self.folder / "dvc.lock").read_text())["stages"]
+        return {
+            name: {out["path"]: out["md5"] for out in stage["outs"]}
+            for name, stage in stages.items()
+        }
+
+
+@pytest.fixture(scope="module")
+def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """The graph at scale test, built once for the tests of this file (<= 4 minutes)."""
+    folder = tmp_path_factory.mktemp("graph") / "repo"
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in listed.stdout.splitlines():
+        if (root / name).is_file() and not name.startswith(("metrics/", "plots/")):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, target)
+    (folder / "dvc.lock").unlink(missing_ok=True)
+    workspace = Workspace(folder, root)
+    workspace.run("git", "init", "-q")
+    # Experiments recompose params.yaml from conf/, so the scale is set where they read it.
+    config = folder / "conf" / "config.yaml"
+    config.write_text(config.read_text().replace("- scale: smoke", "- scale: test"))
+    workspace.run(sys.executable, "-m", "astra.cli.params")
+    workspace.run("git", "add", "-A")
+    workspace.run("git", "commit", "-qm", "graph at scale test")
+    workspace.run("dvc", "repro")
+    workspace.run("git", "add", "-A")
+    workspace.run("git", "commit", "-qm", "built")
+    yield workspace
+
+
+def test_every_stage_wrote_its_table_and_metrics(built: Workspace) -> None:
+    for stage in STAGES:
+        metrics = json.loads((built.folder / "metrics" / f"{stage}.json").read_text())
+        assert metrics, stage
+    for stage in DATA_STAGES:
+        assert pq.ParquetFile(built.folder / "data" / f"{stage}.parquet").metadata.num_rows > 0
+    scores = json.loads((built.folder / "metrics" / "bench.json").read_text())
+    assert {"base", "sft", "rl"} <= set(scores["checkpoints"])
+
+
+def test_second_repro_does_nothing(built: Workspace) -> None:
+    started = time.monotonic()
+    output = built.run("dvc", "repro")
+    assert built.ran(output) == []
+    assert time.monotonic() - started < 20  # the measured bound is in docs/performance.md
+
+
+def test_a_fresh_clone_needs_nothing_rebuilt(built: Workspace, tmp_path: Path) -> None:
+    built.run("git", "clone", "-q", ".", str(tmp_path / "clone"))
+    clone = Workspace(tmp_path / "clone", built.folder)
+    assert clone.ran(clone.run("dvc", "repro", "--dry", "--allow-missing")) == []
+
+
+def test_touching_a_module_reruns_its_stage_and_dependants_only(built: Workspace) -> None:
+    module = built.folder / "stages" / "sft_set.py"
+    text = module.read_text()
+    module.write_text(text + "\n# touched\n")
+    try:
+        dry = built.ran(built.run("dvc", "repro", "--dry"))
+    finally:
+        module.write_text(text)
+    assert dry == ["sft_set", "sft", "rl", "bench"]
+
+
+def test_data_stages_are_byte_identical_across_runs_and_concurrency(built: Workspace) -> None:
+    before = built.lock()
+    params = built.folder / "params.yaml"
+    text = params.read_text()
+    params.write_text(text.replace("concurrency: 16", "concurrency: 3"))
+    built.env["PYTHONHASHSEED"] = "12345"
+    try:
+        assert params.read_text() != text
+        built.run("dvc", "repro", "--force", "--no-run-cache", "sft_set", "envs_merged")
+        after = built.lock()
+    finally:
+        params.write_text(text)
+        built.run("git", "checkout", "-q", "dvc.lock")
+        del built.env["PYTHONHASHSEED"]
+    assert {name: after[name] for name in DATA_STAGES} == {
+        name: before[name] for name in DATA_STAGES
+    }
+
+
+def test_ablations_rerun_what_depends_on_them_only(built: Workspace) -> None:
+    output = built.run("dvc", "exp", "run", "-n", "recall", "-S", "rl.reward=recall")
+    assert built.ran(output) == ["rl", "bench"]
+    again = built.run("dvc", "exp", "run", "-n", "back", "-S", "rl.reward=f1")
+    assert built.ran(again) == []
+    refused = built.run("dvc", "exp", "run", "-S", "rl.reward=f3", fails=True)
+    assert "rl.reward" in refused
+    assert "recall" in refused
+    assert built.ran(refused) == []
+
+
+def test_training_runs_are_tracked(built: Workspace) -> None:
+    with sqlite3.connect(built.folder / "mlflow.db") as store:
+        names = {row[0] for row in store.execute("SELECT name FROM experiments")}
+        tags = {row[0] for row in store.execute("SELECT value FROM tags")}
+        runs = store.execute("SELECT count(*) FROM runs").fetchone()[0]
+    assert {"sft", "rl", "bench"} <= {name.rsplit("/", 1)[-1] for name in names}
+    assert runs >= 5
+    assert "recall" in tags, "the run carries the experiment's name"
+
+
+def test_plots_render(built: Workspace, tmp_path: Path) -> None:
+    built.run("dvc", "plots", "show", "-o", str(tmp_path / "plots"))
+    page = (tmp_path / "plots" / "index.html").read_text()
+    assert "reward" in page
+    assert "loss" in page

@@ -1,0 +1,71 @@
+"""params.yaml is what conf/ composes to, every combination composes, bad values are refused."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from astra.cli import params
+from astra.settings import ParamsError, load
+
+SCALES = ("test", "smoke", "small", "full")
+
+
+@pytest.fixture(autouse=True)
+def _at_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+
+
+def test_params_yaml_is_current(root: Path, tmp_path: Path) -> None:
+    fresh = tmp_path / "params.yaml"
+    params.compose(fresh, [])
+    assert fresh.read_text() == (root / "params.yaml").read_text(), "run `make params`"
+
+
+def _options(root: Path, group: str) -> list[str]:
+    return sorted(path.stem for path in (root / "conf" / group).glob("*.yaml"))
+
+
+def test_every_combination_composes(root: Path, tmp_path: Path) -> None:
+    teachers, policies = _options(root, "teacher"), _options(root, "policy")
+    embeddings = _options(root, "embedding")
+    assert {"offline", "openai"} <= set(teachers)
+    for scale, teacher, policy, embedding in product(SCALES, teachers, policies, embeddings):
+        overrides = [f"scale={scale}", f"policy={policy}", f"embedding={embedding}"]
+        overrides += [f"{role}={teacher}" for role in ("teacher", "judge", "emulator", "user")]
+        params.compose(tmp_path / "params.yaml", overrides)
+        composed = yaml.safe_load((tmp_path / "params.yaml").read_text())
+        assert composed["scale"] == scale
+        for block, model in params.BLOCKS.items():
+            load(block, model, tmp_path / "params.yaml")
+
+
+def test_a_bad_reward_is_refused_with_the_allowed_values(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="f1") as refused:
+        params.compose(tmp_path / "params.yaml", ["rl.reward=f3"])
+    message = str(refused.value)
+    assert "rl.reward" in message
+    assert all(name in message for name in ("recall", "precision", "answer", "f3"))
+    assert not (tmp_path / "params.yaml").exists()
+
+
+@pytest.mark.parametrize("override", ["+rl.rewrad=f1", "+tools.nonsense=1", "qa.seed=many"])
+def test_unknown_and_ill_typed_parameters_are_refused(tmp_path: Path, override: str) -> None:
+    with pytest.raises(Exception, match=override.lstrip("+").split("=")[0].split(".")[1]):
+        params.compose(tmp_path / "params.yaml", [override])
+
+
+def test_missing_params_file_names_the_repair(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="make params"):
+        load("rl", params.BLOCKS["rl"], tmp_path / "params.yaml")
+
+
+def test_a_stage_block_holds_no_endpoint(root: Path) -> None:
+    """Where an endpoint is must not be a stage's parameter: it would rerun paid work."""
+    document = yaml.safe_load((root / "params.yaml").read_text())
+    for block, values in document.items():
+        if block != "runtime":
+            assert "base_url" not in yaml.safe_dump(values)
