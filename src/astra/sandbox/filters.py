@@ -11,6 +11,7 @@ import errno
 import os
 from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 from astra.sandbox.protocol import SandboxUnavailable
 
@@ -66,8 +67,8 @@ def _library() -> ModuleType:
     return pyseccomp
 
 
-def _allow(seccomp: ModuleType, filter_: object, name: str) -> None:
+def _allow(seccomp: ModuleType, filter_: Any, name: str) -> None:
     """Allow a call if this architecture has it; the lists cover several."""
     number: int = seccomp.resolve_syscall(seccomp.system_arch(), name)
     if number >= 0:
-        filter_.add_rule(seccomp.ALLOW, number)  # type: ignore[attr-defined]
+        filter_.add_rule(seccomp.ALLOW, number)

@@ -47,6 +47,8 @@ def _parse_float(digits: str) -> float:
 _DECODER = json.JSONDecoder(
     parse_constant=_refuse_constant, parse_int=_parse_int, parse_float=_parse_float
 )
+# no white space is skipped around a value: the peers send none
+_SCAN: Any = cast("Any", _DECODER).scan_once
 _ENCODER = json.JSONEncoder(
     allow_nan=False, ensure_ascii=False, check_circular=True, separators=(",", ":")
 )
@@ -71,9 +73,13 @@ def decode(payload: bytes) -> dict[str, Any]:
     """The message in one payload; WireError for anything a peer must not send."""
     try:
         text = payload.decode("utf-8")
-        message = _DECODER.decode(text)
+        message, end = _SCAN(text, 0)
+        if end != len(text):
+            raise ValueError(f"extra data at {end}")
     except RecursionError:
         raise WireError("the value is nested too deeply") from None
+    except StopIteration:
+        raise WireError("not JSON: no value at the start") from None
     except ValueError as error:
         raise WireError(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(message, dict):
@@ -110,37 +116,33 @@ def _check_surrogates(message: object) -> None:
 
 
 class FrameBuffer:
-    """Turns a byte stream into payloads without ever holding more than one refused header.
+    """Turns a byte stream into payloads; never waits for a frame it would refuse.
 
-    ``feed`` raises WireError as soon as a header announces more than ``MAX_FRAME`` bytes; after
-    that the stream is out of step and the buffer must be thrown away.
+    ``feed`` and ``pop`` raise WireError as soon as a header announces more than ``MAX_FRAME``
+    bytes; after that the stream is out of step and the buffer must be thrown away.
     """
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._data = b""
 
     def feed(self, data: bytes) -> None:
-        self._data += data
-        self._check_header()
+        self._data = self._data + data if self._data else data
+        if len(self._data) >= HEADER.size and HEADER.unpack_from(self._data)[0] > MAX_FRAME:
+            length: int = HEADER.unpack_from(self._data)[0]
+            raise WireError(f"a frame announces {length} bytes; the limit is {MAX_FRAME}")
 
     def pop(self) -> bytes | None:
         """The next complete payload, or None while it is still arriving."""
         data = self._data
         if len(data) < HEADER.size:
             return None
-        end = HEADER.size + HEADER.unpack_from(data)[0]
+        end: int = HEADER.size + HEADER.unpack_from(data)[0]
         if len(data) < end:
             return None
-        payload = bytes(data[HEADER.size : end])
-        del data[:end]
-        self._check_header()
-        return payload
-
-    def _check_header(self) -> None:
-        if len(self._data) >= HEADER.size:
-            length: int = HEADER.unpack_from(self._data)[0]
-            if length > MAX_FRAME:
-                raise WireError(f"a frame announces {length} bytes; the limit is {MAX_FRAME}")
+        self._data = b""
+        if len(data) > end:
+            self.feed(data[end:])
+        return data[HEADER.size : end]
 
     def __len__(self) -> int:
         """Bytes received and not yet taken."""

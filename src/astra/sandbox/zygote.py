@@ -1,6 +1,7 @@
 """The process sessions are forked from: exec'd fresh, so that it holds no secret of the host.
 
-Started as ``python -I -S``-like isolated interpreter with one socket. It reads one
+Started as an isolated interpreter (no environment, no site, no user paths) with one socket. It
+reads one
 configuration packet, imports the allowed modules, builds the walls that all sessions share,
 answers whether that worked, then forks one session per packet of two descriptors: the
 session's own socket and a status socket. On the status socket it writes (wait status, CPU
@@ -15,11 +16,13 @@ import importlib
 import importlib.util
 import json
 import os
+import resource
 import select
 import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -73,10 +76,8 @@ def _prepare(config: dict[str, Any]) -> None:
         except ImportError as error:
             if name in config["imports"]:
                 raise ImportError(f"allowed import {name!r} is not importable: {error}") from None
-    try:
+    with suppress(OSError):
         ctypes.CDLL("libgcc_s.so.1")  # libc opens it late, to unwind
-    except OSError:
-        pass
     with open("/proc/self/statm", encoding="ascii") as file:
         config["base_bytes"] = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     config["filter_bytes"] = base64.b64decode(config["filter"])
@@ -96,12 +97,14 @@ def _forget_host() -> None:
     sys.path_importer_cache.clear()
     sys.meta_path[:] = sys.meta_path[:2]  # built-in and frozen, not the path finder
     sys.argv[:] = [""]
-    for module in list(sys.modules.values()):
-        for attribute in ("__file__", "__cached__", "__path__"):
-            if attribute == "__path__" and hasattr(module, attribute):
-                module.__path__ = []
-            else:
-                module.__dict__.pop(attribute, None)
+    entries: list[object] = list(sys.modules.values())
+    for module in entries:
+        if not isinstance(module, ModuleType):
+            continue  # typing.io and its like are classes
+        for attribute in ("__file__", "__cached__"):
+            vars(module).pop(attribute, None)
+        if "__path__" in vars(module):
+            module.__path__ = []
     sys.prefix = sys.exec_prefix = sys.base_prefix = sys.base_exec_prefix = "/"
     sys.executable = ""
 
@@ -193,22 +196,24 @@ class _Zygote:
         self._session, self._wire = session, wire
         self._namespaces = config["tier"] == "A"
         self._self_pidfd = os.pidfd_open(os.getpid()) if self._namespaces else -1
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._poll = select.epoll()
         self._poll.register(control.fileno(), select.EPOLLIN)
         self._by_status: dict[int, tuple[int, int]] = {}  # status fd -> (pid, pidfd)
         self._by_pidfd: dict[int, tuple[int, int]] = {}  # pidfd -> (pid, status fd)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the host's affair
 
     def serve(self) -> None:
         while True:
-            for descriptor, _ in self._poll.poll():
-                if descriptor == self._control.fileno():
-                    if not self._accept():
-                        os._exit(0)
-                elif descriptor in self._by_pidfd:
+            ready = [descriptor for descriptor, _ in self._poll.poll()]
+            for descriptor in ready:
+                if descriptor in self._by_pidfd:
                     self._reap(descriptor)
                 elif descriptor in self._by_status:
                     self._kill(descriptor)
+            # last, so that a descriptor number freed above is not taken for its successor
+            if self._control.fileno() in ready and not self._accept():
+                os._exit(0)
 
     def _accept(self) -> bool:
         """Fork a session for one request; False when the host is gone."""
@@ -253,18 +258,18 @@ class _Zygote:
 
     def _kill(self, status: int) -> None:
         pid = self._by_status[status][0]
-        self._poll.unregister(status)
+        self._poll.modify(status, 0)
         os.kill(pid, signal.SIGKILL)
 
     def _reap(self, pidfd: int) -> None:
         pid, status = self._by_pidfd.pop(pidfd)
         del self._by_status[status]
+        self._poll.unregister(pidfd)
+        self._poll.unregister(status)
         _, code, used = os.wait4(pid, 0)
         cpu = int((used.ru_utime + used.ru_stime) * 1e6)
-        try:
+        with suppress(OSError):  # the host has closed its end: it is not interested
             os.write(status, STATUS.pack(code, cpu, used.ru_maxrss))
-        except OSError:
-            pass  # the host has closed its end: it is not interested
         os.close(pidfd)
         os.close(status)
 

@@ -103,7 +103,9 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes) -> None:
+def _mount(
+    source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes
+) -> None:
     _check(
         _libc.mount(source, target, kind, ctypes.c_ulong(flags), data or None),
         f"mount {target.decode()}",

@@ -13,7 +13,6 @@ import io
 import marshal
 import os
 import resource
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -22,6 +21,9 @@ from typing import Any, cast
 SOCKET = 3
 _MAX_ERROR = 2_000
 _ISOLATION_FAILED = 111
+
+# C code imports these on behalf of whoever calls it, through the caller's own __import__
+_INTERNAL_IMPORTS = frozenset({"_strptime", "warnings", "locale", "numbers", "copyreg"})
 
 
 class CappedStream(io.TextIOBase):
@@ -112,25 +114,24 @@ class _Server:
         self._wire = wire
         self._buffer: Any = wire.FrameBuffer()
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._allowed = frozenset(cast("list[str]", config["imports"]))
+        self._allowed = _INTERNAL_IMPORTS.union(cast("list[str]", config["imports"]))
         self._hidden: tuple[str, ...] = tuple(config["hidden"])
         self._out = CappedStream(config["max_output_bytes"])
         self._err = CappedStream(config["max_output_bytes"])
         sys.stdout, sys.stderr = self._out, self._err
         sys.stdin = io.StringIO("")
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.getsignal(number)
         gc.enable()
 
     def serve(self) -> None:
+        buffer, read = self._buffer, os.read
         while True:
-            payload = self._buffer.pop()
-            if payload is None:
-                data = os.read(SOCKET, 1 << 16)
+            payload = buffer.pop()
+            while payload is None:
+                data = read(SOCKET, 1 << 16)
                 if not data:
                     return
-                self._buffer.feed(data)
-                continue
+                buffer.feed(data)
+                payload = buffer.pop()
             request = self._wire.decode(payload)
             del payload
             reply = self._answer(request)

@@ -1,0 +1,33 @@
+"""What sandbox this machine offers, for a person to read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from astra.sandbox.limits import SandboxLimits
+from astra.sandbox.local import LocalSandbox
+from astra.sandbox.pool import TIERS
+from astra.sandbox.protocol import SandboxUnavailable
+
+NO_TIER = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """``tier`` is the best that works, or "none". ``findings``: attack or tier → outcome."""
+
+    tier: str
+    findings: Mapping[str, str]
+
+
+def probe(limits: SandboxLimits | None = None) -> ProbeReport:
+    """Try the tiers from the strongest down, really starting and attacking each; never raises
+    for a machine that offers none: the findings then say what every tier lacks."""
+    findings: dict[str, str] = {}
+    for tier in TIERS:
+        try:
+            with LocalSandbox(limits, force_tier=tier) as sandbox:
+                facts = {key: str(value) for key, value in sandbox.facts.items() if key != "ok"}
+                return ProbeReport(tier, {**findings, **sandbox.findings, **facts})
+        except SandboxUnavailable as error:
+            findings[f"tier {tier}"] = str(error)
+    return ProbeReport(NO_TIER, findings)

@@ -1,0 +1,248 @@
+"""Hostile code in both tiers: it reaches os and ctypes, and the kernel must stop it."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from astra.sandbox.attacks import REACH
+from astra.sandbox.local import LocalSandbox
+from astra.sandbox.protocol import SandboxResult, SandboxStatus
+
+# frames of this session's server: its socket is 3, and the request's ids are in a caller's frame
+FRAMES = """
+def request():
+    import struct, json
+    os, ctypes, modules = reach()
+    frame = modules["sys"]._getframe()
+    while "request" not in frame.f_locals or not isinstance(frame.f_locals["request"], dict):
+        frame = frame.f_back
+    return frame.f_locals["request"]
+def send(message):
+    import struct, json
+    os, ctypes, modules = reach()
+    data = json.dumps(message).encode() if isinstance(message, dict) else message
+    os.write(3, struct.pack("!I", len(data)) + data)
+"""
+
+
+def attack(sandbox: LocalSandbox, body: str) -> SandboxResult:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    source = f"{REACH}{FRAMES}\ndef f():\n    os, ctypes, modules = reach()\n"
+    source += f"    libc = ctypes.CDLL(None, use_errno=True)\n{lines}\n"
+    session = sandbox.session({"f": source})
+    try:
+        return session.call("f", {})
+    finally:
+        session.close()
+        still = sandbox.session({"g": "def g():\n    return 1"})
+        assert still.call("g", {}).value == 1  # the pool still serves
+        still.close()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "os.open('/etc/passwd', 0)", "os.open('/proc/1/environ', 0)", 
+        "os.open('/proc/self/mem', 2)",
+        "os.open('../../../etc/passwd', 0)", "os.listdir('/')", "os.stat('/etc')",
+        "os.open('/x', 65)", "os.symlink('/etc/passwd', 's')", "os.link('/etc/passwd', 'l')",
+        "os.mkfifo('p')", "os.chmod('/tmp', 511)", "os.chroot('/')", "os.chdir('/')",
+        "os.fork()", "os.forkpty()", "os.execv('/bin/sh', ['sh'])", 
+        "os.posix_spawn('/bin/sh', [], {})",
+        "os.kill(-1, 9)", "os.kill(os.getpid(), 19)", "os.killpg(0, 9)", "os.setuid(0)",
+        "os.setsid()", "os.memfd_create('x')", "os.pipe()", "os.dup(3)", "os.eventfd(0)",
+        "os.sched_setaffinity(0, {0})", "os.nice(5)", "os.getpriority(0, 0)",
+        "os.posix_openpt(2)" if sys.version_info >= (3, 13) else "os.openpty()",
+        "modules['resource'].setrlimit(modules['resource'].RLIMIT_CPU, (999, 999))",
+        "modules['socket'].socket()", "modules['socket'].socketpair()",
+        "modules['socket'].socket(1, 2)", "modules['socket'].create_connection(('127.0.0.1', 1))",
+        "modules['socket'].send_fds(modules['socket'].socket(fileno=3), [b'x'], [0])",
+        "modules['select'].epoll()", "modules['ctypes'].CDLL('libc.so.6').nothing",
+    ],
+)  # fmt: skip
+def test_python_level_attacks_are_denied(sandbox: LocalSandbox, call: str) -> None:
+    caught = "except (OSError, ValueError, AttributeError) as e:\n    return type(e).__name__"
+    result = attack(sandbox, f"try:\n    {call}\n{caught}\nreturn 'ALLOWED'")
+    assert result.status is SandboxStatus.OK, result
+    assert result.value != "ALLOWED", result
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "clone(0x11, 0, 0, 0, 0)", "clone(0x10f00, 0, 0, 0, 0)", "clone3(0, 0)", "vfork()",
+        "ptrace(0, 0, 0, 0)", "unshare(0x10000000)", "setns(3, 0)", "mount(0, 0, 0, 0, 0)",
+        "umount2(0, 2)", "pivot_root(0, 0)", "chroot(0)", "io_uring_setup(1, 0)", "bpf(0, 0, 0)",
+        "perf_event_open(0, 0, 0, 0, 0)", "keyctl(0)", "userfaultfd(0)", "process_vm_readv(1, 0)",
+        "memfd_create(0, 0)", "execveat(0, 0, 0, 0, 4096)", "seccomp(1, 0, 0)", "prctl(4, 1)",
+        "capset(0, 0)", "kexec_load(0)", "pidfd_open(1, 0)", "open_by_handle_at(3, 0, 0)",
+        "tgkill(1, 1, 9)", "fcntl(3, 8, 1)", "ioctl(3, 0x8901, 0)", "sendmsg(3, 0, 0)",
+        "recvmsg(3, 0, 0)", "landlock_restrict_self(3, 0)", "name_to_handle_at(-100, 0, 0, 0, 0)",
+    ],
+)  # fmt: skip
+def test_raw_system_calls_are_denied(sandbox: LocalSandbox, call: str) -> None:
+    pyseccomp = pytest.importorskip("pyseccomp")
+    name, _, rest = call.partition("(")
+    number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
+    if number < 0:
+        pytest.skip(f"no {name} on this architecture")
+    body = f"r = libc.syscall({number}, {rest}\nreturn [r, ctypes.get_errno()]"
+    result = attack(sandbox, body)
+    assert result.status is SandboxStatus.OK, result
+    assert result.value in ([-1, 1], [-1, 38]), result  # EPERM, ENOSYS
+
+
+def test_executable_memory_and_foreign_abis(sandbox: LocalSandbox) -> None:
+    body = "import array\nlibc.mmap.restype = ctypes.c_void_p\n"
+    body += (
+        "return libc.mmap(None, ctypes.c_size_t(4096), 7, 0x22, -1, ctypes.c_long(0)) == 2**64 - 1"
+    )
+    assert attack(sandbox, body).value is True
+    if os.uname().machine == "x86_64":
+        x32 = attack(sandbox, "return libc.syscall(0x40000000 + 39)")
+        assert (x32.status, "SIGSYS" in x32.error) == (SandboxStatus.EXIT, True), x32
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("os._exit(0)", SandboxStatus.EXIT),
+        ("ctypes.string_at(1)", SandboxStatus.EXIT),
+        ("os.abort()", SandboxStatus.EXIT),
+        ("os.close(3)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
+        ("os.write(3, b'\\xff' * 8)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
+        ("send(b'[' * 100_000)", SandboxStatus.PROTOCOL),
+        ("send(b'\\x80\\x04K\\x01.')", SandboxStatus.PROTOCOL),
+        ("send({**request(), 'v': 1})", SandboxStatus.PROTOCOL),
+        ("r = request()\nsend({'i': r['i'], 'n': r['n'] + '0', 'v': 1})", SandboxStatus.PROTOCOL),
+        ("r = request()\nsend({'i': r['i'] + 1, 'n': r['n'], 'v': 1})", SandboxStatus.PROTOCOL),
+        ("send({**request(), 'v': float('nan'), 'f': 1})", SandboxStatus.PROTOCOL),
+        ("r = request()\nsend({'i': r['i'], 'n': r['n'], 'v': 1e400})", SandboxStatus.PROTOCOL),
+        ("r = request()\nsend({'i': r['i'], 'n': r['n'], 'e': 1, 't': 2})", SandboxStatus.PROTOCOL),
+        ("os.write(3, b'\\0\\0')\nimport time\ntime.sleep(30)", SandboxStatus.TIMEOUT),
+    ],
+)  # fmt: skip
+def test_ends_and_forged_frames_are_judged_by_the_host(
+    sandbox: LocalSandbox, body: str, status: SandboxStatus
+) -> None:
+    result = attack(sandbox, body)
+    assert result.status is status, result
+
+
+@pytest.mark.parametrize("step", ["g()", "list(map(lambda _: g(), [0]))"])
+def test_unbounded_recursion_ends_only_the_call_or_its_session(
+    sandbox: LocalSandbox, step: str
+) -> None:
+    result = attack(sandbox, f"modules['sys'].setrecursionlimit(10**9)\ng = lambda: {step}\ng()")
+    assert result.status in ("exit", "exception", "memory", "timeout"), result
+
+
+def test_a_reply_sent_ahead_poisons_the_session(sandbox: LocalSandbox) -> None:
+    ahead = "def f():\n    r = request()\n    send({'i': r['i'], 'n': r['n'], 'v': 'early'})\n"
+    ahead += "    return 'late'"
+    session = sandbox.session({"f": REACH + FRAMES + ahead, "g": "def g():\n    return 2"})
+    first, second = session.call("f", {}), session.call("g", {})
+    assert first.value in ("early", None)  # its own value is its own to forge
+    assert second.status is SandboxStatus.PROTOCOL
+    assert not session.alive
+
+
+def test_a_rewritten_encoder_reaches_nobody_else(sandbox: LocalSandbox) -> None:
+    body = "modules['json'].dumps = None\nmodules['json'].JSONEncoder.encode = lambda s, x: 'NaN'\n"
+    assert attack(sandbox, body + "return 1").status is SandboxStatus.PROTOCOL
+
+
+def test_no_environment_path_or_descriptor_of_the_host_is_visible(sandbox: LocalSandbox) -> None:
+    body = """
+s = modules["sys"]
+fds = [n for n in range(64) if not failing(os.fstat, n)]
+return [dict(os.environ), s.path, s.argv, s.executable, s.prefix, fds, libc.getenv(b"PATH"),
+        [m for m in list(modules) if getattr(modules[m], "__file__", None)]]
+"""
+    helper = "def failing(f, *a):\n    try: f(*a)\n    except OSError: return True\n"
+    result = attack_with(sandbox, helper, body)
+    if sandbox.tier == "A":
+        assert result.value == [{}, [], [""], "", "/", [0, 1, 2, 3], 0, []], result
+    else:
+        assert result.value[:5] == [{}, [], [""], "", "/"], result
+        assert set(result.value[5]) <= {0, 1, 2, 3}, result
+        assert result.value[6:] == [0, []], result
+
+
+def attack_with(sandbox: LocalSandbox, helper: str, body: str) -> SandboxResult:
+    return attack(sandbox, f"ns = {{}}\nexec({helper!r}, ns)\nfailing = ns['failing']\n{body}")
+
+
+def test_tmp_is_private_and_capped_in_tier_a_and_absent_in_b(sandbox: LocalSandbox) -> None:
+    write = """
+total = 0
+try:
+    for i in range(400):
+        with open(f"/tmp/{i}", "wb") as file:
+            total += file.write(b"x" * size)
+except OSError as error:
+    return [total, i, error.errno]
+"""
+    big, many = attack(sandbox, "size = 1 << 20" + write), attack(sandbox, "size = 1" + write)
+    if sandbox.tier == "B":
+        assert big.value == many.value == [0, 0, 1]
+        return
+    assert big.value[0] <= 8 << 20
+    assert big.value[2] == 28
+    assert many.value[1] < 256
+    assert many.value[2] == 28
+    sources = {
+        "put": "def put():\n    open('/tmp/secret', 'w').write('s')",
+        "get": "def get():\n    return open('/tmp/secret').read()",
+    }
+    one, two = sandbox.session(sources), sandbox.session(sources)
+    one.call("put", {})
+    assert one.call("get", {}).value == "s"
+    assert two.call("get", {}).error.startswith("FileNotFoundError")
+    assert not Path(tempfile.gettempdir(), "secret").exists()
+    one.close()
+    two.close()
+
+
+AS_NOBODY = """
+import json, os
+from astra.sandbox.attacks import REACH
+from astra.sandbox.local import LocalSandbox
+out = {"uid": os.getuid()}
+for tier in "AB":
+    with LocalSandbox(force_tier=tier) as sandbox:
+        session = sandbox.session({"f": REACH + "def f():\\n return reach()[0].getpid()"})
+        dead = sandbox.session({"f": "def f():\\n while True: pass"})
+        out[tier] = [sandbox.findings, session.call("f", {}).value, dead.call("f", {}).status,
+                     sandbox.facts]
+print(json.dumps(out))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changing the user needs root")
+def test_both_tiers_work_for_an_ordinary_user() -> None:
+    """With the distribution's interpreter, since root's own may be unreachable to others."""
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    source = Path(__file__).parents[2] / "src"
+    result = subprocess.run(
+        ["/usr/bin/python3", "-c", AS_NOBODY],
+        env={"PYTHONPATH": os.pathsep.join([str(source), *packages])},
+        user=65534, group=65534, extra_groups=[], capture_output=True, text=True, timeout=60,
+        cwd="/",
+    )  # fmt: skip
+    if "ModuleNotFoundError" in result.stderr or "cannot open" in result.stderr:
+        pytest.skip("the distribution's interpreter cannot import this project")
+    assert result.returncode == 0, result.stderr
+    out = json.loads(result.stdout)
+    assert out["uid"] == 65534
+    for tier in "AB":
+        findings, _, looped, facts = out[tier]
+        assert set(findings.values()) == {"denied"}
+        assert looped == "timeout"
+        assert facts["uid"] == 65534
+    assert out["A"][1] == 1  # alone in its pid namespace
