@@ -26,9 +26,7 @@ def main() -> None:
     inputs = digests(ARENAS, START)
     folder = run_folder("rl", config, inputs)
     with (
-        LocalSandbox(
-            config.sandbox, runtime.sandbox_min_tier, runtime.sandbox_workers
-        ) as sandbox,
+        LocalSandbox(config.sandbox, runtime.sandbox_min_tier, runtime.sandbox_workers) as sandbox,
         track("rl", config, inputs, runtime) as run,
     ):
         run.tags(sandbox_tier=sandbox.tier)

@@ -16,7 +16,7 @@ from astra.agent.mcp import (
     open_server,
     prepare_workdir,
 )
-from astra.records.message import CallStatus
+from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import Launch
 
 TOY = Path(__file__).resolve().parents[1] / "fixtures" / "toy_server.py"
@@ -34,11 +34,11 @@ def toy(**env: str) -> Launch:
     return Launch(environment="toy", command="python", args=("-c", code), env=env)
 
 
-def call(tmp_path: Path, name: str, timeout_s: float = 20.0, **arguments: object) -> object:
-    async def run() -> object:
-        async with open_server(toy(), tmp_path, timeout_s, Here(tmp_path)) as session:
+def call(tmp_path: Path, tool: str, **arguments: object) -> ToolResult:
+    async def run() -> ToolResult:
+        async with open_server(toy(), tmp_path, 20.0, Here(tmp_path)) as session:
             await session.list_tools()
-            return await session.call_tool(name, arguments)
+            return await session.call_tool(tool, arguments)
 
     return asyncio.run(run())
 

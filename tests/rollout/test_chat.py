@@ -17,7 +17,7 @@ def tool(name: str, *parameters: str) -> Tool:
         description="not shown by the compact template",
         parameters={
             "type": "object",
-            "properties": dict.fromkeys(parameters, {"type": "string"})
+            "properties": {key: {"type": "string"} for key in parameters}
             | {"year": {"type": "integer"}},
             "required": list(parameters),
         },
@@ -115,8 +115,8 @@ def test_malformed_arguments_are_shown_as_they_were_written(codec: ChatCodec) ->
     [
         'plain words, "quoted" (and) [listed] 12.5% of_x _ y "_z" > w',
         "été 日本 \U0001f600\ttabs\n\n lines \n end",
-        ' leading and trailing ',
-        "A_b__c ((d)) \"\" '",
+        " leading and trailing ",
+        'A_b__c ((d)) "" \'',
     ],
 )
 def test_tokenizer_is_lossless(codec: ChatCodec, text: str) -> None:

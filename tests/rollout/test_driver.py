@@ -78,7 +78,7 @@ def test_two_hops_solved(codec: ChatCodec, sandbox: LocalSandbox) -> None:
     assert rollout.stop_reason == StopReason.ANSWERED
     sampled = [i for i, m in zip(rollout.completion_ids, rollout.mask, strict=True) if m]
     written = [[*codec.tokenizer.encode(t, add_special_tokens=False), codec.eos_id] for t in turns]
-    assert sampled == list(chain.from_iterable(written)), "the mask holds what was sampled, EOS included, only"
+    assert sampled == list(chain.from_iterable(written))
     fed_back = [i for i, m in zip(rollout.completion_ids, rollout.mask, strict=True) if not m]
     assert fed_back == list(chain.from_iterable(suffix for _, suffix in engine.suffixes))
     assert [lp for lp, m in zip(rollout.logprobs, rollout.mask, strict=True) if not m] == [

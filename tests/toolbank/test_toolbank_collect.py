@@ -119,7 +119,10 @@ def test_openapi_body_path_and_reference(root: Path) -> None:
         "components": {
             "Item": {
                 "type": "object",
-                "properties": {"size": {"type": "integer"}, "parent": {"$ref": "#/components/Item"}},
+                "properties": {
+                    "size": {"type": "integer"},
+                    "parent": {"$ref": "#/components/Item"},
+                },
             }
         },
     }

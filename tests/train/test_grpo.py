@@ -130,9 +130,7 @@ def test_tool_tokens_get_exactly_no_gradient(policy: LoadedPolicy, tmp_path: Pat
         assert (gradient[sampled & moved[:, None]] != 0).all()
 
 
-def test_without_the_mask_tool_text_would_be_trained(
-    policy: LoadedPolicy, tmp_path: Path
-) -> None:
+def test_without_the_mask_tool_text_would_be_trained(policy: LoadedPolicy, tmp_path: Path) -> None:
     """Negative control: the check above can fail."""
     one = trainer(policy, tmp_path, ScriptedRoller(4), steps=1)
     replay = one._replay

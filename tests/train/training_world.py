@@ -143,7 +143,8 @@ def make_arena(seed: int, split: Split = Split.TRAIN) -> Arena:
         main_question=text, final_answer=typed(final), tools=tuple(used.values()),
         steps=tuple(
             ArenaStep(
-                id=i, hop_level=1 + len(step.depends), question=step.question, answer=typed(step.answer),
+                id=i, hop_level=1 + len(step.depends), question=step.question,
+                answer=typed(step.answer),
                 dependencies=step.depends, tool_name=step.tool.tool.name,
                 arguments={next(iter(step.tool.tool.parameters["properties"])): step.argument},
             )

@@ -43,7 +43,9 @@ BUILD_TIMEOUT_S = 600.0
 DATABASE_SCRIPT = ".sql"
 """A setup file ``x.db.sql`` is run once to create the SQLite database ``x.db`` beside it."""
 MAX_PAGES = 50
-_SOFT_ERROR_LINE = re.compile(r"(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE)
+_SOFT_ERROR_LINE = re.compile(
+    r"(?!(?:the|an|this) )(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE
+)
 
 
 class ServerError(AstraError):

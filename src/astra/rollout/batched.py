@@ -112,7 +112,7 @@ class BatchedEngine:
                 real[index, width - len(head) :] = True
         ids, real = ids.to(self._device), real.to(self._device)
         layers = [_Layer() for _ in range(self._model.config.num_hidden_layers)]
-        self._cache = Cache(layers=layers)
+        self._cache = Cache(layers=[*layers])
         self._layers = layers
         if width:
             steps = torch.arange(width, device=self._device)

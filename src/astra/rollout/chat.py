@@ -57,8 +57,9 @@ def load_policy(config: PolicyConfig, device: str = "cpu") -> LoadedPolicy:
         )
     except (OSError, ValueError) as error:
         raise PolicyError(f"policy {config.path}: the model does not load: {error}") from error
-    model.to(device).eval()
-    return LoadedPolicy(model, codec)
+    placed: Any = model
+    placed.to(device).eval()
+    return LoadedPolicy(placed, codec)
 
 
 def load_codec(config: PolicyConfig) -> ChatCodec:

@@ -18,9 +18,7 @@ from astra.tasking.checks import spoken
 from astra.text.values import ENTITY
 
 _TOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-_READING = (
-    "get find fetch retrieve lookup show view count list search check"
-)
+_READING = "get find fetch retrieve lookup show view count list search check"
 READING = frozenset(_READING.split())
 _ACTING = (
     "add append apply book calculate cancel clear convert copy create delete describe evaluate "

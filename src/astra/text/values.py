@@ -30,6 +30,8 @@ _WORD_LIST = (
     "needle orange pencil rocket saddle table violin window"
 )
 _WORDS = tuple(_WORD_LIST.split())
+
+
 class NoValue(ValueError):
     """No value that conforms to the schema was found; says which schema."""
 

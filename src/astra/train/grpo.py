@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from astra.train.config import RLConfig
 from astra.train.errors import TrainingError
@@ -26,7 +27,9 @@ STREAM_FILE = "prompt_stream.json"
 BatchHook = Callable[[int, Filled[Group]], None]
 
 
-def replay_reward(completions: list[Any], trajectory_reward: list[float], **_: Any) -> list[float]:
+def replay_reward(
+    completions: list[Any], trajectory_reward: list[float | None], **_: Any
+) -> list[float | None]:
     """The reward that the arena gave when the rollout was made."""
     return trajectory_reward
 
@@ -91,9 +94,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
         def roll(count: int, round_: int) -> Sequence[Group]:
             taken = self.stream.take(-(-count // world) * world)
-            groups = self.roller.roll(
-                taken[rank::world], seed_of(self.rl.seed, step, round_, rank)
-            )
+            groups = self.roller.roll(taken[rank::world], seed_of(self.rl.seed, step, round_, rank))
             if world == 1:
                 return groups
             bare = [Group(g.uid, g.samples, g.figures) for g in groups]

@@ -19,8 +19,8 @@ from transformers import (
     TrainingArguments,
     get_cosine_schedule_with_warmup,
 )
-from trl import SFTConfig as TRLSFTConfig
-from trl import SFTTrainer
+from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 from astra.records.score import Rejection
 from astra.records.trajectory import SFTSample

@@ -49,6 +49,20 @@ BOILERPLATE = (
     "<answer",
     "</answer>",
 )
+OPENERS = (
+    "What",
+    "Which",
+    "Who",
+    "Where",
+    "When",
+    "How",
+    "The",
+    "Find",
+    "List",
+    "Tell",
+    "Give",
+    "It",
+)
 # Words with the space before them, an apostrophe's ending, digits one by one, then the rest.
 PIECES = r"\n| ?[A-Z]?[a-z]+| ?[A-Z]+|'[a-z]+| ?[0-9]| ?[^\sA-Za-z0-9]+|\s"
 
@@ -123,5 +137,5 @@ def _corpus(seed: int) -> Iterator[str]:
     for _ in range(4000):
         sentence = " ".join(rng.choice(words) for _ in range(8))
         yield f" {sentence} {rng.choice(names)} {rng.choice(names)}? {rng.randrange(10**6)}."
-    for word in "What Which Who Where When How The Find List Tell Give Is It For In Please".split():
+    for word in OPENERS:
         yield f" {word}" * 60
