@@ -4,12 +4,12 @@ from pathlib import Path
 
 from astra.llm.build import build_teacher
 from astra.qa.config import QAConfig
-from astra.qa.generate import Generator, drain
+from astra.qa.generate import Generator
 from astra.qa.offline import HANDLERS
 from astra.qa.report import accepted
 from astra.records.qa import QAInstance
 from astra.settings import RuntimeConfig, load
-from astra.stage import Progress, run_stage
+from astra.stage import Progress, blocking, run_stage
 from astra.store.metrics import StageMetrics
 from astra.store.tables import write_records
 
@@ -21,7 +21,7 @@ def main() -> None:
     teacher = build_teacher(config.teacher, runtime, HANDLERS, "qa")
     generator = Generator(config)
     progress = Progress("questions", generator.total())
-    outcomes = drain(generator.run(teacher, runtime.concurrency))
+    outcomes = blocking(generator.run(teacher, runtime.concurrency))
     write_records(Path("data/qa.parquet"), accepted(outcomes, metrics, progress), QAInstance)
     progress.close()
     metrics.value("compositions_owned", generator.composition_counts())

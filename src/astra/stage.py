@@ -88,7 +88,11 @@ class Progress:
         of_total = f"/{self._total}" if self._total is not None else ""
         drops = ", ".join(f"{reason} {count}" for reason, count in self._drops.most_common(4))
         log.info(
-            "%s %d%s, %.1f/s%s", self._what, self._done, of_total, rate,
+            "%s %d%s, %.1f/s%s",
+            self._what,
+            self._done,
+            of_total,
+            rate,
             f", dropped: {drops}" if drops else "",
         )
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, cast
 
+from astra.agent.prompt import extract_answer
 from astra.records.qa import Answer, AnswerType
 
-_FINAL = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _RELATIVE = 1e-9
@@ -59,8 +59,8 @@ def final_matches(answer: Answer, text: str) -> bool:
 
 def parse_final(text: str) -> str:
     """The content of the last ``<answer>..</answer>``, else the whole stripped text."""
-    found = _FINAL.findall(text)
-    return (found[-1] if found else text).strip()
+    marked = extract_answer(text)
+    return text.strip() if marked is None else marked
 
 
 def render_answer(answer: Answer) -> str:
@@ -255,9 +255,7 @@ def _read_list(answer: Answer, text: str) -> Any:
     parts = [_trim(part) for part in text.split(";")] if text else []
     if len(parts) != len(expected):
         return _UNREADABLE
-    return [
-        _read_like(one, part, answer.unit) for one, part in zip(expected, parts, strict=True)
-    ]
+    return [_read_like(one, part, answer.unit) for one, part in zip(expected, parts, strict=True)]
 
 
 def _read_record(answer: Answer, text: str) -> Any:

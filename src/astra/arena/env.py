@@ -102,9 +102,7 @@ class ArenaEnv:
         except ValueError as error:
             return ToolResult(status=CallStatus.MALFORMED, content=f"error: {error}")
         if not offer.code:
-            return ToolResult(
-                status=CallStatus.ERROR, content=f"error: {call.name} is unreachable"
-            )
+            return ToolResult(status=CallStatus.ERROR, content=f"error: {call.name} is unreachable")
         try:
             self.open()
         except SandboxError as error:

@@ -6,8 +6,7 @@ import gc
 import logging
 import random
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from astra.arena.irrelevant import draw
@@ -26,7 +25,6 @@ from astra.rollout.chat import ChatCodec, LoadedPolicy, PolicyConfig, load_codec
 from astra.rollout.driver import Job, Rollout, RolloutDriver
 from astra.rollout.engine import Engine, Sampling
 from astra.sandbox.local import LocalSandbox
-from astra.sandbox.protocol import SandboxUnavailable
 from astra.settings import RuntimeConfig
 from astra.tracking.mlflow import digests, track
 
@@ -73,7 +71,8 @@ def run_arenas(
         name: PolicyConfig(path=str(path), dtype=config.policy.dtype)
         for name, path in trained.items()
     }
-    with _sandbox(config, runtime) as sandbox:
+    tier, workers = runtime.sandbox_min_tier, runtime.sandbox_workers
+    with LocalSandbox(config.sandbox, tier, workers) as sandbox:
         codec = load_codec(config.policy)
         played: list[BenchEpisode] = []
         for name in (FLOOR, CEILING):
@@ -247,16 +246,6 @@ def _check_ceiling(episodes: Sequence[BenchEpisode]) -> None:
             f"the gold calls fail in {len(failed)} of {len(episodes)} arenas: {shown}; the limits "
             "in conf/bench are too tight for them, or envs_merged must be rebuilt"
         )
-
-
-@contextmanager
-def _sandbox(config: BenchConfig, runtime: RuntimeConfig) -> Generator[LocalSandbox]:
-    try:
-        sandbox = LocalSandbox(config.sandbox, runtime.sandbox_min_tier, runtime.sandbox_workers)
-    except SandboxUnavailable as error:
-        raise BenchError(f"no sandbox: {error}; see `astra sandbox probe`") from error
-    with sandbox:
-        yield sandbox
 
 
 def _prepare_torch(runtime: RuntimeConfig) -> str:

@@ -6,12 +6,11 @@ Counted drops: ``no_plan`` (no question could be made), ``teacher`` (no answer),
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import lru_cache
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
@@ -223,23 +222,6 @@ def _distinct(key: _Key) -> int:
     if relation.op in ("sum", "mean", "max", "min"):
         return len(set(keys))
     return len(set(source.column(relation.table, relation.select.partition(":")[0])))
-
-
-Item = TypeVar("Item")
-
-
-def drain(source: AsyncIterator[Item]) -> Iterator[Item]:
-    """The items of an asynchronous iterator, one by one, for a writer that streams."""
-
-    async def advance() -> tuple[Item] | None:
-        try:
-            return (await anext(source),)
-        except StopAsyncIteration:
-            return None
-
-    with asyncio.Runner() as runner:
-        while (item := runner.run(advance())) is not None:
-            yield item[0]
 
 
 def describe(instance: QAInstance) -> Mapping[str, object]:

@@ -6,11 +6,11 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 
 from astra.qa.config import QAValidConfig
-from astra.qa.generate import describe, drain
+from astra.qa.generate import describe
 from astra.qa.validate import QS, select
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection, Scored
-from astra.stage import Progress
+from astra.stage import Progress, blocking
 from astra.store.metrics import StageMetrics
 
 log = logging.getLogger("astra")
@@ -43,7 +43,7 @@ def validated(
     All are held: a percentile is known only when every score is.
     """
     judged: list[QAInstance] = []
-    for outcome in drain(outcomes):
+    for outcome in blocking(outcomes):
         metrics.count("in")
         if isinstance(outcome, Rejection):
             drop(outcome, metrics)

@@ -94,7 +94,12 @@ class SubQuestion(Frozen):
 
 
 class QAInstance(Record):
-    identity: ClassVar[tuple[str, ...]] = ("main_question", "final_answer", "sub_questions", "split")
+    identity: ClassVar[tuple[str, ...]] = (
+        "main_question",
+        "final_answer",
+        "sub_questions",
+        "split",
+    )
     split: Split
     domain: str
     language: str

@@ -6,6 +6,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from astra.errors import AstraError
+
 
 class SandboxStatus(StrEnum):
     """How a call ended. All but ``ok``/``exception`` values come from the host's own evidence
@@ -41,7 +43,7 @@ class SandboxResult:
     stderr: str = ""
 
 
-class SandboxError(Exception):
+class SandboxError(AstraError):
     """Base of what a sandbox raises; a failing *call* is a SandboxResult, never an exception."""
 
 

@@ -23,7 +23,7 @@ from tokenizers.trainers import BpeTrainer
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.text.names import Pool, draw_names
 
-VOCABULARY = 2048
+VOCABULARY = 2560
 GLUE = ("_", '"', "(", ">", "[", "\n")
 EOS, PAD = "<|im_end|>", "<|pad|>"
 # Chat and JSON boilerplate, one token each. None may end in a glue character: the word after it
