@@ -22,6 +22,10 @@ class Curves:
         points = self._points.get(name, {})
         return [points[step] for step in sorted(points)]
 
+    def last_step(self, name: str) -> int | None:
+        """The newest step that has a value."""
+        return max(self._points.get(name, {}), default=None)
+
     def write(self, folder: Path) -> None:
         """``<folder>/<name>.csv`` with columns step and ``name``; the folder holds no others."""
         folder.mkdir(parents=True, exist_ok=True)

@@ -102,7 +102,7 @@ def train_sft(
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=resume_point(folder))
-    if evaluation.rows:
+    if evaluation.rows and curves.last_step("eval_loss") != trainer.state.global_step:
         trainer.evaluate()
     return SFTResult(trainer.state.global_step, curves, watcher.stopped)
 
