@@ -65,11 +65,14 @@ class Progress:
         self._total = total
         self._done = 0
         self._drops: Counter[str] = Counter()
+        self._note = ""
         self._started = self._reported = time.monotonic()
         self._every = REPORT_EVERY_TTY_S if sys.stderr.isatty() else REPORT_EVERY_S
 
-    def advance(self, by: int = 1) -> None:
+    def advance(self, by: int = 1, note: str = "") -> None:
+        """Count finished items; ``note`` (a loss, say) ends the next line."""
         self._done += by
+        self._note = note
         now = time.monotonic()
         if now - self._reported >= self._every:
             self._reported = now
@@ -88,12 +91,13 @@ class Progress:
         of_total = f"/{self._total}" if self._total is not None else ""
         drops = ", ".join(f"{reason} {count}" for reason, count in self._drops.most_common(4))
         log.info(
-            "%s %d%s, %.1f/s%s",
+            "%s %d%s, %.1f/s%s%s",
             self._what,
             self._done,
             of_total,
             rate,
             f", dropped: {drops}" if drops else "",
+            f", {self._note}" if self._note else "",
         )
 
 

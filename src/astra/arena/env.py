@@ -45,7 +45,8 @@ class ArenaEnv:
     def __init__(
         self, arena: Arena, sandbox: Sandbox, extra_tools: tuple[ArenaTool, ...] = ()
     ) -> None:
-        offered = (*arena.tools, *extra_tools)
+        # By name: the order in which the gold calls use them must not show.
+        offered = sorted((*arena.tools, *extra_tools), key=lambda offer: offer.tool.name)
         self._tools = {offer.tool.name: offer for offer in offered}
         if len(self._tools) != len(offered):
             names = sorted(offer.tool.name for offer in offered)
