@@ -258,14 +258,15 @@ class _Zygote:
 
     def _kill(self, status: int) -> None:
         pid = self._by_status[status][0]
-        self._poll.modify(status, 0)
+        self._poll.unregister(status)  # a hang-up is reported again and again, whatever the mask
         os.kill(pid, signal.SIGKILL)
 
     def _reap(self, pidfd: int) -> None:
         pid, status = self._by_pidfd.pop(pidfd)
         del self._by_status[status]
         self._poll.unregister(pidfd)
-        self._poll.unregister(status)
+        with suppress(OSError):  # already out where the session was killed
+            self._poll.unregister(status)
         _, code, used = os.wait4(pid, 0)
         cpu = int((used.ru_utime + used.ru_stime) * 1e6)
         with suppress(OSError):  # the host has closed its end: it is not interested
