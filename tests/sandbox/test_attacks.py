@@ -26,7 +26,7 @@ def send(message):
     import struct, json
     os, ctypes, modules = reach()
     data = json.dumps(message).encode() if isinstance(message, dict) else message
-    os.write(3, struct.pack("!I", len(data)) + data)
+    os.write(4, struct.pack("!I", len(data)) + data)
 """
 
 
@@ -114,8 +114,8 @@ def test_executable_memory_and_foreign_abis(sandbox: LocalSandbox) -> None:
         ("os._exit(0)", SandboxStatus.EXIT),
         ("ctypes.string_at(1)", SandboxStatus.EXIT),
         ("os.abort()", SandboxStatus.EXIT),
-        ("os.close(3)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
-        ("os.write(3, b'\\xff' * 8)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
+        ("os.close(4)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
+        ("os.write(4, b'\\xff' * 8)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
         ("send(b'[' * 100_000)", SandboxStatus.PROTOCOL),
         ("send(b'\\x80\\x04K\\x01.')", SandboxStatus.PROTOCOL),
         ("send({**request(), 'v': 1})", SandboxStatus.PROTOCOL),
@@ -124,7 +124,7 @@ def test_executable_memory_and_foreign_abis(sandbox: LocalSandbox) -> None:
         ("send({**request(), 'v': float('nan'), 'f': 1})", SandboxStatus.PROTOCOL),
         ("r = request()\nsend({'i': r['i'], 'n': r['n'], 'v': 1e400})", SandboxStatus.PROTOCOL),
         ("r = request()\nsend({'i': r['i'], 'n': r['n'], 'e': 1, 't': 2})", SandboxStatus.PROTOCOL),
-        ("os.write(3, b'\\0\\0')\nimport time\ntime.sleep(30)", SandboxStatus.TIMEOUT),
+        ("os.write(4, b'\\0\\0')\nimport time\ntime.sleep(30)", SandboxStatus.TIMEOUT),
     ],
 )  # fmt: skip
 def test_ends_and_forged_frames_are_judged_by_the_host(
