@@ -13,7 +13,7 @@ from astra.sandbox.attacks import REACH
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 
-# frames of this session's server: its socket is 3, and the request's ids are in a caller's frame
+# frames of this session's server: replies go out at 4, and the request's ids are in a caller's frame
 FRAMES = """
 def request():
     import struct, json
@@ -153,8 +153,18 @@ def test_a_reply_sent_ahead_poisons_the_session(sandbox: LocalSandbox) -> None:
 
 
 def test_a_rewritten_encoder_reaches_nobody_else(sandbox: LocalSandbox) -> None:
-    body = "modules['json'].dumps = None\nmodules['json'].JSONEncoder.encode = lambda s, x: 'NaN'\n"
-    assert attack(sandbox, body + "return 1").status is SandboxStatus.PROTOCOL
+    body = "json = modules['json']\njson.dumps = json.loads = None\n"
+    body += "json.JSONEncoder.encode = json.JSONDecoder.decode = lambda s, x: 'NaN'\n"
+    assert attack(sandbox, body + "return 1").value == 1  # the wire holds its own
+    body = """
+frame = modules["sys"]._getframe()
+while "_wire" not in getattr(frame.f_locals.get("self"), "__dict__", {}):
+    frame = frame.f_back
+wire = frame.f_locals["self"]._wire
+wire.encode = lambda message: b"\\0\\0\\0\\x0b" + b'{"v":  NaN}'
+return 1
+"""
+    assert attack(sandbox, body).status is SandboxStatus.PROTOCOL
 
 
 def test_no_environment_path_or_descriptor_of_the_host_is_visible(sandbox: LocalSandbox) -> None:
@@ -167,10 +177,10 @@ return [dict(os.environ), s.path, s.argv, s.executable, s.prefix, fds, libc.gete
     helper = "def failing(f, *a):\n    try: f(*a)\n    except OSError: return True\n"
     result = attack_with(sandbox, helper, body)
     if sandbox.tier == "A":
-        assert result.value == [{}, [], [""], "", "/", [0, 1, 2, 3], 0, []], result
+        assert result.value == [{}, [], [""], "", "/", [0, 1, 2, 3, 4], 0, []], result
     else:
         assert result.value[:5] == [{}, [], [""], "", "/"], result
-        assert set(result.value[5]) <= {0, 1, 2, 3}, result
+        assert set(result.value[5]) <= {0, 1, 2, 3, 4}, result
         assert result.value[6:] == [0, []], result
 
 

@@ -113,7 +113,7 @@ def test_a_thousand_sessions_in_sequence_leave_nothing_behind(limits: SandboxLim
         assert settled(len(below) + 2) <= len(below) + 2
         assert footprint() == fds
         assert sorted(zygote_fds(below)) == inside
-        assert not [name for name in set(os.listdir("/tmp")) - files if "astra" in name]
+        assert not [name for name in set(os.listdir("/tmp")) - files if "sandbox" in name]
     assert settled(len(below)) <= len(below)
     assert footprint() == start
 

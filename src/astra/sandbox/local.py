@@ -94,7 +94,7 @@ class LocalSandbox:
         if self._cgroup is None:
             worst = (self.limits.memory_mb << 20) + (1 << 21)
             self._watch = MemoryWatch(
-                lambda: [zygote.pid for zygote in self._zygotes],
+                lambda: self.zygote_pids,
                 self._capacity.memory_bytes,
                 lambda: self._slots.used * worst > self._capacity.memory_bytes,
             )
@@ -155,6 +155,11 @@ class LocalSandbox:
     @property
     def tier(self) -> str:
         return self._tier
+
+    @property
+    def zygote_pids(self) -> list[int]:
+        """The processes the host started; in tier A the zygotes proper are their children."""
+        return [zygote.pid for zygote in self._zygotes]
 
     def session(self, sources: Mapping[str, str]) -> Session:
         """Open one session; raises SandboxLoadError for sources that do not load."""

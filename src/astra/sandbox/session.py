@@ -312,7 +312,9 @@ def _classify(report: bytes, cpu_s: int) -> tuple[SandboxStatus, str]:
     if not code & 0x7F:
         return SandboxStatus.EXIT, f"the process exited with status {code >> 8}"
     number = code & 0x7F
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and cpu_us >= _CPU_SHARE * 1e6 * cpu_s):
+    if number == signal.SIGXCPU or (
+        number == signal.SIGKILL and cpu_us >= _CPU_SHARE * 1e6 * cpu_s
+    ):
         return SandboxStatus.TIMEOUT, f"the session used up its {cpu_s} s of CPU time"
     if number == signal.SIGKILL:
         return SandboxStatus.MEMORY, "the kernel killed the process for memory"
