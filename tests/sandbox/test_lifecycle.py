@@ -98,7 +98,7 @@ def test_call_many_mixes_good_slow_and_dead_sessions(
     assert results[5].value == 2
 
 
-def test_a_thousand_sessions_in_sequence_leave_nothing_behind(limits: SandboxLimits) -> None:
+def test_hundreds_of_sessions_in_sequence_leave_nothing_behind(limits: SandboxLimits) -> None:
     start = footprint()
     below = descendants(os.getpid())
     with LocalSandbox(limits) as sandbox:
@@ -106,7 +106,7 @@ def test_a_thousand_sessions_in_sequence_leave_nothing_behind(limits: SandboxLim
         assert settled(len(below) + 2) <= len(below) + 2
         fds, files = footprint(), set(os.listdir("/tmp"))
         inside = sorted(zygote_fds(below))
-        for index in range(1000):
+        for index in range(300):
             session = opened(sandbox, 1)[0]
             assert session.call("add", {"x": index}).value == index
             session.close()

@@ -188,8 +188,17 @@ class LocalSandbox:
             for granted in grants:
                 if isinstance(granted, Grant):
                     granted.unused()
-        self._refill()
+        if self.pool.warm:
+            self._keep_warm(outcomes)
         return outcomes
+
+    def _keep_warm(self, opened: Sequence[Session | SandboxLoadError]) -> None:
+        """Refill when sessions close, not when they start: a fork then would slow their calls."""
+        for session in opened:
+            if isinstance(session, LocalSession):
+                session.on_close = self._refill
+        if not self._idle:
+            self._refill()
 
     def forks(self, sources: Mapping[str, str], count: int) -> list[Session]:
         """Sessions that start from one loaded copy of the sources, for a group of episodes.
@@ -222,7 +231,7 @@ class LocalSandbox:
 
     def _refill(self) -> None:
         """Ask for as many idle sessions as are missing; they isolate themselves meanwhile."""
-        while len(self._idle) < self.pool.warm and self._slots.try_acquire():
+        while not self._closed and len(self._idle) < self.pool.warm and self._slots.try_acquire():
             grant = Grant(self._slots)
             try:
                 ends = self._pick().open()

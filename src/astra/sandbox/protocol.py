@@ -28,7 +28,8 @@ class SandboxStatus(StrEnum):
 class SandboxResult(NamedTuple):
     """One call; ``value`` is meaningful only when ``status`` is ok.
 
-    ``stdout`` and ``stderr`` hold what was printed also where the session was killed. ``error`` is the last line of a traceback, e.g. ``KeyError: 'x'``, or the host's reason.
+    ``stdout`` and ``stderr`` hold what was printed also where the session was killed. ``error``
+    is the last line of a traceback, e.g. ``KeyError: 'x'``, or the host's reason.
     """
 
     status: SandboxStatus

@@ -79,6 +79,8 @@ class LocalSession:
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._end: tuple[SandboxStatus, str] | None = None
+        self.on_close: Callable[[], None] = lambda: None
+        """Runs after ``close`` by the caller: never in the collector, so it may take locks."""
         self._ends, self._limits, self._gate, self._on_end = ends, limits, gate, on_end
         self._functions: frozenset[str] = frozenset()
         self._buffer = wire.FrameBuffer()
@@ -118,11 +120,13 @@ class LocalSession:
 
     def close(self) -> None:
         """End the process; idempotent. The zygote kills it when these descriptors close."""
-        self._finish(SandboxStatus.INFRA, "the session was closed")
+        if self._end is None:
+            self._finish(SandboxStatus.INFRA, "the session was closed")
+            self.on_close()
 
     def __del__(self) -> None:
         if hasattr(self, "_on_end"):  # __init__ came that far
-            self.close()
+            self._finish(SandboxStatus.INFRA, "the session was dropped")
 
     def greet_steps(self, timeout_s: float) -> "Steps[str]":
         """Wait until the walls stand; the reason why not, or an empty string."""

@@ -33,6 +33,14 @@ STATUS = struct.Struct("!iQQ")
 SANDBOX_UID = 65534
 _MAX_PACKET = 1 << 18
 
+_SHARED_LIMITS = {
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_STACK: 8 << 20,
+    resource.RLIMIT_MEMLOCK: 0,
+    resource.RLIMIT_MSGQUEUE: 0,
+}
+"""Inherited by every session; the others are set where a session starts."""
+
 # loaded on first use by allowed modules, when no file can be opened any more
 _LATE_IMPORTS = (
     "_strptime", "locale", "traceback", "copyreg", "weakref", "stringprep", "encodings.ascii",
@@ -132,6 +140,8 @@ def _wall_in(config: dict[str, Any], kernel: ModuleType, control: socket.socket)
         os.setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    for kind, value in _SHARED_LIMITS.items():
+        kernel.limit(kind, value)
     os.umask(0o077)
     os.chdir("/")
     kernel.set_dumpable(False)

@@ -134,10 +134,6 @@ def _isolate(config: Mapping[str, Any], kernel: ModuleType, template: bool) -> N
         resource.RLIMIT_FSIZE: config["tmp_mb"] * megabyte if files else 0,
         resource.RLIMIT_NOFILE: 3 * config["max_forks"] if template else 16,
         resource.RLIMIT_NPROC: config["max_forks"] + 1 if template else 0,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_STACK: 8 * megabyte,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
     }
     ruleset = kernel.landlock_ruleset(version) if version else -1
     if files and version:
