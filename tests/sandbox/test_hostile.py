@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +73,23 @@ def test_the_whole_suite_as_an_ordinary_user() -> None:
     assert found == {
         "uid": 65534, "A": [], "B": [], "rows A": len(rows()), "rows B": len(rows()), "left": [],
     }  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+def test_a_rootless_container_with_a_single_uid() -> None:
+    """Root there is the only uid there is; both tiers work without changing it."""
+    code = (
+        "from astra.sandbox.local import LocalSandbox\n"
+        "for tier in 'AB':\n"
+        "    with LocalSandbox(force_tier=tier) as sandbox:\n"
+        "        session = sandbox.session({'f': 'def f():\\n    return 1'})\n"
+        "        print(tier, set(sandbox.findings.values()), session.call('f', {}).value)\n"
+    )
+    result = subprocess.run(
+        ["unshare", "--user", "--map-root-user", sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    if "unshare failed" in result.stderr:
+        pytest.skip("user namespaces are forbidden here")
+    assert result.stdout == "A {'denied'} 1\nB {'denied'} 1\n", result.stderr

@@ -155,6 +155,19 @@ def test_a_zygote_that_hangs_is_killed_and_replaced(
     assert settled(len(below)) <= len(below)
 
 
+def test_a_session_killed_from_outside_in_the_middle_of_a_call(sandbox: LocalSandbox) -> None:
+    before = descendants(os.getpid())
+    victims = sandbox.sessions([{"f": "import time\ndef f():\n    time.sleep(30)"}] * 2)
+    mine = descendants(os.getpid()) - before
+    threading.Timer(0.2, lambda: [os.kill(pid, signal.SIGKILL) for pid in mine]).start()
+    results = sandbox.call_many(
+        [(one, "f", {}) for one in victims if not isinstance(one, Exception)]
+    )
+    assert [result.status for result in results] == [SandboxStatus.INFRA] * 2
+    assert "killed from outside" in results[0].error
+    assert opened(sandbox, 1)[0].call("add", {"x": 5}).value == 5
+
+
 def test_a_killed_zygote_takes_its_sessions_along(
     limits: SandboxLimits, sandbox: LocalSandbox
 ) -> None:

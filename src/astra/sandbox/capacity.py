@@ -206,6 +206,42 @@ def _own_and_above() -> Sequence[Path]:
     return ()
 
 
+class MemoryKills:
+    """Tells kills for memory from kills by somebody else: the kernel counts its own.
+
+    Every kill noted or counted can be claimed once, by a session that was found killed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counted = _oom_kills()
+        self._unclaimed = 0
+
+    def note(self) -> None:
+        """The watchdog is about to kill a session."""
+        with self._lock:
+            self._unclaimed += 1
+
+    def claim(self) -> bool:
+        with self._lock:
+            counted = _oom_kills()
+            self._unclaimed += counted - self._counted
+            self._counted = counted
+            if self._unclaimed == 0:
+                return False
+            self._unclaimed -= 1
+            return True
+
+
+def _oom_kills() -> int:
+    """Processes this kernel has killed for memory since it started; 0 where it does not say."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
 class MemoryWatch(threading.Thread):
     """Kills the largest sessions while all together hold more than the total.
 
@@ -214,12 +250,16 @@ class MemoryWatch(threading.Thread):
     """
 
     def __init__(
-        self, roots: Callable[[], Sequence[int]], total_bytes: int, at_risk: Callable[[], bool]
+        self,
+        roots: Callable[[], Sequence[int]],
+        total_bytes: int,
+        at_risk: Callable[[], bool],
+        note: Callable[[], None],
     ) -> None:
         super().__init__(name="sandbox-memory", daemon=True)
         self._roots, self._total, self._at_risk = roots, total_bytes, at_risk
+        self._note = note
         self._stop_event = threading.Event()
-        self.killed = 0
 
     def stop(self) -> None:
         self._stop_event.set()
@@ -235,8 +275,7 @@ class MemoryWatch(threading.Thread):
         for size, pid in sorted(held, reverse=True):
             if excess <= 0:
                 return
-            if _kill_if_large(pid, size // 2):
-                self.killed += 1
+            if _kill_if_large(pid, size // 2, self._note):
                 excess -= size
 
 
@@ -270,12 +309,13 @@ def _anonymous(pid: int) -> int:
     return 0
 
 
-def _kill_if_large(pid: int, least: int) -> bool:
+def _kill_if_large(pid: int, least: int, note: Callable[[], None]) -> bool:
     """Kill through a pidfd, after a second look, so that a reused number is not hit."""
     with suppress(OSError):
         pidfd = os.pidfd_open(pid)
         try:
             if _anonymous(pid) >= least:
+                note()
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 return True
         finally:

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 
 from astra.sandbox.capacity import Grant
-from astra.sandbox.driver import Gate, Steps, drive
+from astra.sandbox.driver import Steps, drive
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.pool import ZygoteGone, ZygoteProcess, output_bytes, request_session
 from astra.sandbox.protocol import (
@@ -13,7 +13,7 @@ from astra.sandbox.protocol import (
     SandboxUnavailable,
     Session,
 )
-from astra.sandbox.session import LocalSession
+from astra.sandbox.session import LocalSession, Shared
 
 _GREETING_TIMEOUT_S = 20.0
 
@@ -24,14 +24,14 @@ class _Template:
     def __init__(self, keeper: LocalSession, control: socket.socket, count: int) -> None:
         self._keeper, self._control, self._count = keeper, control, count
 
-    def fork(self, limits: SandboxLimits, gate: Gate, free: Callable[[], None]) -> LocalSession:
+    def fork(self, limits: SandboxLimits, shared: Shared, free: Callable[[], None]) -> LocalSession:
         ends = request_session(self._control, b"o", output_bytes(limits))
 
         def on_end() -> None:
             free()
             self.drop()
 
-        session = LocalSession(ends, limits, gate, on_end)
+        session = LocalSession(ends, limits, shared, on_end)
         session.adopt(self._keeper)
         return session
 
@@ -46,7 +46,7 @@ def open_group(
     pick: Callable[[], ZygoteProcess],
     compiled: Mapping[str, str],
     limits: SandboxLimits,
-    gate: Gate,
+    shared: Shared,
     grants: Sequence[Grant],
 ) -> list[Session]:
     """Load once, fork ``len(grants) - 1`` sessions. Raises SandboxLoadError, SandboxUnavailable."""
@@ -59,13 +59,13 @@ def open_group(
         raise SandboxUnavailable(f"the zygote died: {error}") from error
     finally:
         theirs.close()
-    keeper = LocalSession(ends, limits, gate, first.take())
+    keeper = LocalSession(ends, limits, shared, first.take())
     template = _Template(keeper, control, len(others) + 1)
     try:
-        _load(keeper, compiled, gate)
-        sessions = [template.fork(limits, gate, grant.take()) for grant in others]
+        _load(keeper, compiled, shared)
+        sessions = [template.fork(limits, shared, grant.take()) for grant in others]
         greetings = [session.greet_steps(_GREETING_TIMEOUT_S) for session in sessions]
-        reason = next((text for text in drive(greetings, gate) if text), "")
+        reason = next((text for text in drive(greetings, shared.gate) if text), "")
     except OSError as error:
         reason, sessions = str(error), []
     except SandboxLoadError:
@@ -80,7 +80,7 @@ def open_group(
     return list(sessions)
 
 
-def _load(keeper: LocalSession, compiled: Mapping[str, str], gate: Gate) -> None:
+def _load(keeper: LocalSession, compiled: Mapping[str, str], shared: Shared) -> None:
     def steps() -> "Steps[None]":
         reason = yield from keeper.greet_steps(_GREETING_TIMEOUT_S)
         if reason:
@@ -91,4 +91,4 @@ def _load(keeper: LocalSession, compiled: Mapping[str, str], gate: Gate) -> None
         if result.status is not SandboxStatus.OK:
             raise SandboxLoadError(f"{result.status}: {result.error}")
 
-    drive([steps()], gate)
+    drive([steps()], shared.gate)

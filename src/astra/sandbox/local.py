@@ -14,6 +14,7 @@ from astra.sandbox.attacks import run_attacks
 from astra.sandbox.capacity import (
     Grant,
     MemoryCgroup,
+    MemoryKills,
     MemoryWatch,
     PoolConfig,
     Slots,
@@ -31,13 +32,13 @@ from astra.sandbox.protocol import (
     SandboxUnavailable,
     Session,
 )
-from astra.sandbox.session import NO_GREETING, LocalSession
+from astra.sandbox.session import NO_GREETING, LocalSession, Shared
 from astra.sandbox.sources import compile_sources
 
 _HELLO_TIMEOUT_S = 20.0
 _OPEN_ATTEMPTS = 3
 
-_REMEDY = (
+REMEDY = (
     "Tier A needs user, mount and pid namespaces (in Docker: --security-opt seccomp=unconfined, "
     "or run on the host; on Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns=0). "
     "Tier B needs Linux 5.13 with Landlock (boot option lsm=landlock,...) and libseccomp2. "
@@ -68,6 +69,8 @@ class LocalSandbox:
         self._lock = threading.Lock()
         self._closed = False
         self._gate = Gate(self.pool.parallel or cores())
+        self._kills = MemoryKills()
+        self._shared = Shared(self._gate, self._kills.claim)
         self._capacity = measure(self.pool)
         self._slots = Slots(self._capacity, self.pool.wait_s)
         self._idle: deque[LocalSession] = deque()
@@ -97,6 +100,7 @@ class LocalSandbox:
                 lambda: self.zygote_pids,
                 self._capacity.memory_bytes,
                 lambda: self._slots.used * worst > self._capacity.memory_bytes,
+                self._kills.note,
             )
             self._watch.start()
         listed = Path(f"/proc/self/task/{os.getpid()}/children").exists()
@@ -139,12 +143,12 @@ class LocalSandbox:
             zygote.close()
             reasons.append(f"tier {tier}: attacks succeeded in the probe: {', '.join(open_doors)}")
         raise SandboxUnavailable(
-            f"no code sandbox of tier {wanted[-1]} or better here ({'; '.join(reasons)}). {_REMEDY}"
+            f"no code sandbox of tier {wanted[-1]} or better here ({'; '.join(reasons)}). {REMEDY}"
         )
 
     def _probe_session(self, zygote: ZygoteProcess) -> LocalSession:
         try:
-            session = LocalSession(zygote.open(), self.limits, self._gate)
+            session = LocalSession(zygote.open(), self.limits, self._shared)
         except ZygoteGone as error:
             raise SandboxUnavailable(f"the zygote died: {error}") from error
         reason = drive([session.greet_steps(_HELLO_TIMEOUT_S)])[0]
@@ -217,7 +221,7 @@ class LocalSandbox:
         self._slots.acquire(count + 1)
         grants = [Grant(self._slots) for _ in range(count + 1)]
         try:
-            return open_group(self._pick, compiled, self.limits, self._gate, grants)
+            return open_group(self._pick, compiled, self.limits, self._shared, grants)
         finally:
             for grant in grants:
                 grant.unused()
@@ -238,7 +242,7 @@ class LocalSandbox:
             except (ZygoteGone, SandboxUnavailable):
                 grant.unused()
                 return
-            self._idle.append(LocalSession(ends, self.limits, self._gate, grant.take()))
+            self._idle.append(LocalSession(ends, self.limits, self._shared, grant.take()))
 
     def _open_steps(
         self, sources: Mapping[str, str], granted: LocalSession | Grant
@@ -253,7 +257,7 @@ class LocalSandbox:
                 zygote = self._pick()
                 session = granted
                 if not isinstance(session, LocalSession):
-                    session = LocalSession(zygote.open(), self.limits, self._gate, session.take())
+                    session = LocalSession(zygote.open(), self.limits, self._shared, session.take())
             except ZygoteGone as error:
                 reason = str(error)
                 continue

@@ -33,6 +33,15 @@ _CPU_SHARE = 0.5  # the limit counts clock ticks and may fire before the exact t
 _NONCES = 32  # drawn from the kernel at once
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the sessions of one sandbox have in common."""
+
+    gate: Gate
+    claim_memory_kill: Callable[[], bool] = lambda: False
+    """Whether a kill that nobody has claimed yet was for memory; claims it."""
+
+
 @dataclass(slots=True)
 class Ends:
     """The host's descriptors of one session. The pipe ends do not block."""
@@ -75,13 +84,14 @@ class LocalSession:
         self,
         ends: Ends,
         limits: SandboxLimits,
-        gate: Gate,
+        shared: Shared,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._end: tuple[SandboxStatus, str] | None = None
         self.on_close: Callable[[], None] = lambda: None
         """Runs after ``close`` by the caller: never in the collector, so it may take locks."""
-        self._ends, self._limits, self._gate, self._on_end = ends, limits, gate, on_end
+        self._ends, self._limits, self._shared, self._on_end = ends, limits, shared, on_end
+        self._gate = shared.gate
         self._functions: frozenset[str] = frozenset()
         self._buffer = wire.FrameBuffer()
         self._sequence = 0
@@ -272,7 +282,10 @@ class LocalSession:
             reason = f"the session closed its channel ({error.strerror})"
             yield from self._kill(SandboxStatus.PROTOCOL, reason)
             return
-        self._finish(*_classify(found, self._limits.cpu_s))
+        status, reason = _classify(found, self._limits.cpu_s)
+        if status is SandboxStatus.MEMORY and not self._shared.claim_memory_kill():
+            status, reason = SandboxStatus.INFRA, "the process was killed from outside"
+        self._finish(status, reason)
 
     def _exit_status(self, grace_s: float) -> "Steps[bytes | None]":
         """The zygote's report; empty when the zygote is gone, None while the session runs on."""

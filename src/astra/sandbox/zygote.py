@@ -134,7 +134,7 @@ def _wall_in(config: dict[str, Any], kernel: ModuleType, control: socket.socket)
         _enter_namespaces(kernel, control)
         kernel.empty_root()
         kernel.drop_bounding_set()
-    elif os.geteuid() == 0:
+    elif _may_change_uid():
         os.setgroups([])
         os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
         os.setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
@@ -148,6 +148,25 @@ def _wall_in(config: dict[str, Any], kernel: ModuleType, control: socket.socket)
     kernel.no_new_privileges()
 
 
+def _may_change_uid() -> bool:
+    """Whether we are root and there is another uid to become.
+
+    A rootless container may map no uid but 0; its root is an ordinary user outside, and is
+    treated as one here.
+    """
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            ranges = [tuple(map(int, line.split())) for line in file]
+        with open("/proc/self/setgroups", encoding="ascii") as file:
+            groups = file.read().strip()
+    except OSError:
+        return True
+    mapped = any(first <= SANDBOX_UID < first + count for first, _, count in ranges)
+    return mapped and groups == "allow"
+
+
 def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
     """Continue as pid 1 of fresh namespaces, under an unprivileged uid.
 
@@ -157,7 +176,7 @@ def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
     """
     flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET
     flags |= kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
-    if os.geteuid() == 0:
+    if _may_change_uid():
         os.setgroups([])
         _unshare_mapped_by_helper(kernel, flags)
         os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)

@@ -95,9 +95,13 @@ def run(
         if code:
             _send(wire.encode({"ready": False, "reason": str(error)}))
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
+        code = _exit_code(ended)
     finally:
-        os._exit(code & 0xFF)
+        os._exit(code)
+
+
+def _exit_code(ended: SystemExit) -> int:
+    return ended.code & 0xFF if isinstance(ended.code, int) else 1
 
 
 def _fork_sessions(
@@ -112,8 +116,12 @@ def _fork_sessions(
         kernel.install_filter(config["filters"]["sealed"])
         server.capture(output)
         _send(wire.encode({"ready": True}))
-        server.serve()
-        os._exit(0)
+        code = 0
+        try:
+            server.serve()
+        except SystemExit as ended:
+            code = _exit_code(ended)
+        os._exit(code)
 
     forks(CONTROL, kernel, start, namespaces=False).serve()
 
@@ -177,7 +185,7 @@ class _Server:
         buffer, read, decode = self._buffer, os.read, self._wire.decode_own
         good = True
         while True:
-            payload = None
+            payload = data = None
             while payload is None:
                 data = read(REQUESTS, 1 << 16)
                 if not data:
@@ -185,7 +193,7 @@ class _Server:
                 buffer.feed(data)
                 payload = buffer.pop()
             request = decode(payload)
-            del payload, data
+            payload = data = None  # while the call runs, memory is the tool's
             reply = self._answer(request)
             good = good and "v" in reply
             reply["i"], reply["n"] = request["i"], request["n"]
@@ -209,10 +217,9 @@ class _Server:
             return {"e": self._describe(error), "t": type(error).__name__[:200]}
 
     def _reply(self, reply: dict[str, Any]) -> None:
-        out, err = self._out.take(), self._err.take()
-        if out:
+        if out := self._out.take():
             reply["o"] = out
-        if err:
+        if err := self._err.take():
             reply["r"] = err
         try:
             frame = self._wire.encode(reply)
