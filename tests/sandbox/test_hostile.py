@@ -93,3 +93,33 @@ def test_a_rootless_container_with_a_single_uid() -> None:
     if "unshare failed" in result.stderr:
         pytest.skip("user namespaces are forbidden here")
     assert result.stdout == "A {'denied'} 1\nB {'denied'} 1\n", result.stderr
+
+
+NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+def test_where_namespaces_are_forbidden_tier_b_is_used_and_said() -> None:
+    code = (
+        "from astra.sandbox.local import LocalSandbox\n"
+        "from astra.sandbox.probe import probe\n"
+        "from astra.sandbox.protocol import SandboxUnavailable\n"
+        "report = probe()\n"
+        "print(report.tier, 'unshare' in report.findings['tier A'], report.remedy[:6])\n"
+        "with LocalSandbox() as sandbox:\n"
+        "    print(sandbox.tier, sandbox.session({'f': 'def f(): return 1'}).call('f', {}).value)\n"
+        "try:\n"
+        "    LocalSandbox(min_tier='A')\n"
+        "except SandboxUnavailable as error:\n"
+        "    print(str(error)[:30])\n"
+    )
+    result = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", NO_NAMESPACES + '"$@"', "sh",
+         sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    if "unshare failed" in result.stderr or "/proc/sys" in result.stderr:
+        pytest.skip("user namespaces are forbidden here, or cannot be")
+    lines = ["B True Tier A", "B 1", "no code sandbox of tier A or b"]
+    assert result.stdout.splitlines() == lines, result.stderr
