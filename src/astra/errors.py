@@ -7,3 +7,7 @@ traceback.
 
 class AstraError(Exception):
     """Says what was tried, which item, and how to repair it."""
+
+
+class OutOfTokens(AstraError):
+    """A policy's own budget of generated or context tokens is spent: ends its episode only."""

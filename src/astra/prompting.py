@@ -7,12 +7,14 @@ template syntax or prompt markers is never scanned again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import jinja2
+import jinja2.meta
 
 from astra.errors import AstraError
 
@@ -30,8 +32,19 @@ def _source(template: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
+def _json(value: Any) -> str:
+    # Jinja's own filter writes for HTML: an apostrophe would reach the model as \u0027.
+    return json.dumps(value, ensure_ascii=False, default=_shown)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Placeholder):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
 @cache
-def _compiled(template: str) -> jinja2.Template:
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
         autoescape=False,
@@ -39,9 +52,13 @@ def _compiled(template: str) -> jinja2.Template:
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "sort_keys": False}
-    environment.filters["json"] = environment.filters["tojson"]
-    return environment.from_string(_source(template))
+    environment.filters["json"] = environment.filters["tojson"] = _json
+    return environment
+
+
+@cache
+def _compiled(template: str) -> jinja2.Template:
+    return _environment().from_string(_source(template))
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
@@ -50,6 +67,46 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
         return _compiled(template).render(**variables)
     except jinja2.UndefinedError as error:
         raise PromptError(f"prompt {template!r}: {error}") from error
+
+
+def variables_of(template: str) -> list[str]:
+    """Names that the template reads, sorted."""
+    syntax = _environment().parse(_source(template))
+    return sorted(jinja2.meta.find_undeclared_variables(syntax))
+
+
+class Placeholder:
+    """Stands for any value when a template is shown without data: ``<name>``, ``<name.field>``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"<{self._name}>"
+
+    def __getattr__(self, field: str) -> Placeholder:
+        if field.startswith("__"):
+            raise AttributeError(field)
+        return Placeholder(f"{self._name}.{field}")
+
+    def __getitem__(self, key: object) -> Placeholder:
+        return Placeholder(f"{self._name}.{key}")
+
+    def __iter__(self) -> Iterator[Placeholder]:
+        return iter([Placeholder(f"{self._name}[0]")])
+
+    def __len__(self) -> int:
+        return 1
+
+    def __gt__(self, other: object) -> bool:
+        return True
+
+    __ge__ = __lt__ = __le__ = __gt__
+
+
+def example(template: str) -> str:
+    """The template with a placeholder for every variable, lists shown with one item."""
+    return render(template, {name: Placeholder(name) for name in variables_of(template)})
 
 
 def template_hash(template: str) -> str:

@@ -30,7 +30,10 @@ def load(block: str, model: type[Config], path: Path = PARAMS) -> Config:
     """Read one block of ``params.yaml``. Raises ParamsError with one line per bad parameter."""
     if not path.is_file():
         raise ParamsError(f"{path} not found in {Path.cwd()}; run `make params` to write it")
-    document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ParamsError(f"{path} is not YAML ({error}); run `make params`") from error
     if not isinstance(document, dict) or block not in document:
         raise ParamsError(f"{path} has no block `{block}`; run `make params` to rewrite it")
     return validate(block, document[block], model)
@@ -65,6 +68,8 @@ class RuntimeConfig(StageConfig):
     """Block ``runtime``: how to run, never what to compute. No stage tracks it."""
 
     endpoints: tuple[Endpoint, ...] = ()
+    embedding_endpoint: Endpoint | None = None
+    """Where embedding backend `openai` sends texts."""
     concurrency: int = 16
     """Asks, episodes or server processes in flight."""
     request_timeout_s: float = 120.0

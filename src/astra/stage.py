@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
 
 from astra.errors import AstraError
 
 log = logging.getLogger("astra")
+Item = TypeVar("Item")
 REPORT_EVERY_S = 60.0
 REPORT_EVERY_TTY_S = 5.0
 
@@ -32,10 +35,26 @@ def run_stage(name: str, main: Callable[[], None]) -> None:
     except AstraError as error:
         log.error("%s", error)
         raise SystemExit(1) from None
+    except BaseExceptionGroup as group:
+        # Tasks that run together fail together; only if all are for the user to read.
+        leaves = list(_leaves(group))
+        if not all(isinstance(leaf, AstraError) for leaf in leaves):
+            raise
+        for leaf in leaves:
+            log.error("%s", leaf)
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         log.error("interrupted; run the same command again to resume")
         raise SystemExit(130) from None
     log.info("done in %.1f s", time.monotonic() - started)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
 
 
 class Progress:
@@ -69,6 +88,26 @@ class Progress:
         of_total = f"/{self._total}" if self._total is not None else ""
         drops = ", ".join(f"{reason} {count}" for reason, count in self._drops.most_common(4))
         log.info(
-            "%s %d%s, %.1f/s%s", self._what, self._done, of_total, rate,
+            "%s %d%s, %.1f/s%s",
+            self._what,
+            self._done,
+            of_total,
+            rate,
             f", dropped: {drops}" if drops else "",
         )
+
+
+def blocking(items: AsyncIterator[Item]) -> Iterator[Item]:
+    """An asynchronous iterator drawn from synchronous code, one item at a time."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        try:
+            while True:
+                try:
+                    yield loop.run_until_complete(anext(items))
+                except StopAsyncIteration:
+                    return
+        finally:
+            close = getattr(items, "aclose", None)
+            if close is not None:
+                loop.run_until_complete(close())

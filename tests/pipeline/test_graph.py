@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -42,7 +41,8 @@ class Workspace:
             command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
         )
         output = done.stdout + done.stderr
-        assert bool(done.returncode) == fails, f"{command}: exit {done.returncode}\n{output[-6000:]}"
+        failed = bool(done.returncode)
+        assert failed == fails, f"{command}: exit {done.returncode}\n{output[-6000:]}"
         return output
 
     def ran(self, output: str) -> list[str]:
@@ -60,7 +60,7 @@ class Workspace:
 
 
 @pytest.fixture(scope="module")
-def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """The graph at scale test, built once for the tests of this file (<= 4 minutes)."""
     folder = tmp_path_factory.mktemp("graph") / "repo"
     listed = subprocess.run(
@@ -84,7 +84,7 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work
     workspace.run("dvc", "repro")
     workspace.run("git", "add", "-A")
     workspace.run("git", "commit", "-qm", "built")
-    yield workspace
+    return workspace
 
 
 def test_every_stage_wrote_its_table_and_metrics(built: Workspace) -> None:

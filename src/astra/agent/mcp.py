@@ -20,7 +20,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,9 @@ BUILD_TIMEOUT_S = 600.0
 DATABASE_SCRIPT = ".sql"
 """A setup file ``x.db.sql`` is run once to create the SQLite database ``x.db`` beside it."""
 MAX_PAGES = 50
-_SOFT_ERROR_LINE = re.compile(r"(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE)
+_SOFT_ERROR_LINE = re.compile(
+    r"(?!(?:the|an|this) )(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE
+)
 
 
 class ServerError(AstraError):
@@ -107,11 +109,14 @@ def _read_pins(path: Path) -> dict[str, list[str]]:
 def _build(folder: Path, requirements: tuple[str, ...]) -> None:
     if folder.exists():
         shutil.rmtree(folder)
-    run = {"check": True, "capture_output": True, "text": True, "timeout": BUILD_TIMEOUT_S}
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], **run)
+    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
-    subprocess.run([*pip, "install", "--quiet", "--only-binary", ":all:", *requirements], **run)
+    _run([*pip, "install", "--quiet", "--only-binary", ":all:", *requirements])
     (folder / ".complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S)
 
 
 def _explain_build(name: str, requirements: tuple[str, ...], error: Exception) -> str:
@@ -127,7 +132,11 @@ class McpSession:
     """An initialised connection to one running server."""
 
     def __init__(
-        self, session: ClientSession, info: mcp_types.InitializeResult, workdir: Path, timeout_s: float
+        self,
+        session: ClientSession,
+        info: mcp_types.InitializeResult,
+        workdir: Path,
+        timeout_s: float,
     ) -> None:
         self._session = session
         self._workdir = workdir
@@ -212,9 +221,9 @@ def _failure(status: CallStatus, reason: str) -> ToolResult:
 def _block_text(block: Any) -> str:
     if isinstance(block, mcp_types.TextContent):
         return block.text
-    resource = getattr(block, "resource", None)
-    if isinstance(getattr(resource, "text", None), str):
-        return resource.text
+    text = getattr(getattr(block, "resource", None), "text", None)
+    if isinstance(text, str):
+        return text
     return f"[{getattr(block, 'type', 'content')}]"
 
 
@@ -274,7 +283,7 @@ def _parameters(launch: Launch, workdir: Path, bin_folder: Path) -> StdioServerP
 @asynccontextmanager
 async def open_server(
     launch: Launch, workdir: Path, timeout_s: float, environments: ServerEnvironments
-) -> AsyncIterator[McpSession]:
+) -> AsyncGenerator[McpSession]:
     """Start a server in ``workdir`` (absolute once resolved, private to the caller).
 
     Raises ServerError if its environment cannot be built or it does not answer ``initialize``

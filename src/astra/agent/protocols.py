@@ -14,7 +14,9 @@ class Policy(Protocol):
 
     name: str
 
-    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message: ...
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        """Raises OutOfTokens when its own budget is spent, any other AstraError on an outage."""
+        ...
 
 
 class Env(Protocol):
@@ -24,7 +26,11 @@ class Env(Protocol):
     def tools(self) -> tuple[Tool, ...]: ...
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Run one well-formed call (known tool, valid arguments)."""
+        """Run one well-formed call (known tool, valid arguments); failures are results too.
+
+        Calls of one turn arrive concurrently, in the order the model wrote them. An AstraError
+        means that our machinery failed and the episode cannot go on.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -67,7 +67,9 @@ def _parse_block(body: str) -> tuple[str, str]:
     if isinstance(document, dict) and isinstance(document.get("name"), str):
         arguments = document.get("arguments", {})
         # Some models encode the object twice; the text inside is then the object itself.
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        text = (
+            arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        )
         return document["name"], text
     name = _NAME.search(body)
     return (name.group(1) if name else ""), body

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, cast
 
+from astra.agent.prompt import extract_answer
 from astra.records.qa import Answer, AnswerType
 
-_FINAL = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _RELATIVE = 1e-9
@@ -28,7 +28,7 @@ SMALL_DOMAIN = 20
 
 
 def matches(answer: Answer, value: Any) -> bool:
-    """Whether a tool's JSON ``value`` is the typed answer; list order counts."""
+    """Whether a tool's JSON ``value`` is the typed answer."""
     match answer.type:
         case AnswerType.NUMBER:
             return _number_matches(answer, value)
@@ -40,7 +40,7 @@ def matches(answer: Answer, value: Any) -> bool:
         case AnswerType.STRING | AnswerType.ENUM:
             return isinstance(value, str) and normalise(value) == normalise(str(answer.value))
         case AnswerType.LIST:
-            return isinstance(value, list) and same_value(answer.value, value, answer.tolerance)
+            return isinstance(value, list) and _list_matches(answer, cast("list[Any]", value))
         case AnswerType.RECORD:
             return isinstance(value, dict) and same_value(answer.value, value, answer.tolerance)
 
@@ -59,8 +59,23 @@ def final_matches(answer: Answer, text: str) -> bool:
 
 def parse_final(text: str) -> str:
     """The content of the last ``<answer>..</answer>``, else the whole stripped text."""
-    found = _FINAL.findall(text)
-    return (found[-1] if found else text).strip()
+    marked = extract_answer(text)
+    return text.strip() if marked is None else marked
+
+
+def render_answer(answer: Answer) -> str:
+    """The answer as a final message writes it; ``final_matches`` reads it back."""
+    if answer.type == AnswerType.LIST:
+        return "; ".join(_render(item) for item in answer.value)
+    if answer.type == AnswerType.RECORD:
+        return json.dumps(answer.value, ensure_ascii=False)
+    return _render(answer.value)
+
+
+def _render(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def same_value(expected: Any, value: Any, tolerance: float = 0.0) -> bool:
@@ -114,6 +129,19 @@ def _same_mapping(expected: Mapping[str, Any], value: Any, tolerance: float) -> 
     return set(expected) == set(other) and all(
         same_value(item, other[key], tolerance) for key, item in expected.items()
     )
+
+
+def _list_matches(answer: Answer, value: list[Any]) -> bool:
+    expected: list[Any] = list(answer.value)
+    if answer.ordered or len(expected) != len(value):
+        return same_value(expected, value, answer.tolerance)
+    left = list(value)
+    for item in expected:
+        at = next((i for i, one in enumerate(left) if same_value(item, one, answer.tolerance)), -1)
+        if at < 0:
+            return False
+        left.pop(at)
+    return True
 
 
 def _number_matches(answer: Answer, value: Any) -> bool:
@@ -222,12 +250,12 @@ def _read_list(answer: Answer, text: str) -> Any:
         parsed = _read_json(text)
         return parsed if isinstance(parsed, list) else _UNREADABLE
     expected: list[Any] = list(answer.value)
+    if not answer.ordered and len({type(item) for item in expected}) > 1:
+        return _UNREADABLE  # which text is of which type is unknown: only JSON can say
     parts = [_trim(part) for part in text.split(";")] if text else []
     if len(parts) != len(expected):
         return _UNREADABLE
-    return [
-        _read_like(one, part, answer.unit) for one, part in zip(expected, parts, strict=True)
-    ]
+    return [_read_like(one, part, answer.unit) for one, part in zip(expected, parts, strict=True)]
 
 
 def _read_record(answer: Answer, text: str) -> Any:

@@ -102,9 +102,7 @@ class ArenaEnv:
         except ValueError as error:
             return ToolResult(status=CallStatus.MALFORMED, content=f"error: {error}")
         if not offer.code:
-            return ToolResult(
-                status=CallStatus.ERROR, content=f"error: {call.name} is unreachable"
-            )
+            return ToolResult(status=CallStatus.ERROR, content=f"error: {call.name} is unreachable")
         try:
             self.open()
         except SandboxError as error:
@@ -139,31 +137,40 @@ def execute_batch(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult
     share one sandbox.
     """
     results = _execute(pairs)
-    # A call that timed out took its session with it; the calls queued behind it start afresh.
-    lost = [at for at, result in enumerate(results) if result.status == CallStatus.INFRA]
+    # A call that ended its session leaves those queued behind it unrun; they start afresh.
+    lost = [at for at, result in enumerate(results) if _not_run(result)]
     if lost:
         for position, result in zip(lost, _execute([pairs[at] for at in lost]), strict=True):
             results[position] = result
-    return results
+    return [tool_result(one) if isinstance(one, SandboxResult) else one for one in results]
 
 
-def _execute(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult]:
-    results: dict[int, ToolResult] = {}
+def _not_run(result: ToolResult | SandboxResult) -> bool:
+    if isinstance(result, ToolResult):
+        return False
+    return result.status == SandboxStatus.INFRA or (
+        result.status != SandboxStatus.OK and result.elapsed_s == 0.0
+    )
+
+
+def _execute(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult | SandboxResult]:
+    results: list[ToolResult | SandboxResult] = []
     waiting: list[int] = []
     requests: list[tuple[Session, str, Mapping[str, Any]]] = []
-    for position, (env, call) in enumerate(pairs):
+    for env, call in pairs:
         prepared = env.prepare(call)
         if isinstance(prepared, ToolResult):
-            results[position] = prepared
-        else:
-            session, arguments = prepared
-            waiting.append(position)
-            requests.append((session, call.name, arguments))
+            results.append(prepared)
+            continue
+        session, arguments = prepared
+        waiting.append(len(results))
+        requests.append((session, call.name, arguments))
+        results.append(ToolResult(status=CallStatus.INFRA, content="error: not executed"))
     if requests:
         sandbox = pairs[waiting[0]][0].sandbox
         for position, result in zip(waiting, sandbox.call_many(requests), strict=True):
-            results[position] = tool_result(result)
-    return [results[position] for position in range(len(pairs))]
+            results[position] = result
+    return results
 
 
 def tool_result(result: SandboxResult) -> ToolResult:

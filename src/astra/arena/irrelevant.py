@@ -31,9 +31,7 @@ def draw(
         case IrrelevantMode.NONE:
             chosen: list[ArenaTool] = []
         case IrrelevantMode.BANDED:
-            chosen = [
-                tool for band in bands for tool in rng.sample(band, min(per_band, len(band)))
-            ]
+            chosen = [tool for band in bands for tool in rng.sample(band, min(per_band, len(band)))]
         case IrrelevantMode.RANDOM:
             pooled = [tool for band in bands for tool in band]
             chosen = rng.sample(pooled, min(per_band * len(Band), len(pooled)))

@@ -1,7 +1,7 @@
 """What a stage's code reads: its first-party import closure, and dvc.yaml's record of it.
 
-    python -m astra.cli.closure          rewrite the code dependencies in dvc.yaml
-    python -m astra.cli.closure --check  name what is missing or stale, exit 1
+python -m astra.cli.closure          rewrite the code dependencies in dvc.yaml
+python -m astra.cli.closure --check  name what is missing or stale, exit 1
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ def main() -> None:
             stage["deps"] = wanted
     if "--check" in sys.argv:
         if stale:
-            raise AstraError("dvc.yaml lists other code than it runs; run `make deps`:\n" +
-                             "\n".join(stale))
+            raise AstraError(
+                "dvc.yaml lists other code than it runs; run `make deps`:\n" + "\n".join(stale)
+            )
         return
     yaml.dump(document, Path("dvc.yaml"))
 

@@ -1,6 +1,6 @@
 """Compose conf/ to params.yaml, exactly as `dvc exp run` does, and validate every block.
 
-    python -m astra.cli.params [--check] [OVERRIDE ...]
+python -m astra.cli.params [--check] [OVERRIDE ...]
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ def checked(*, _root_: Any) -> str:
 def compose(output: Path, overrides: list[str]) -> None:
     """Write the composition of ``conf/`` with ``overrides`` to ``output``."""
     root = Path.cwd()
-    compose_and_dump(
-        str(output), str(root / "conf"), None, "config", str(root / "src"), overrides
-    )
+    compose_and_dump(str(output), str(root / "conf"), None, "config", str(root / "src"), overrides)
 
 
 def main() -> None:

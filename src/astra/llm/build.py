@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from astra.errors import AstraError
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig, OfflineHandlers, Teacher
 from astra.settings import RuntimeConfig
+
+if TYPE_CHECKING:
+    from astra.llm.policy import EndpointPolicy
 
 
 def build_teacher(
@@ -20,3 +26,16 @@ def build_teacher(
     from astra.llm.openai_backend import OpenAITeacher
 
     return OpenAITeacher(config, runtime, stage)
+
+
+def build_policy(
+    config: ModelConfig, runtime: RuntimeConfig, stage: str = "adhoc"
+) -> EndpointPolicy:
+    """An endpoint that acts in episodes. Raises AstraError for any backend but openai."""
+    if config.backend != "openai":
+        raise AstraError(
+            f"backend {config.backend!r} has no model that acts; this role needs backend openai"
+        )
+    from astra.llm.policy import EndpointPolicy
+
+    return EndpointPolicy(config, runtime, stage)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
+
+AHEAD = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -15,17 +18,20 @@ async def map_bounded(
 ) -> AsyncIterator[Result]:
     """Apply ``work`` with at most ``limit`` in flight; results come in the items' order.
 
-    Items are drawn lazily, so memory follows ``limit``, not the input. The first exception
-    cancels what is in flight and is raised.
+    Items are drawn lazily, a few times ``limit`` ahead so that one slow item does not idle the
+    rest: memory follows ``limit``, not the input. The first exception cancels what is in flight
+    and is raised.
     """
     source = iter(items)
-    pending: list[asyncio.Task[Result]] = []
+    pending: deque[asyncio.Task[Result]] = deque()
+    slots = asyncio.Semaphore(limit)
 
     async def run(item: Item) -> Result:
-        return await work(item)
+        async with slots:
+            return await work(item)
 
     def refill() -> None:
-        while len(pending) < limit:
+        while len(pending) < AHEAD * limit:
             try:
                 item = next(source)
             except StopIteration:
@@ -36,7 +42,7 @@ async def map_bounded(
         refill()
         while pending:
             result = await pending[0]
-            pending.pop(0)
+            pending.popleft()
             refill()
             yield result
     finally:

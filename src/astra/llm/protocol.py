@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from astra.errors import AstraError
 from astra.settings import StageConfig
@@ -32,8 +32,8 @@ class ModelConfig(StageConfig):
     temperature: float = 0.6
     top_p: float = 1.0
     max_tokens: int = 4096
-    extra: dict[str, Any] = {}
-    """Further request fields, for example a reasoning effort."""
+    extra: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Further request fields, for example a reasoning effort; null removes a field."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ op                    arguments / select                 answer
 ====================  =================================  ===================================
 lookup                {key: v}; select = column          that cell; exactly one row matches
 list                  {column: v}; select = column       LIST of the cells of matching rows,
-                                                         in table order (order is free)
+                                                         in table order; ``ordered`` false
 count                 {column: v, ...} (1-2 filters)     NUMBER of matching rows (>= 1)
 sum, mean, max, min   {column: v}; select = column       NUMBER over matching rows; mean is
                                                          rounded to 2 places, tolerance 0.01
@@ -30,7 +30,7 @@ op, is the natural tool name: lookup ``listing.asking_price`` -> ``get_asking_pr
 list and count ``agent.listings`` -> ``list_listings(agent)``, ``count_listings(agent)``;
 sum/mean/max/min ``agent.total_price`` -> ``get_total_price(agent)`` (the aggregate's word is part
 of the relation); argmin ``agent.cheapest_listing`` -> ``find_cheapest_listing(agent)``;
-``amount.convert_price``, ``date.add_days`` and ``date.days_between`` are whole names. The words of
+``amount.convert_amount``, ``date.add_days`` and ``date.days_between`` are whole names. The words of
 the relation occur in the question. Filters of ``count`` beyond the first are attributes of the
 counted rows: ``count_listings(district, rooms)``.
 
@@ -46,12 +46,11 @@ from typing import Any
 
 from astra.records.qa import Operation, Table
 
-TOOL_OPS = frozenset(
-    "lookup list count sum mean max min argmax argmin convert add_days days_between".split()
-)
+AGGREGATES = frozenset({"sum", "mean", "max", "min"})
+TABLE_OPS = AGGREGATES | {"lookup", "list", "count", "argmax", "argmin", "convert"}
+TOOL_OPS = TABLE_OPS | {"add_days", "days_between"}
 PLAIN_OPS = frozenset({"greater", "less"})
 """Operations that a reader does in the head: no tool."""
-TABLE_OPS = TOOL_OPS - {"add_days", "days_between"}
 
 
 class EvaluationError(Exception):
@@ -63,8 +62,8 @@ def references(operation: Operation) -> tuple[int, ...]:
     found: set[int] = set()
     for value in operation.arguments.values():
         for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, dict) and set(item) == {"from"}:
-                found.add(int(item["from"]))
+            if isinstance(item, dict) and isinstance(item.get("from"), int):
+                found.add(item["from"])
     return tuple(sorted(found))
 
 
@@ -120,11 +119,9 @@ def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> 
     if operation.op == "count":
         return len(rows)
     if operation.op in ("argmax", "argmin"):
-        returned, measure = operation.select.split(":")
-        pick = max if operation.op == "argmax" else min
-        best = pick(row[position[measure]] for row in rows)
-        rows = [row for row in rows if row[position[measure]] == best]
-        return _only(rows, table, filters)[position[returned]]
+        returned, measure = (position[column] for column in operation.select.split(":"))
+        best = (max if operation.op == "argmax" else min)(row[measure] for row in rows)
+        return _only([row for row in rows if row[measure] == best], table, filters)[returned]
     cells = [row[position[operation.select]] for row in rows]
     if operation.op == "list":
         return cells

@@ -27,6 +27,8 @@ class Answer(Frozen):
     unit: str = ""
     tolerance: float = 0.0
     """Of a number: the largest accepted absolute difference."""
+    ordered: bool = True
+    """Of a list: whether its items must come in this order (answers to several questions do)."""
     domain_size: int | None = None
     """How many values were possible, where known. Below 20 an equal answer may be chance."""
 
@@ -92,7 +94,12 @@ class SubQuestion(Frozen):
 
 
 class QAInstance(Record):
-    identity: ClassVar[tuple[str, ...]] = ("main_question", "final_answer", "sub_questions", "split")
+    identity: ClassVar[tuple[str, ...]] = (
+        "main_question",
+        "final_answer",
+        "sub_questions",
+        "split",
+    )
     split: Split
     domain: str
     language: str

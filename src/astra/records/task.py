@@ -26,7 +26,11 @@ class Task(Record):
     language: str
     question: str
     plan: tuple[ChainStep, ...]
-    """The steps a solution takes, where the teacher states them; empty if it does not."""
+    """The steps a solution takes, where the teacher states them; empty if it does not.
+
+    Values are bound: a TASK value occurs in the question. Kind missing_parameter keeps the step
+    that cannot be made, with value None for what the user left out; missing_function and
+    irrelevant have no plan."""
     augmentation: str = "none"
     """none | diverse | complicate | persona"""
     parent_id: str | None = None

@@ -17,6 +17,9 @@ class Tool(Frozen):
     output_schema: dict[str, Any] | None = None
     original_name: str | None = None
     """The server's own name where ``name`` had to be sanitised; used for execution."""
+    hints: dict[str, dict[str, Any]] = {}
+    """Parameter -> schema keywords (``examples``, ``minimum``, ...) that narrow the values drawn
+    when tasks are written, so that live calls succeed. Never shown to an agent."""
 
     def openai(self) -> dict[str, Any]:
         """The ``{"type": "function", "function": {...}}`` form that chat APIs take."""

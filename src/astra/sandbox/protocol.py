@@ -5,6 +5,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from astra.errors import AstraError
+
 
 class SandboxStatus(StrEnum):
     """How a call ended. All but ``ok``/``exception`` values come from the host's own evidence
@@ -40,7 +42,7 @@ class SandboxResult(NamedTuple):
     stderr: str = ""
 
 
-class SandboxError(Exception):
+class SandboxError(AstraError):
     """Base of what a sandbox raises; a failing *call* is a SandboxResult, never an exception."""
 
 

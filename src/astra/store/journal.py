@@ -13,19 +13,15 @@ from typing import Any
 
 from astra.records.base import canonical_json
 from astra.store.paths import cache_root
+from astra.store.sqlite import connect
 
 
 class Journal:
     """A persistent map from content key to JSON value, safe for several processes."""
 
     def __init__(self, name: str, root: Path | None = None) -> None:
-        folder = (root or cache_root()) / "journal"
-        folder.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(
-            folder / f"{name}.sqlite", isolation_level=None, timeout=60, check_same_thread=False
-        )
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
+        path = (root or cache_root()) / "journal" / f"{name}.sqlite"
+        self._connection: sqlite3.Connection = connect(path)
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
         )

@@ -28,6 +28,8 @@ class StageMetrics:
         self._distributions: dict[str, Counter[str]] = {}
 
     def count(self, name: str, by: int = 1) -> None:
+        if name in self.values:
+            raise ValueError(f"metrics of {self.stage}: {name!r} is a value already")
         self.counts[name] += by
 
     def reject(self, rejection: Rejection) -> None:
@@ -36,6 +38,8 @@ class StageMetrics:
 
     def value(self, name: str, value: Any) -> None:
         """Record a deterministic figure (float, int or nested mapping)."""
+        if name in self.counts or name == "dropped":
+            raise ValueError(f"metrics of {self.stage}: {name!r} is a count already")
         self.values[name] = value
 
     def distribution(self, name: str, items: Iterable[object]) -> None:

@@ -12,14 +12,13 @@ from pathlib import Path
 
 def repository_root() -> Path:
     """The original repository, also from inside a temporary experiment workspace."""
-    root = os.environ.get("DVC_ROOT")  # dvc sets it; for temporary workspaces to the original
-    if root:
-        return Path(root).resolve()
-    here = Path.cwd().resolve()
-    for parent in [here, *here.parents]:
-        if (parent / "dvc.yaml").is_file():
-            return parent
-    return here
+    start = Path(os.environ.get("DVC_ROOT") or Path.cwd()).resolve()
+    lineage = [start, *start.parents]
+    for folder in lineage:
+        # DVC_ROOT is the workspace that DVC runs; a temporary one lies in <root>/.dvc/tmp.
+        if folder.name == "tmp" and folder.parent.name == ".dvc":
+            return folder.parent.parent
+    return next((folder for folder in lineage if (folder / "dvc.yaml").is_file()), start)
 
 
 def cache_root() -> Path:

@@ -12,13 +12,13 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
 from astra.errors import AstraError
 from astra.records.base import Record, canonical_json
@@ -62,23 +62,18 @@ def _is_plain(annotation: Any) -> bool:
 def write_records(path: Path, records: Iterable[RecordType], model: type[RecordType]) -> int:
     """Write ``records`` sorted by id, replacing ``path`` atomically; returns the row count.
 
-    Equal ids collapse to one row: they are the same record by definition.
+    Equal records collapse to one row. Different records with one id raise TableError: whichever
+    came last would win, and concurrency would change the bytes.
     """
     schema = arrow_schema(model)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with tempfile.TemporaryDirectory(prefix="astra-sort-") as scratch:
-        spool = sqlite3.connect(Path(scratch) / "rows.sqlite", isolation_level=None)
-        spool.execute("PRAGMA journal_mode=OFF")
-        spool.execute("PRAGMA synchronous=OFF")
-        spool.execute("CREATE TABLE rows (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
-        spool.execute("BEGIN")
-        spool.executemany(
-            "INSERT OR REPLACE INTO rows VALUES (?, ?)",
-            ((record.id, json.dumps(_to_row(record))) for record in records),
-        )
-        spool.execute("COMMIT")
-        count = 0
+    count = 0
+    with (
+        tempfile.TemporaryDirectory(prefix="astra-sort-") as scratch,
+        closing(sqlite3.connect(Path(scratch) / "rows.sqlite", isolation_level=None)) as spool,
+    ):
+        _spool(spool, path, records)
         try:
             with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
                 cursor = spool.execute("SELECT row FROM rows ORDER BY id")
@@ -89,8 +84,28 @@ def write_records(path: Path, records: Iterable[RecordType], model: type[RecordT
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
-            spool.close()
     return count
+
+
+def _spool(spool: sqlite3.Connection, path: Path, records: Iterable[Record]) -> None:
+    spool.execute("PRAGMA journal_mode=OFF")
+    spool.execute("PRAGMA synchronous=OFF")
+    spool.execute("CREATE TABLE rows (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
+    spool.execute("BEGIN")
+    for record in records:
+        row = json.dumps(_to_row(record))
+        added = spool.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (record.id, row))
+        if added.rowcount:
+            continue
+        (known,) = spool.execute("SELECT row FROM rows WHERE id = ?", (record.id,)).fetchone()
+        if known != row:
+            old, new = json.loads(known), json.loads(row)
+            differing = sorted(name for name in new if old[name] != new[name])
+            raise TableError(
+                f"{path}: two {type(record).__name__} records have id {record.id} and differ in "
+                f"{differing}; the stage must keep one of them by a rule"
+            )
+    spool.execute("COMMIT")
 
 
 def _to_row(record: Record) -> dict[str, Any]:
@@ -104,27 +119,44 @@ def _to_row(record: Record) -> dict[str, Any]:
 
 def read_records(path: Path, model: type[RecordType]) -> Iterator[RecordType]:
     """Stream the records of a table in id order. Raises TableError naming the file and row."""
-    if not path.is_file():
-        raise TableError(f"{path} not found; build it with `dvc repro {path.stem}` or `dvc pull`")
-    table = pq.ParquetFile(path)
-    missing = set(model.model_fields) - set(table.schema_arrow.names)
-    if missing:
+    table = _open(path)
+    differing = set(model.model_fields) ^ set(table.schema_arrow.names)
+    if differing:
         raise TableError(
-            f"{path} is no table of {model.__name__}: columns {sorted(missing)} are missing; "
-            f"rebuild it with `dvc repro {path.stem}`"
+            f"{path} is no table of {model.__name__}: columns {sorted(differing)} are missing or "
+            f"unknown; rebuild it with `dvc repro {path.stem}`"
         )
     fields = model.model_fields
     for batch in table.iter_batches(batch_size=BATCH_ROWS):
         for row in batch.to_pylist():
-            values = {
-                name: value if _is_plain(fields[name].annotation) else json.loads(value)
-                for name, value in row.items()
-            }
             try:
-                yield model.model_validate(values)
-            except ValidationError as error:
+                values = {
+                    name: value if _is_plain(fields[name].annotation) else json.loads(value)
+                    for name, value in row.items()
+                }
+                record = model.model_validate(values)
+            except (ValueError, TypeError) as error:
                 raise TableError(f"{path} row {row.get('id')}: {error}") from error
+            yield record
 
 
 def count_records(path: Path) -> int:
-    return pq.ParquetFile(path).metadata.num_rows
+    """The number of rows, read from the file's footer alone."""
+    return _open(path).metadata.num_rows
+
+
+def record_name(path: Path) -> str:
+    """The record class that wrote the table, as its schema states it; empty if it does not."""
+    metadata: dict[bytes, bytes] = _open(path).schema_arrow.metadata or {}
+    return metadata.get(b"record", b"").decode()
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    if not path.is_file():
+        raise TableError(f"{path} not found; build it with `dvc repro {path.stem}` or `dvc pull`")
+    try:
+        return pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise TableError(
+            f"{path} cannot be read ({error}); rebuild it with `dvc repro {path.stem}`"
+        ) from error

@@ -12,7 +12,7 @@ import hashlib
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -119,7 +119,10 @@ class Run:
                 span_type="TOOL",
                 parent_span=root,
                 inputs={"arguments": executed.call.arguments[:TEXT_LENGTH]},
-                attributes={"turn": executed.turn, "status": str(executed.result.status)},
+                attributes={
+                    "turn": str(executed.turn),
+                    "status": str(executed.result.status),
+                },
             )
             span.end(outputs={"content": executed.result.content[:TEXT_LENGTH]})
         root.end(outputs={"messages": [_plain(m) for m in messages[2:]]})
@@ -134,7 +137,7 @@ def _plain(message: Message) -> dict[str, Any]:
 @contextmanager
 def track(
     stage: str, config: BaseModel, inputs: Mapping[str, str], runtime: RuntimeConfig
-) -> Iterator[Run]:
+) -> Generator[Run]:
     """Open a run named after the DVC experiment, and close it as FINISHED or FAILED.
 
     ``inputs`` maps a path to its SHA-256 (``digests``). Raises TrackingError if the store

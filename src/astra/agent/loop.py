@@ -1,0 +1,119 @@
+"""Drives one episode between a policy and an environment, asynchronously.
+
+Calls of one turn run together; their results are gathered in the order of the calls. Every
+end is a StopReason: what the Episode itself decides, else
+
+- MAX_TOKENS: the policy raised OutOfTokens,
+- TIMEOUT: the episode's own time is up,
+- INFRA: the policy or the environment failed (any other AstraError, or a result with status
+  INFRA).
+
+The last two outrank a limit that the same turn reached: the transcript is then not the
+model's doing. Programmer errors are raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra.agent.episode import Episode, EpisodeLimits
+from astra.agent.protocols import Env, Policy
+from astra.errors import AstraError, OutOfTokens
+from astra.records.message import CallStatus, ExecutedCall, Message, ToolCall, ToolResult
+from astra.records.trajectory import StopReason
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What happened, from the first message on.
+
+    Of an aborted end, ``cause`` names the error's class and ``detail`` is its message.
+    """
+
+    messages: tuple[Message, ...]
+    calls: tuple[ExecutedCall, ...]
+    stop_reason: StopReason
+    cause: str = ""
+    detail: str = ""
+
+
+class _Aborted(Exception):
+    """The episode ends here because of ``error``."""
+
+    def __init__(self, reason: StopReason, error: AstraError) -> None:
+        super().__init__(str(error))
+        self.reason = reason
+        self.error = error
+
+
+async def run_episode(
+    policy: Policy,
+    env: Env,
+    messages: Sequence[Message],
+    limits: EpisodeLimits,
+    timeout_s: float | None = None,
+) -> Transcript:
+    """Run until the episode stops. The caller closes ``env``.
+
+    ``timeout_s`` bounds the whole episode; calls it interrupts are answered with TIMEOUT, so
+    that every call still has its tool message.
+    """
+    episode = Episode(messages, env.tools, limits)
+    cause = detail = ""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _drive(episode, policy, env)
+    except TimeoutError:
+        episode.stop_reason = StopReason.TIMEOUT
+        cause, detail = "TimeoutError", f"not finished within {timeout_s:g} s"
+    except _Aborted as aborted:
+        episode.stop_reason = aborted.reason
+        cause, detail = type(aborted.error).__name__, str(aborted.error)
+    assert episode.stop_reason is not None
+    return Transcript(
+        tuple(episode.messages), tuple(episode.calls), episode.stop_reason, cause, detail
+    )
+
+
+async def _drive(episode: Episode, policy: Policy, env: Env) -> None:
+    while episode.stop_reason is None:
+        try:
+            message = await policy.act(episode.messages, env.tools)
+        except OutOfTokens as error:
+            raise _Aborted(StopReason.MAX_TOKENS, error) from error
+        except AstraError as error:
+            raise _Aborted(StopReason.INFRA, error) from error
+        calls = episode.offer(message)
+        if calls:
+            await _execute(episode, env, calls)
+
+
+async def _execute(episode: Episode, env: Env, calls: Sequence[ToolCall]) -> None:
+    """Run the calls of one turn together and observe their results in the calls' order."""
+    tasks = [asyncio.create_task(_one(env, call)) for call in calls]
+    try:
+        outcomes = await asyncio.gather(*tasks)
+    except asyncio.CancelledError:
+        # Out of time: what is done keeps its result, the rest is answered here.
+        late = ToolResult(status=CallStatus.TIMEOUT, content="error: the episode's time is up")
+        done = [task.done() and not task.cancelled() for task in tasks]
+        episode.observe(
+            [task.result()[0] if ok else late for task, ok in zip(tasks, done, strict=True)]
+        )
+        raise
+    finally:
+        for task in tasks:
+            task.cancel()
+    episode.observe([result for result, _ in outcomes])
+    for result, error in outcomes:
+        if result.status == CallStatus.INFRA:
+            raise _Aborted(StopReason.INFRA, error or AstraError(result.content))
+
+
+async def _one(env: Env, call: ToolCall) -> tuple[ToolResult, AstraError | None]:
+    try:
+        return await env.execute(call), None
+    except AstraError as error:
+        return ToolResult(status=CallStatus.INFRA, content=f"error: {error}"), error

@@ -1,0 +1,32 @@
+"""Parameters of stage ``bench``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from astra.arena.irrelevant import IrrelevantMode
+from astra.rollout.chat import PolicyConfig
+from astra.rollout.driver import RolloutLimits
+from astra.sandbox.limits import SandboxLimits
+from astra.settings import StageConfig
+
+
+class BenchConfig(StageConfig):
+    policy: PolicyConfig
+    """The base checkpoint; models/sft and models/rl are read with the same dtype."""
+    limits: RolloutLimits
+    arenas: int | None = Field(ge=1)
+    """How many held-out arenas, drawn by id; None: all."""
+    irrelevant_tools: IrrelevantMode
+    irrelevant_per_band: int = Field(ge=0)
+    engine_rows: int = Field(ge=1)
+    """Episodes generated side by side."""
+    resamples: int = Field(ge=100)
+    """Bootstrap resamples of an interval."""
+    confidence: float = Field(gt=0.5, lt=1.0)
+    max_infra_share: float = Field(ge=0.0, le=1.0)
+    """More episodes than this lost to our own machinery: the stage fails."""
+    examples: int = Field(ge=0)
+    """Episodes shown per class in runs/bench/examples.md."""
+    sandbox: SandboxLimits
+    seed: int

@@ -1,0 +1,186 @@
+"""What a benchmark run says: metrics/bench.json, plots and example episodes."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from astra.bench.config import BenchConfig
+from astra.bench.references import CEILING, FLOOR
+from astra.bench.run import BASE, examples
+from astra.bench.statistics import Estimate, estimate, paired_difference
+from astra.records.bench import BenchEpisode, EpisodeClass
+from astra.records.message import Message, MessageRole
+from astra.records.score import Scored
+from astra.store.metrics import StageMetrics
+
+SCORES = (
+    "f1", "f1_plain", "precision", "recall", "success", "answer", "calls", "turns", "malformed",
+)  # fmt: skip
+BREAKDOWNS: Mapping[str, Callable[[BenchEpisode], str]] = {
+    "scenario": lambda episode: episode.scenario.value,
+    "hops": lambda episode: str(episode.hops),
+    "domain": lambda episode: episode.domain,
+    "kind": lambda episode: episode.kind.value,
+}
+PAIRS = (("sft", BASE), ("rl", "sft"))
+EXAMPLES = Path("runs/bench/examples.md")
+DIGITS = 6
+
+
+def write_report(episodes: Sequence[BenchEpisode], config: BenchConfig) -> None:
+    """Write metrics, plots and the git-ignored examples, all below the working directory."""
+    played: dict[str, list[BenchEpisode]] = {}
+    for episode in episodes:
+        played.setdefault(episode.checkpoint, []).append(episode)
+    metrics = StageMetrics("bench")
+    document = build_document(played, config)
+    for name, value in document.items():
+        metrics.value(name, value)
+    metrics.write()
+    write_plots(Path("plots/bench"), document)
+    write_examples(EXAMPLES, played, config.examples)
+
+
+def build_document(
+    played: Mapping[str, Sequence[BenchEpisode]], config: BenchConfig
+) -> dict[str, Any]:
+    """Everything in metrics/bench.json. Intervals are percentile bootstraps over arenas."""
+    models = {name: found for name, found in played.items() if name not in (FLOOR, CEILING)}
+    return {
+        "suite": "held-out arenas",
+        "arenas": max(len(found) for found in played.values()),
+        "sampling": {"temperature": 0.0, "runs": 1, "confidence": config.confidence},
+        "checkpoints": {name: _checkpoint(found, config) for name, found in models.items()},
+        "differences": {
+            f"{after}-{before}": _differences(models[after], models[before], config)
+            for after, before in PAIRS
+            if after in models and before in models
+        },
+        "references": {name: _means(found) for name, found in played.items() if name not in models},
+    }
+
+
+def _checkpoint(episodes: Sequence[BenchEpisode], config: BenchConfig) -> dict[str, Any]:
+    by: dict[str, Any] = {}
+    for name, key in BREAKDOWNS.items():
+        groups: dict[str, list[BenchEpisode]] = {}
+        for episode in episodes:
+            groups.setdefault(key(episode), []).append(episode)
+        by[f"by_{name}"] = {label: _means(groups[label]) for label in sorted(groups)}
+    outcomes = Counter(str(episode.outcome) for episode in episodes)
+    return {
+        "scores": _estimates(episodes, config),
+        "outcomes": dict(sorted(outcomes.items())),
+        "excluded_infra": outcomes[EpisodeClass.INFRA],
+        **by,
+    }
+
+
+def _estimates(episodes: Sequence[BenchEpisode], config: BenchConfig) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in SCORES:
+        values = list(_values(episodes, name).values())
+        if values:
+            found[name] = _rounded(
+                estimate(values, config.resamples, config.confidence, config.seed)
+            )
+    return found
+
+
+def _differences(
+    after: Sequence[BenchEpisode], before: Sequence[BenchEpisode], config: BenchConfig
+) -> dict[str, Any]:
+    """Only arenas that both checkpoints were scored on count."""
+    found: dict[str, Any] = {}
+    for name in SCORES:
+        ours, theirs = _values(after, name), _values(before, name)
+        shared = sorted(ours.keys() & theirs.keys())
+        if shared:
+            difference = paired_difference(
+                [ours[arena] for arena in shared],
+                [theirs[arena] for arena in shared],
+                config.resamples, config.confidence, config.seed,
+            )  # fmt: skip
+            found[name] = _rounded(difference)
+    return found
+
+
+def _means(episodes: Sequence[BenchEpisode]) -> dict[str, float | int]:
+    """``n`` is the number of episodes; each mean is over those where the score was measured."""
+    means: dict[str, float | int] = {"n": len(episodes)}
+    for name in SCORES:
+        values = _values(episodes, name).values()
+        if values:
+            means[name] = round(sum(values) / len(values), DIGITS)
+    return means
+
+
+def _values(episodes: Iterable[BenchEpisode], name: str) -> dict[str, float]:
+    return {
+        episode.arena_id: score.value
+        for episode in episodes
+        if isinstance(score := episode.scores.get(name), Scored)
+    }
+
+
+def _rounded(value: Estimate) -> dict[str, float | int]:
+    return {name: round(number, DIGITS) for name, number in asdict(value).items()}
+
+
+def write_plots(folder: Path, document: Mapping[str, Any]) -> None:
+    """scores.csv (one row per checkpoint and score), by_scenario.csv and by_hops.csv."""
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoints: dict[str, Any] = document["checkpoints"]
+    rows = [
+        [checkpoint, score, found["mean"], found["low"], found["high"], found["n"]]
+        for checkpoint, block in checkpoints.items()
+        for score, found in block["scores"].items()
+    ]
+    _write_csv(
+        folder / "scores.csv", ["checkpoint", "score", "mean", "low", "high", "arenas"], rows
+    )
+    shown = ("f1", "success", "answer")
+    for breakdown in ("scenario", "hops"):
+        rows = [
+            [checkpoint, label, means["n"], *(means.get(score, "") for score in shown)]
+            for checkpoint, block in checkpoints.items()
+            for label, means in block[f"by_{breakdown}"].items()
+        ]
+        header = ["checkpoint", breakdown, "arenas", *shown]
+        _write_csv(folder / f"by_{breakdown}.csv", header, rows)
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def write_examples(
+    path: Path, played: Mapping[str, Sequence[BenchEpisode]], per_class: int
+) -> None:
+    """Markdown for a person: how each checkpoint succeeds and fails, class by class."""
+    lines = ["# Benchmark episodes", ""]
+    for checkpoint, episodes in played.items():
+        if checkpoint in (FLOOR, CEILING):
+            continue
+        order = list(EpisodeClass)
+        for episode in sorted(examples(episodes, per_class), key=lambda e: order.index(e.outcome)):
+            lines += [f"## {checkpoint}: {episode.outcome} ({episode.scenario})", ""]
+            lines += [f"arena {episode.arena_id}, ended: {episode.stop_reason}", "", "```"]
+            lines += [_line(message) for message in episode.messages if message.role != "system"]
+            lines += ["```", ""]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _line(message: Message) -> str:
+    calls = [f"-> {call.name}({call.arguments})" for call in message.tool_calls]
+    label = message.name if message.role == MessageRole.TOOL else message.role.value
+    return "\n".join([f"{label}: {message.content}".rstrip(), *calls]).replace("```", "'''")

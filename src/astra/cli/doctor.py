@@ -1,0 +1,174 @@
+"""Checks of the machine and the set-up; each finding says how to repair it."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from astra.errors import AstraError
+from astra.sandbox.pool import TIERS
+from astra.sandbox.probe import NO_TIER, probe
+from astra.settings import PARAMS, RuntimeConfig, load
+from astra.store.paths import cache_root
+from astra.tracking.mlflow import tracking_uri
+
+PYTHON = (3, 11)
+DISK_GB = 5.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``remedy`` is empty where nothing needs repair."""
+
+    level: Literal["ok", "warning", "error"]
+    what: str
+    remedy: str = ""
+
+    def line(self) -> str:
+        return f"{self.level:8}{self.what}" + (f"\n        -> {self.remedy}" if self.remedy else "")
+
+
+def examine() -> list[Finding]:
+    """Every check's findings; a check that fails is itself a finding."""
+    findings: list[Finding] = []
+    try:
+        runtime = load("runtime", RuntimeConfig)
+    except AstraError as error:
+        findings.append(Finding("error", str(error), "make params"))
+        runtime = RuntimeConfig()
+    checks: tuple[Callable[[RuntimeConfig], Iterator[Finding]], ...] = (
+        _python,
+        _disk,
+        _sandbox,
+        _endpoints,
+        _mlflow,
+        _remote,
+    )
+    for check in checks:
+        try:
+            findings += check(runtime)
+        except (AstraError, OSError) as error:
+            findings.append(Finding("error", f"{check.__name__.strip('_')}: {error}"))
+    return findings
+
+
+def _python(runtime: RuntimeConfig) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < PYTHON:
+        yield Finding("error", f"Python {version}", "use Python 3.11 or newer")
+    else:
+        yield Finding("ok", f"Python {version}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cores and runtime.threads > cores:
+        yield Finding(
+            "warning",
+            f"runtime.threads is {runtime.threads}, but this process has {cores} cores",
+            "set runtime.threads in conf/runtime to at most the number of idle cores",
+        )
+
+
+def _disk(runtime: RuntimeConfig) -> Iterator[Finding]:
+    for place in dict.fromkeys((Path.cwd(), cache_root())):
+        free = shutil.disk_usage(place).free / 1e9
+        text = f"{free:.0f} GB free at {place}"
+        if free < DISK_GB:
+            yield Finding("warning", text, f"free at least {DISK_GB:.0f} GB, or set ASTRA_CACHE")
+        else:
+            yield Finding("ok", text)
+
+
+def _sandbox(runtime: RuntimeConfig) -> Iterator[Finding]:
+    report = probe()
+    wanted = runtime.sandbox_min_tier
+    if report.tier != NO_TIER and TIERS.index(report.tier) <= TIERS.index(wanted):
+        yield Finding("ok", f"sandbox tier {report.tier} (runtime.sandbox_min_tier: {wanted})")
+        return
+    why = "; ".join(f"{name}: {outcome}" for name, outcome in report.findings.items())
+    yield Finding(
+        "error",
+        f"sandbox: best tier here is {report.tier}, {wanted} is required ({why})",
+        "allow user namespaces or use a kernel with Landlock; `astra sandbox probe` has details",
+    )
+
+
+def _endpoints(runtime: RuntimeConfig) -> Iterator[Finding]:
+    online = _online_roles()
+    if not online:
+        yield Finding("ok", "every role is answered offline; no endpoint is needed")
+    elif not runtime.endpoints:
+        yield Finding(
+            "error",
+            f"no endpoint, but these blocks use backend openai: {', '.join(online)}",
+            "add one under endpoints in conf/runtime/default.yaml, then `make params`",
+        )
+    embedding = (runtime.embedding_endpoint,) if runtime.embedding_endpoint else ()
+    for endpoint in (*runtime.endpoints, *embedding):
+        name = endpoint.api_key_env
+        if not name or os.environ.get(name):
+            yield Finding("ok", f"endpoint {endpoint.base_url}, key in {name or 'no variable'}")
+        else:
+            level = "error" if online else "warning"
+            yield Finding(
+                level, f"endpoint {endpoint.base_url}: {name} is not set", f"export {name}=..."
+            )
+
+
+def _online_roles() -> list[str]:
+    """Where in params.yaml a model with backend openai is configured."""
+    document: Any = yaml.safe_load(PARAMS.read_text(encoding="utf-8")) if PARAMS.is_file() else {}
+    found: list[str] = []
+
+    def visit(node: Any, place: str) -> None:
+        if isinstance(node, dict):
+            if node.get("backend") == "openai" and not place.endswith("embedding"):
+                found.append(place)
+            for key, value in node.items():
+                visit(value, f"{place}.{key}" if place else str(key))
+
+    visit(document, "")
+    return found
+
+
+def _mlflow(runtime: RuntimeConfig) -> Iterator[Finding]:
+    from mlflow import MlflowClient
+
+    uri = tracking_uri(runtime)
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        yield Finding("ok", f"MLflow store {uri} will be created by the first run")
+        return
+    try:
+        count = len(MlflowClient(tracking_uri=uri).search_experiments())
+    except Exception as error:  # stores raise what their drivers raise; all of it is the finding
+        yield Finding(
+            "error",
+            f"MLflow store {uri}: {str(error)[:200]}",
+            "check runtime.tracking_uri or MLFLOW_TRACKING_URI; `mlflow db upgrade` for an old one",
+        )
+        return
+    yield Finding("ok", f"MLflow store {uri}, {count} experiments")
+
+
+def _remote(runtime: RuntimeConfig) -> Iterator[Finding]:
+    config = configparser.ConfigParser()
+    config.read([Path(".dvc/config"), Path(".dvc/config.local")])
+    if not Path(".dvc").is_dir():
+        yield Finding("error", "this folder is no DVC repository", "run it in the repository root")
+        return
+    name = config.get("core", "remote", fallback="")
+    if name:
+        url = config.get(f"'remote \"{name}\"'", "url", fallback="no url")
+        yield Finding("ok", f"DVC remote {name}: {url}")
+    else:
+        yield Finding(
+            "warning",
+            "no default DVC remote: results stay on this machine",
+            "dvc remote add -d storage s3://BUCKET/PREFIX",
+        )

@@ -1,0 +1,167 @@
+"""The ``astra`` command: look at records, scores and the machine. It changes nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from astra import prompting
+from astra.cli import doctor as diagnosis
+from astra.cli.display import show_table
+from astra.cli.scores import score_tables, where_next
+from astra.errors import AstraError
+from astra.llm.cache import AnswerCache, cache_path
+from astra.prompting import PromptError
+from astra.sandbox.probe import NO_TIER, probe
+
+commands = typer.Typer(
+    help="Look at what the pipeline made, and at the machine it runs on.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+sandbox_app = typer.Typer(help="The sandbox that runs generated tools.", no_args_is_help=True)
+cache_app = typer.Typer(help="The cache of teacher answers.", no_args_is_help=True)
+prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
+commands.add_typer(sandbox_app, name="sandbox")
+commands.add_typer(cache_app, name="cache")
+commands.add_typer(prompts_app, name="prompts")
+
+
+def app() -> None:
+    """Run the command; an error that is the user's to read ends it with its message, exit 1."""
+    try:
+        commands(prog_name="astra")
+    except AstraError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _console() -> Console:
+    """Plain text off a terminal: no colour, no wrapping, so that output can be piped."""
+    if sys.stdout.isatty():
+        return Console()
+    return Console(width=10_000, no_color=True, highlight=False)
+
+
+@commands.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="A table, for example data/tasks.parquet.")],
+    identifier: Annotated[
+        str, typer.Option("--id", help="Only records whose id starts with this.")
+    ] = "",
+    where: Annotated[
+        list[str] | None, typer.Option(help="Only records with FIELD=VALUE; repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many records; 0: all.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Print the records of any parquet table so that a person can read them."""
+    console = _console()
+    pages = show_table(path, identifier, where or [], limit, as_json)
+    if console.is_terminal and not as_json:
+        with console.pager(styles=True):
+            for page in pages:
+                console.print(page)
+        return
+    for page in pages:
+        typer.echo(page if isinstance(page, str) else page.plain)
+
+
+@commands.command()
+def scores(
+    metrics: Annotated[Path, typer.Option(help="The stage's metrics.")] = Path(
+        "metrics/bench.json"
+    ),
+) -> None:
+    """The scores of base, SFT and RL with their intervals, and where to look next."""
+    console = _console()
+    for table in score_tables(metrics):
+        _print_table(console, table)
+    for line in where_next():
+        typer.echo(line)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    if console.is_terminal:
+        console.print(table)
+        return
+    typer.echo(table.title or "")
+    cells = [[str(column.header) for column in table.columns]]
+    cells += [list(row) for row in zip(*(map(str, c.cells) for c in table.columns), strict=True)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
+    for row in cells:
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(padded).rstrip())
+    typer.echo("")
+
+
+@commands.command()
+def doctor() -> None:
+    """Check Python, disk, sandbox, endpoints, MLflow and the DVC remote; say how to repair."""
+    findings = diagnosis.examine()
+    for finding in findings:
+        typer.echo(finding.line())
+    if any(finding.level == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+@sandbox_app.command("probe")
+def sandbox_probe() -> None:
+    """Start and attack the sandbox; exit 1 if no tier works."""
+    report = probe()
+    typer.echo(f"tier: {report.tier}")
+    for name, outcome in report.findings.items():
+        typer.echo(f"  {name}: {outcome}")
+    if report.tier == NO_TIER:
+        raise typer.Exit(1)
+
+
+@cache_app.command("stats")
+def cache_stats() -> None:
+    """How many answers are kept per model, and how large the file is."""
+    path = cache_path()
+    if not path.is_file():
+        typer.echo(f"{path}: no answers yet")
+        return
+    cache = AnswerCache()
+    stats = cache.stats()
+    cache.close()
+    typer.echo(f"{stats.path}: {stats.file_bytes / 1e6:.1f} MB")
+    for model, (count, size) in stats.models.items():
+        typer.echo(f"  {model}: {count} answers, {size / 1e6:.1f} MB of text")
+
+
+@prompts_app.command("render")
+def prompts_render(
+    template: Annotated[str, typer.Argument(help="<domain>/<name>, for example qa/decompose.")],
+    params: Annotated[
+        str, typer.Option(help="Variables as a JSON object, or @FILE that holds one.")
+    ] = "",
+    example: Annotated[
+        bool, typer.Option("--example", help="Fill every variable with its own name.")
+    ] = False,
+) -> None:
+    """Print a prompt as a teacher reads it."""
+    if example:
+        typer.echo(prompting.example(template))
+    else:
+        typer.echo(prompting.render(template, _variables(params)))
+    typer.echo(f"template {template}, hash {prompting.template_hash(template)}", err=True)
+
+
+def _variables(params: str) -> dict[str, Any]:
+    text = Path(params[1:]).read_text(encoding="utf-8") if params.startswith("@") else params
+    try:
+        values = json.loads(text or "{}")
+    except ValueError as error:
+        raise PromptError(f"--params is no JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise PromptError("--params must be a JSON object")
+    return values

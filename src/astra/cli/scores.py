@@ -1,0 +1,101 @@
+"""The scores table, and where to look next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from astra.errors import AstraError
+from astra.settings import PARAMS, RuntimeConfig, load
+from astra.tracking.mlflow import tracking_uri
+
+TITLES = {
+    "f1": "F1 (answer counts)",
+    "f1_plain": "F1 (paper)",
+    "precision": "precision",
+    "recall": "recall",
+    "success": "success",
+    "answer": "final answer",
+    "calls": "calls",
+    "turns": "turns",
+    "malformed": "malformed calls",
+}
+
+
+class ScoresError(AstraError):
+    """There are no scores to show."""
+
+
+def score_tables(path: Path) -> list[Table]:
+    """Scores per checkpoint with intervals, then paired differences, from metrics/bench.json."""
+    if not path.is_file():
+        raise ScoresError(f"{path} not found; make it with `dvc repro bench` (or `make demo`)")
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return [_scores(document), _differences(document)]
+    except (KeyError, TypeError) as error:
+        raise ScoresError(
+            f"{path} is not of this version ({error}); run `dvc repro bench`"
+        ) from None
+
+
+def _scores(document: dict[str, Any]) -> Table:
+    confidence = document["sampling"]["confidence"]
+    table = Table(
+        title=f"{document['arenas']} {document['suite']}, greedy, {confidence:.0%} intervals"
+    )
+    checkpoints: dict[str, Any] = document["checkpoints"]
+    references: dict[str, Any] = document["references"]
+    table.add_column("score")
+    for name in [*checkpoints, *references]:
+        table.add_column(name, justify="right")
+    for score, title in TITLES.items():
+        cells = [_estimate(block["scores"].get(score)) for block in checkpoints.values()]
+        cells += [_number(block.get(score)) for block in references.values()]
+        table.add_row(title, *cells)
+    return table
+
+
+def _differences(document: dict[str, Any]) -> Table:
+    table = Table(title="Paired differences on the same arenas (* interval excludes 0)")
+    differences: dict[str, Any] = document["differences"]
+    table.add_column("score")
+    for name in differences:
+        table.add_column(name.replace("-", " - "), justify="right")
+    for score, title in TITLES.items():
+        table.add_row(title, *(_change(block.get(score)) for block in differences.values()))
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _estimate(found: dict[str, float] | None) -> str:
+    if found is None:
+        return "-"
+    return f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+
+
+def _change(found: dict[str, float] | None) -> str:
+    if found is None:
+        return "-"
+    clear = " *" if found["low"] > 0 or found["high"] < 0 else ""
+    return f"{found['mean']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]{clear}"
+
+
+def where_next() -> list[str]:
+    """Commands and paths, one per line; only what exists here."""
+    runtime = load("runtime", RuntimeConfig) if PARAMS.is_file() else RuntimeConfig()
+    lines = ["Where next:"]
+    if Path("runs/bench/examples.md").is_file():
+        lines.append("  example episodes   runs/bench/examples.md")
+    if Path("data/bench.parquet").is_file():
+        lines.append("  every episode      astra show data/bench.parquet --where checkpoint=rl")
+    lines.append("  by scenario, hops  dvc plots show   (plots/bench/*.csv)")
+    lines.append(f"  training curves    mlflow ui --backend-store-uri {tracking_uri(runtime)}")
+    lines.append("  compare runs       dvc exp show")
+    return lines

@@ -1,0 +1,184 @@
+"""What environment synthesis asks a teacher, and the replies it expects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from astra.llm.protocol import Ask
+from astra.records.environment import Environment
+from astra.records.qa import QAInstance, SubQuestion, Table
+from astra.records.tool import Tool
+
+
+class Reply(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class ToolDocument(Reply):
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+
+    def tool(self) -> Tool:
+        return Tool(**self.model_dump())
+
+
+class DocumentReply(Reply):
+    analysis: str = ""
+    tool: ToolDocument
+
+
+class CallReply(Reply):
+    analysis: str = ""
+    arguments: dict[str, Any]
+
+
+class CodeReply(Reply):
+    analysis: str = ""
+    code: str
+
+
+class ClusterReply(Reply):
+    groups: list[list[int]]
+    """Ids of sub-questions that one tool can serve; ids left out stay alone."""
+
+
+class MergedCall(Reply):
+    id: int
+    arguments: dict[str, Any]
+
+
+class MergeReply(Reply):
+    code: str
+    calls: list[MergedCall]
+
+
+def document_ask(
+    instance: QAInstance, question: SubQuestion, feedback: str, sample: int
+) -> Ask[DocumentReply]:
+    return Ask(
+        "envsynth/document",
+        {**_context(instance, question), "feedback": feedback},
+        DocumentReply,
+        sample,
+    )
+
+
+def complexity_ask(
+    instance: QAInstance, question: SubQuestion, tool: Tool, sample: int
+) -> Ask[DocumentReply]:
+    return Ask(
+        "envsynth/complexity",
+        {**_context(instance, question), "tool": document_of(tool)},
+        DocumentReply,
+        sample,
+    )
+
+
+def call_ask(
+    instance: QAInstance, question: SubQuestion, tool: Tool, feedback: str, sample: int
+) -> Ask[CallReply]:
+    return Ask(
+        "envsynth/call",
+        {**_context(instance, question), "tool": document_of(tool), "feedback": feedback},
+        CallReply,
+        sample,
+    )
+
+
+def code_ask(
+    instance: QAInstance,
+    question: SubQuestion,
+    tool: Tool,
+    arguments: dict[str, Any],
+    other_keys: int,
+    feedback: str,
+    sample: int,
+) -> Ask[CodeReply]:
+    return Ask(
+        "envsynth/code",
+        {
+            **_context(instance, question),
+            "tool": document_of(tool),
+            "arguments": arguments,
+            "other_keys": other_keys,
+            "feedback": feedback,
+        },
+        CodeReply,
+        sample,
+    )
+
+
+def cluster_ask(
+    instance: QAInstance, members: list[tuple[SubQuestion, Environment]]
+) -> Ask[ClusterReply]:
+    return Ask("envsynth/cluster", {"members": _members(members)}, ClusterReply)
+
+
+def merge_ask(
+    members: list[tuple[SubQuestion, Environment]], feedback: str, sample: int
+) -> Ask[MergeReply]:
+    """``members[0]`` is the base: its document stays, its data grow."""
+    return Ask(
+        "envsynth/merge_code",
+        {
+            "tool": document_of(members[0][1].tool),
+            "members": _members(members),
+            "feedback": feedback,
+        },
+        MergeReply,
+        sample,
+    )
+
+
+def document_of(tool: Tool) -> dict[str, Any]:
+    return tool.model_dump(
+        mode="json", include={"name", "description", "parameters", "output_schema"}
+    )
+
+
+def _context(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
+    answers = {item.id: item for item in instance.sub_questions}
+    return {
+        "domain": instance.domain,
+        "language": instance.language,
+        "question": question.question,
+        "answer": question.answer.model_dump(mode="json", include={"type", "value", "unit"}),
+        "dependencies": [
+            {
+                "id": number,
+                "question": answers[number].question,
+                "answer": answers[number].answer.value,
+            }
+            for number in question.dependencies
+        ],
+        "operation": question.operation and question.operation.model_dump(mode="json"),
+        "table": _table(instance, question),
+        "knowledge_text": "" if instance.knowledge else instance.knowledge_text,
+    }
+
+
+def _table(instance: QAInstance, question: SubQuestion) -> dict[str, Any] | None:
+    """The background table that the sub-question is about, where its source states that."""
+    named = question.operation.table if question.operation else ""
+    found: Table | None = next((t for t in instance.knowledge if t.name == named), None)
+    return found and found.model_dump(mode="json")
+
+
+def _members(members: list[tuple[SubQuestion, Environment]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": question.id,
+            "question": question.question,
+            "operation": question.operation and question.operation.model_dump(mode="json"),
+            "tool": document_of(environment.tool),
+            "arguments": environment.arguments,
+            "answer": json.loads(json.dumps(environment.answer.value)),
+            "code": environment.code,
+        }
+        for question, environment in members
+    ]

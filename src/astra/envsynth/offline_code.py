@@ -1,0 +1,192 @@
+"""The offline teacher's Python: one small program per operation, its data as literals."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+AGGREGATES = {
+    "sum": "sum(cells)",
+    "mean": "sum(cells) / len(cells)",
+    "max": "max(cells)",
+    "min": "min(cells)",
+}
+Row = dict[str, Any]
+
+_DATE = '''def _day(text):
+    try:
+        return date.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise ValueError(f"{text} is not a date like 2024-01-31") from None
+'''
+
+_TIDY = '''def _tidy(value):
+    value = round(value, 2)
+    return int(value) if value == int(value) else value
+'''
+
+
+def write_code(
+    tool: Mapping[str, Any],
+    operation: Mapping[str, Any],
+    rows: Sequence[Row],
+) -> str:
+    """Source of a module that defines the tool; ``rows`` are its data (empty for date sums)."""
+    name, description = tool["name"], tool["description"]
+    match operation["op"]:
+        case "add_days":
+            body = "    return (_day(date) + timedelta(days=days)).isoformat()\n"
+            # The parameter shadows the class inside the tool only.
+            return _module(
+                "from datetime import date, timedelta\n",
+                [_DATE, f'def {name}(date, days):\n    """{description}"""\n{body}'],
+            )
+        case "days_between":
+            body = "    return abs((_day(end) - _day(start)).days)\n"
+            return _module(
+                "from datetime import date\n",
+                [_DATE, f'def {name}(start, end):\n    """{description}"""\n{body}'],
+            )
+        case _:
+            body, helpers = _query_body(tool, operation)
+            signature = ", ".join(_parameters(tool))
+            function = f'def {name}({signature}):\n    """{description}"""\n{body}'
+            return _module("", [_literal(rows), *helpers, function])
+
+
+def read_rows(code: str) -> list[Row]:
+    """The data of a module written here. ValueError where it has none."""
+    start = code.find("ROWS = [\n")
+    end = code.find("\n]\n", start)
+    if start < 0 or end < 0:
+        raise ValueError("the code holds no ROWS")
+    lines = code[start + len("ROWS = [\n") : end].splitlines()
+    return [_read_row(line) for line in lines]
+
+
+def replace_rows(code: str, rows: Sequence[Row]) -> str:
+    """The same module with other data."""
+    start = code.index("ROWS = [\n")
+    end = code.index("\n]\n", start) + len("\n]\n")
+    return code[:start] + _literal(rows) + code[end:]
+
+
+def excerpt(
+    table: Mapping[str, Any],
+    operation: Mapping[str, Any],
+    tool: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    other_keys: int,
+    rng: random.Random,
+) -> list[Row]:
+    """The rows that answer the gold call, and those of up to ``other_keys`` other keys.
+
+    Keys are taken whole, so that every key the tool knows gets its true answer.
+    """
+    columns: list[str] = table["columns"]
+    key = next(name for name in operation["arguments"] if name in columns)
+    position = columns.index(key)
+    keys: list[Any] = []
+    for row in table["rows"]:
+        if row[position] not in keys:
+            keys.append(row[position])
+    others = [value for value in keys if value != arguments[key]]
+    chosen = [arguments[key], *rng.sample(others, min(other_keys, len(others)))]
+    wanted = _columns(columns, operation, tool)
+    return [
+        {name: row[columns.index(name)] for name in wanted}
+        for row in table["rows"]
+        if row[position] in chosen
+    ]
+
+
+def _columns(
+    columns: Sequence[str], operation: Mapping[str, Any], tool: Mapping[str, Any]
+) -> list[str]:
+    used = {*tool["parameters"]["properties"], *operation["arguments"]}
+    used.update(operation["select"].split(":"))
+    if operation["op"] == "count":
+        used.add(columns[0])
+    return [name for name in columns if name in used]
+
+
+def _parameters(tool: Mapping[str, Any]) -> list[str]:
+    schema = tool["parameters"]
+    required = [name for name in schema["properties"] if name in schema["required"]]
+    optional = [name for name in schema["properties"] if name not in schema["required"]]
+    return [*required, *(f"{name}=None" for name in optional)]
+
+
+def _query_body(
+    tool: Mapping[str, Any], operation: Mapping[str, Any]
+) -> tuple[str, list[str]]:
+    schema = tool["parameters"]
+    required = [name for name in schema["properties"] if name in schema["required"]]
+    optional = [name for name in schema["properties"] if name not in schema["required"]]
+    converts = operation["op"] == "convert"
+    keys = [name for name in required if not (converts and name == "amount")]
+    lines: list[str] = [f'rows = [row for row in ROWS if row["{keys[0]}"] == {keys[0]}]']
+    lines += ["if not rows:", f'    raise ValueError(f"no {keys[0]} named {{{keys[0]}}}")']
+    for name in keys[1:]:
+        lines += [
+            f'if not any(row["{name}"] == {name} for row in ROWS):',
+            f'    raise ValueError(f"no {name} {{{name}}}")',
+            f'rows = [row for row in rows if row["{name}"] == {name}]',
+        ]
+    for name in optional:
+        lines += [
+            f"if {name} is not None:",
+            f'    rows = [row for row in rows if row["{name}"] == {name}]',
+        ]
+    empty = ["if not rows:", f'    raise ValueError(f"nothing found for {{{keys[0]}}}")']
+    if (optional or keys[1:]) and operation["op"] not in ("count", "list"):
+        lines += empty
+    result, helpers = _result(operation)
+    return "".join(f"    {line}\n" for line in [*lines, *result]), helpers
+
+
+def _result(operation: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    op, select = operation["op"], operation["select"]
+    match op:
+        case "lookup":
+            return [f'return rows[0]["{select}"]'], []
+        case "list":
+            return [f'return [row["{select}"] for row in rows]'], []
+        case "count":
+            return ["return len(rows)"], []
+        case "convert":
+            return [f'return _tidy(amount * rows[0]["{select}"])'], [_TIDY]
+        case "argmax" | "argmin":
+            returned, measure = select.split(":")
+            pick = op.removeprefix("arg")
+            return [
+                f'best = {pick}(rows, key=lambda row: row["{measure}"])',
+                f'return best["{returned}"]',
+            ], []
+        case _:
+            return [
+                f'cells = [row["{select}"] for row in rows]',
+                f"return _tidy({AGGREGATES[op]})",
+            ], [_TIDY]
+
+
+def _literal(rows: Sequence[Row]) -> str:
+    body = "".join(f"    {_written(row)},\n" for row in rows)
+    return f"ROWS = [\n{body}]\n"
+
+
+def _written(row: Row) -> str:
+    return "{" + ", ".join(f"{json.dumps(name)}: {value!r}" for name, value in row.items()) + "}"
+
+
+def _read_row(line: str) -> Row:
+    row: Any = ast.literal_eval(line.strip().rstrip(","))
+    return row
+
+
+def _module(imports: str, blocks: Sequence[str]) -> str:
+    head = [imports] if imports else []
+    return "\n".join([*head, *blocks[:1]]) + "".join(f"\n\n{block}" for block in blocks[1:])

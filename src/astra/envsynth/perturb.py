@@ -1,0 +1,144 @@
+"""Wrong calls that a true tool must not answer with the gold answer."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from astra.records.base import canonical_json, content_id
+from astra.records.qa import QAInstance, SubQuestion
+from astra.records.tool import Tool
+
+KNOWN_VALUES, FURTHER_VALUES = 5, 2
+"""Other values tried per argument: some that the code mentions, some that it may not know."""
+UNKNOWN_NAME = "Qwrx Vzzt"
+SYMMETRIC_OPS = frozenset({"days_between"})
+"""Operations whose arguments may be swapped by definition."""
+
+
+class Kind(StrEnum):
+    OTHER = "other"  # another known value of one argument
+    UNKNOWN = "unknown"  # a value nobody knows
+    MISSING = "missing"  # one argument left out, or all
+    SWAPPED = "swapped"
+    WRONG_TYPE = "wrong_type"
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    kind: Kind
+    argument: str
+    """Which argument was changed; empty where several were."""
+    arguments: dict[str, Any]
+
+
+def perturbations(
+    instance: QAInstance,
+    question: SubQuestion,
+    tool: Tool,
+    code: str,
+    gold: Mapping[str, Any],
+) -> tuple[Perturbation, ...]:
+    """Perturbed versions of a gold call, without repeats, in a fixed order.
+
+    The code is read only to find values that it knows: wrong calls that get no answer prove
+    little.
+    """
+    rng = random.Random(int(content_id([instance.id, question.id, dict(gold)]), 16))
+    wrong: list[Perturbation] = []
+    for name, value in gold.items():
+        for other in _others(instance, question, code, name, value, rng):
+            wrong.append(Perturbation(Kind.OTHER, name, {**gold, name: other}))
+        if isinstance(value, str):
+            wrong.append(Perturbation(Kind.UNKNOWN, name, {**gold, name: UNKNOWN_NAME}))
+        wrong.append(Perturbation(Kind.WRONG_TYPE, name, {**gold, name: _mistyped(value)}))
+        if name in tool.parameters.get("required", ()):
+            rest = {key: item for key, item in gold.items() if key != name}
+            wrong.append(Perturbation(Kind.MISSING, name, rest))
+    wrong.append(Perturbation(Kind.MISSING, "", {}))
+    if question.operation is None or question.operation.op not in SYMMETRIC_OPS:
+        wrong += _swaps(gold)
+    seen = {canonical_json(dict(gold))}
+    kept: list[Perturbation] = []
+    for item in wrong:
+        key = canonical_json(item.arguments)
+        if key not in seen:
+            seen.add(key)
+            kept.append(item)
+    return tuple(kept)
+
+
+def _others(
+    instance: QAInstance,
+    question: SubQuestion,
+    code: str,
+    name: str,
+    value: Any,
+    rng: random.Random,
+) -> list[Any]:
+    """Other values for an argument: from the knowledge column that holds it, else made up.
+
+    A value that shares a row with the gold answer may truly have that answer too (two cities
+    of one country), so it is no evidence and left out.
+    """
+    pool: dict[str, Any] = {}
+    gold_rows: set[str] = set()
+    for table in instance.knowledge:
+        for position, column in enumerate(table.columns):
+            cells = [row[position] for row in table.rows]
+            if column == name or value in cells:
+                pool.update({json.dumps(cell): cell for cell in cells if type(cell) is type(value)})
+                gold_rows |= {
+                    json.dumps(row[position]) for row in table.rows if question.answer.value in row
+                }
+    if isinstance(value, str) and not pool and _as_date(value) is None:
+        pool = {json.dumps(entity): entity for entity in instance.entities}
+    others = [item for key, item in sorted(pool.items()) if item != value and key not in gold_rows]
+    known = [item for item in others if isinstance(item, str) and item in code]
+    further = [item for item in others if item not in known]
+    return [
+        *rng.sample(known, min(KNOWN_VALUES, len(known))),
+        *rng.sample(further, min(FURTHER_VALUES, len(further))),
+        *_shifted(value),
+    ]
+
+
+def _shifted(value: Any) -> list[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int | float):
+        return [value + 1, value * 2 + 3]
+    day = _as_date(value)
+    if day is not None:
+        return [(day + timedelta(days=3)).isoformat(), (day - timedelta(days=11)).isoformat()]
+    return []
+
+
+def _as_date(value: Any) -> date | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        return None
+
+
+def _mistyped(value: Any) -> Any:
+    return ["not", "expected"] if not isinstance(value, list) else 0
+
+
+def _swaps(gold: Mapping[str, Any]) -> Sequence[Perturbation]:
+    """Neighbouring arguments of one type exchanged."""
+    names = list(gold)
+    swapped: list[Perturbation] = []
+    for one, other in pairwise(names):
+        if type(gold[one]) is type(gold[other]):
+            mixed = {**gold, one: gold[other], other: gold[one]}
+            swapped.append(Perturbation(Kind.SWAPPED, "", mixed))
+    return swapped

@@ -1,0 +1,37 @@
+"""Splits that never meet: no entity and no composition in two of train, dev and held-out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from astra.records.qa import QAInstance, Split
+from astra.records.score import Rejection
+
+PRIORITY = (Split.HELDOUT, Split.DEV, Split.TRAIN)
+"""A row that meets an earlier split's loses: what is measured stays, training data give way."""
+
+
+class SplitGuard:
+    """Built from all instances in a first pass; judges each in a second."""
+
+    def __init__(self, instances: Iterable[QAInstance]) -> None:
+        self._entities: dict[Split, set[str]] = {split: set() for split in Split}
+        self._compositions: dict[Split, set[str]] = {split: set() for split in Split}
+        for instance in instances:
+            self._entities[instance.split].update(map(_folded, instance.entities))
+            self._compositions[instance.split].add(instance.composition)
+
+    def violation(self, instance: QAInstance) -> Rejection | None:
+        for split in PRIORITY[: PRIORITY.index(instance.split)]:
+            shared = self._entities[split].intersection(map(_folded, instance.entities))
+            if shared:
+                detail = f"{min(shared)!r} is also in {split}"
+                return Rejection(item=instance.id, reason="split_entity", detail=detail)
+            if instance.composition in self._compositions[split]:
+                detail = f"{instance.composition!r} is also in {split}"
+                return Rejection(item=instance.id, reason="split_composition", detail=detail)
+        return None
+
+
+def _folded(name: str) -> str:
+    return " ".join(name.split()).casefold()

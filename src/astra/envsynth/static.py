@@ -1,0 +1,129 @@
+"""What can be said about a generated tool before it runs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from astra.records.base import canonical_json
+from astra.records.qa import Answer
+from astra.records.tool import Tool
+from astra.sandbox.imports import forbidden_in_tree
+
+MAX_CODE_CHARS = 100_000
+_NAME = re.compile(r"[a-z][a-z0-9_]{1,63}")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+Problem = tuple[str, str]
+"""A reason code that metrics count by, and the detail that goes back to the teacher."""
+
+
+def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:
+    """Whether the document is a usable function schema that does not give the answer away."""
+    if not _NAME.fullmatch(tool.name):
+        return "bad_name", f"tool name {tool.name!r} is not snake_case"
+    if not tool.description.strip():
+        return "no_description", "the tool has no description"
+    schemas = [tool.parameters] + ([tool.output_schema] if tool.output_schema else [])
+    for schema in schemas:
+        fault = _schema_fault(canonical_json(schema))
+        if fault:
+            return "bad_schema", fault
+    properties = tool.parameters.get("properties", {})
+    if tool.parameters.get("type") != "object" or not isinstance(properties, dict):
+        return "bad_schema", "parameters must be an object schema with properties"
+    unusable = [name for name in properties if not _IDENTIFIER.fullmatch(name)]
+    if unusable or not set(tool.parameters.get("required", ())) <= set(properties):
+        return "bad_schema", f"parameter names {unusable or 'in required'} are not usable"
+    text = json.dumps([tool.name, tool.description, tool.parameters], ensure_ascii=False)
+    for answer in answers:
+        if mentions(text, answer.value):
+            return "answer_in_document", "the tool document mentions the gold answer"
+    return None
+
+
+def call_problem(tool: Tool, arguments: Mapping[str, Any]) -> Problem | None:
+    """Whether the gold arguments satisfy the document."""
+    fault = violation(tool.parameters, dict(arguments))
+    return ("call_violates_schema", fault) if fault else None
+
+
+def violation(schema: Mapping[str, Any], value: Any) -> str:
+    """Why ``value`` is not valid under ``schema``; empty if it is."""
+    error = next(_validator(canonical_json(schema)).iter_errors(value), None)
+    return error.message[:200] if error else ""
+
+
+# Documents of one relation are equal across instances, and checking a schema is slow.
+@lru_cache(maxsize=4096)
+def _schema_fault(schema: str) -> str:
+    try:
+        Draft202012Validator.check_schema(json.loads(schema))
+    except SchemaError as error:
+        return error.message[:200] or "not a JSON Schema"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schema))
+
+
+def code_problem(tool: Tool, code: str, allowed: Collection[str]) -> Problem | None:
+    """Whether the source parses, imports only what is allowed and has the schema's signature."""
+    if len(code) > MAX_CODE_CHARS:
+        return "code_too_long", f"{len(code)} characters, at most {MAX_CODE_CHARS}"
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return "syntax_error", str(error)[:200]
+    forbidden = forbidden_in_tree(tree, allowed)
+    if forbidden:
+        return "forbidden_import", f"imports {', '.join(forbidden)}"
+    functions = [
+        node for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == tool.name
+    ]  # fmt: skip
+    if len(functions) != 1 or isinstance(functions[0], ast.AsyncFunctionDef):
+        return "no_function", f"define exactly one plain function named {tool.name}"
+    return _signature_problem(functions[0], tool)
+
+
+def _signature_problem(function: ast.FunctionDef, tool: Tool) -> Problem | None:
+    spec = function.args
+    if spec.vararg or spec.kwarg or spec.posonlyargs or function.decorator_list:
+        return "signature_mismatch", "use plain named parameters and no decorators"
+    optional = {one.arg for one in spec.args[len(spec.args) - len(spec.defaults) :]}
+    optional |= {
+        one.arg
+        for one, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+        if default is not None
+    }
+    names = {one.arg for one in [*spec.args, *spec.kwonlyargs]}
+    properties = set(tool.parameters.get("properties", {}))
+    required = set(tool.parameters.get("required", ()))
+    if names != properties:
+        return "signature_mismatch", f"parameters {sorted(names)}, schema {sorted(properties)}"
+    if names - optional != required:
+        return "signature_mismatch", f"required {sorted(names - optional)}, not {sorted(required)}"
+    return None
+
+
+def mentions(text: str, value: Any) -> bool:
+    """Whether ``text`` contains the value as a whole word; too short values never count."""
+    if isinstance(value, list):
+        return bool(value) and all(mentions(text, item) for item in value)
+    if isinstance(value, dict):
+        return bool(value) and all(mentions(text, item) for item in value.values())
+    if isinstance(value, bool) or value is None:
+        return False
+    written = value if isinstance(value, str) else json.dumps(value)
+    if len(written) < 2:
+        return False
+    return re.search(rf"(?<![\w.]){re.escape(written)}(?![\w]|\.\d)", text) is not None

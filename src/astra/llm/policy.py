@@ -1,0 +1,117 @@
+"""An endpoint as an agent policy: native tool calls, answers cached like a teacher's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from astra.errors import OutOfTokens
+from astra.llm.cache import AnswerCache, answer_key
+from astra.llm.endpoints import Attempts, ChatReply, ChatRequest, ChatTransport
+from astra.llm.openai_backend import sampling_fields
+from astra.llm.protocol import ModelConfig, ParseError, ProviderError
+from astra.llm.structured import without_thinking
+from astra.llm.usage import Usage
+from astra.records.message import Message, MessageRole, ToolCall
+from astra.records.tool import Tool
+from astra.settings import RuntimeConfig
+
+
+class EndpointPolicy:
+    """Acts through chat completions; has the shape of ``astra.agent.protocols.Policy``.
+
+    ``sample`` tells repeated episodes of one task apart in the cache. Raises ProviderError when
+    no answer comes, ParseError when it is empty, OutOfTokens when the turn was cut off.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        runtime: RuntimeConfig,
+        stage: str,
+        sample: int = 0,
+        cache: AnswerCache | None = None,
+    ) -> None:
+        self.name = f"openai:{config.model}"
+        self.usage = Usage(stage, self.name)
+        self.usage.write_at_exit()
+        self._config = config
+        self._sample = sample
+        self._transport = ChatTransport(runtime, self.usage)
+        self._cache = cache or AnswerCache()
+
+    def for_sample(self, sample: int) -> EndpointPolicy:
+        """The same endpoints, cache and counters for another repetition. Close only one."""
+        twin = object.__new__(EndpointPolicy)
+        twin.__dict__.update(self.__dict__)
+        twin._sample = sample
+        return twin
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        """The next assistant message; argument texts are passed on as the model wrote them."""
+        body: dict[str, Any] = {
+            "model": self._config.model,
+            **sampling_fields(self._config),
+            "messages": [wire_message(message) for message in messages],
+        }
+        if tools:
+            body["tools"] = [tool.openai() for tool in tools]
+        key = answer_key({"backend": "openai", "request": body, "sample": self._sample})
+        known = self._cache.get(key)
+        if known is not None:
+            self.usage.cache_hits += 1
+            return Message.model_validate(known)
+        try:
+            message = await self._turn(body, first_id=sum(len(m.tool_calls) for m in messages))
+        except (ProviderError, ParseError, OutOfTokens):
+            self.usage.failures += 1
+            raise
+        self._cache.put(key, self.name, message.model_dump(mode="json"))
+        self.usage.answers += 1
+        return message
+
+    async def close(self) -> None:
+        self.usage.write()
+        self._cache.close()
+        await self._transport.close()
+
+    async def _turn(self, body: dict[str, Any], first_id: int) -> Message:
+        attempts = Attempts(self._transport.max_attempts)
+        while True:
+            reply = await self._transport.chat(ChatRequest(plain=body), attempts)
+            message = _message(reply, first_id)
+            if reply.truncated:
+                raise OutOfTokens("the turn was cut off at the token limit; raise max_tokens")
+            if message.content or message.tool_calls:
+                return message
+            if attempts.left <= 0:
+                raise ParseError("the turn holds neither text nor a tool call")
+            self.usage.repairs += 1
+
+
+def wire_message(message: Message) -> dict[str, Any]:
+    """A message in the chat completions protocol."""
+    wire: dict[str, Any] = {"role": str(message.role), "content": message.content}
+    if message.tool_calls:
+        wire["content"] = message.content or None
+        wire["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        wire["tool_call_id"] = message.tool_call_id
+    return wire
+
+
+def _message(reply: ChatReply, first_id: int) -> Message:
+    """Ids are ours (``call_<n>`` through the episode): servers leave them out or repeat them."""
+    calls = tuple(
+        ToolCall(id=f"call_{first_id + position}", name=name, arguments=arguments)
+        for position, (name, arguments) in enumerate(reply.tool_calls)
+    )
+    content = without_thinking(reply.content).strip()
+    return Message(role=MessageRole.ASSISTANT, content=content, tool_calls=calls)

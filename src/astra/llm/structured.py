@@ -1,0 +1,187 @@
+"""One strict parser from a model's text to the reply an ask expects.
+
+Accepted around the object: a thinking block, one code fence, prose. Refused: two different
+objects that both fit, duplicate keys, NaN, a value of the wrong JSON type (``"true"`` is no
+boolean, ``"0.9"`` no number), and anything the response model refuses. Nothing is filled in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from astra.llm.protocol import ParseError, Reply
+from astra.records.base import canonical_json
+
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+_THINKING_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL)
+_THINKING_START = re.compile(r"<(?:think|thinking|reasoning)>")
+_FENCE = re.compile(r"```(?:[a-zA-Z0-9_-]*)[ \t]*\n(.*?)```", re.DOTALL)
+_START = re.compile(r"\{(?=\s*[\"}])")
+_MAX_PROBLEMS = 5
+
+
+def parse_reply(text: str, response: type[Reply]) -> Reply:
+    """The one object in ``text`` that is a valid ``response``. Raises ParseError saying why not."""
+    whole = _decoded(text)
+    body = text if whole is not None else without_thinking(text)
+    found = [whole] if whole is not None else list(_objects(body))
+    if not found:
+        raise ParseError(
+            "the reply is empty" if not body.strip() else "the reply holds no complete JSON object"
+        )
+    valid: dict[str, Reply] = {}
+    problem = ""
+    for candidate in found:
+        try:
+            valid[canonical_json(candidate)] = _validated(candidate, response)
+        except ValueError as error:
+            problem = problem or str(error)
+    if len(valid) > 1:
+        raise ParseError(f"the reply holds {len(valid)} different objects that fit; give one")
+    if not valid:
+        raise ParseError(f"the JSON object is not the one asked for: {problem}")
+    return next(iter(valid.values()))
+
+
+def without_thinking(text: str) -> str:
+    """``text`` after its thinking; a block that never ends leaves nothing."""
+    body = _THINKING.sub("", text)
+    # Chat templates that open the block themselves leave only its end in the reply.
+    body = _THINKING_END.sub("", body)
+    if start := _THINKING_START.search(body):
+        body = body[: start.start()]
+    return body
+
+
+def _objects(body: str) -> Iterator[Any]:
+    """Outermost JSON objects: the whole text, else those in fences, else those in prose.
+
+    A broken object ends the search: what is nested in it was not the reply.
+    """
+    for parts in ([body.strip()], _FENCE.findall(body)):
+        decoded = [value for part in parts if (value := _decoded(part)) is not None]
+        if decoded:
+            yield from decoded
+            return
+    found: list[Any] = []
+    start = _START.search(body)
+    while start:
+        try:
+            value, end = _DECODER.raw_decode(body, start.start())
+        except (ValueError, RecursionError):
+            return
+        found.append(value)
+        start = _START.search(body, end)
+    yield from found
+
+
+def _decoded(text: str) -> Any | None:
+    try:
+        value = _DECODER.decode(text.strip())
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) != len(keys):
+        raise ValueError(f"key given twice in {keys}")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+
+
+def _validated(value: Any, response: type[Reply]) -> Reply:
+    try:
+        return response.model_validate_json(json.dumps(value, allow_nan=False), strict=True)
+    except ValidationError as error:
+        shown = [
+            f"{'.'.join(map(str, problem['loc'])) or 'object'}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False)
+        ]
+        more = f"; and {len(shown) - _MAX_PROBLEMS} more" if len(shown) > _MAX_PROBLEMS else ""
+        raise ValueError("; ".join(shown[:_MAX_PROBLEMS]) + more) from None
+
+
+@lru_cache(maxsize=256)
+def schema_text(response: type[BaseModel]) -> str:
+    """The response model's JSON Schema as canonical JSON (part of an answer's identity)."""
+    return canonical_json(response.model_json_schema())
+
+
+def instructions(response: type[BaseModel]) -> str:
+    """What the model is told when no server enforces the schema."""
+    return (
+        "Reply with one JSON object and nothing else. It must satisfy this JSON Schema:\n"
+        f"{schema_text(response)}"
+    )
+
+
+def repair_request(problem: str, response: type[BaseModel]) -> str:
+    """The follow-up to a reply that could not be used."""
+    return f"That reply cannot be used: {problem}.\n{instructions(response)}"
+
+
+@lru_cache(maxsize=256)
+def response_format(response: type[BaseModel]) -> tuple[str, bool]:
+    """The ``response_format`` field as JSON text, and whether the server will enforce it.
+
+    Strict decoding needs closed objects whose properties are all required; a schema with
+    free-form parts is sent as a hint, and the prompt then shows it as well.
+    """
+    schema = response.model_json_schema()
+    strict = _closable(schema)
+    if strict:
+        _close(schema)
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", response.__name__)[:64]
+    field = {
+        "type": "json_schema",
+        "json_schema": {"name": name, "schema": schema, "strict": strict},
+    }
+    return json.dumps(field, ensure_ascii=False), strict
+
+
+def _children(schema: dict[str, Any]) -> Iterator[Any]:
+    for keyword in ("properties", "$defs"):
+        yield from schema.get(keyword, {}).values()
+    for keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        yield from schema.get(keyword, [])
+    if "items" in schema:
+        yield schema["items"]
+
+
+def _closable(schema: Any) -> bool:
+    """Whether every part states its type, no object takes free keys, and all keys are known."""
+    if not isinstance(schema, dict):
+        return False
+    stated = {"type", "$ref", "anyOf", "enum", "const"} & schema.keys()
+    if not stated or {"oneOf", "allOf", "prefixItems", "patternProperties"} & schema.keys():
+        return False
+    if schema.get("type") == "object" and (
+        not schema.get("properties") or schema.get("additionalProperties", False) is not False
+    ):
+        return False
+    if schema.get("type") == "array" and "items" not in schema:
+        return False
+    return all(_closable(child) for child in _children(schema))
+
+
+def _close(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+    if schema.get("type") == "object":
+        schema["additionalProperties"] = False
+        schema["required"] = list(schema["properties"])
+    for child in _children(schema):
+        _close(child)

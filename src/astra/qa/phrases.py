@@ -1,0 +1,130 @@
+"""English wording of questions: several templates per shape, noun phrases that nest.
+
+A step is a mapping as sent with the ask ``qa/decompose`` (see generate.py). Entity names appear
+verbatim; the words of a relation are the words of its tool.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+Step = Mapping[str, Any]
+
+DIRECT = (
+    "What is {np}?",
+    "Tell me {np}.",
+    "Find {np}.",
+    "I need {np}.",
+    "Can you tell me {np}?",
+    "Please look up {np}.",
+)
+PLURAL = (
+    "What are {np}?",
+    "Tell me {np}.",
+    "Find {np}.",
+    "I need {np}.",
+    "Can you tell me {np}?",
+    "Please look up {np}.",
+)
+COMPARISON = (
+    "Which of {names} has the {word} {rest}?",
+    "Between {names}, which has the {word} {rest}?",
+    "Tell me which of {names} has the {word} {rest}.",
+)
+INTERVAL = (
+    "How many days are between {np}?",
+    "What is the number of days between {np}?",
+    "Count the days between {np}.",
+)
+WORDS = {"greater": "higher", "less": "lower"}
+SHORT = {"convert_amount": "amount", "add_days": "day", "days_between": "days"}
+
+
+def noun(step: Step) -> str:
+    """The words for a step's answer, for example ``asking price``."""
+    tail = str(step["relation"]).partition(".")[2]
+    return SHORT.get(tail, tail.replace("_", " "))
+
+
+def join(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(items) < 2:
+        return "".join(items)
+    return ", ".join(items[:-1]) + " and " + items[-1]
+
+
+def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
+    """The step's answer described from the named entities alone, nesting its parents."""
+    if step["start"] is not None:
+        asked = names[step["start"]]
+    else:
+        asked = join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]])
+    return str(step["phrase"]).format(x=asked, y=step["literal"])
+
+
+def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
+    """The step alone; answers of earlier steps are referred to by step number."""
+    refs = [f"the {noun(steps[p - 1])} from step {p}" for p in step["parents"]]
+    if step["op"] in WORDS:
+        return f"Which of {join(names)} has the {WORDS[step['op']]} value, given {join(refs)}?"
+    asked = names[step["start"]] if step["start"] is not None else join(refs)
+    verb = "are" if step["op"] == "list" else "is"
+    return f"What {verb} {str(step['phrase']).format(x=asked, y=step['literal'])}?"
+
+
+def main_question(
+    form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random
+) -> str:
+    """One of the shape's wordings, drawn by ``rng``."""
+    last = steps[-1]
+    if form in WORDS:
+        inner = noun_phrase(steps[last["parents"][0] - 1], steps, ["{x}"] * len(names))
+        rest = re.sub(r" (of|in) \{x\}", "", inner).removeprefix("the ")
+        chosen = rng.choice(COMPARISON)
+        return chosen.format(names=join(names), word=WORDS[form], rest=rest)
+    if form == "between":
+        ends = [noun_phrase(steps[p - 1], steps, names) for p in last["parents"]]
+        return rng.choice(INTERVAL).format(np=join(ends))
+    if form == "last":
+        return _single(last, steps, names, rng)
+    return rng.choice(PLURAL).format(np=_several(form, steps, names, rng))
+
+
+def _single(last: Step, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
+    phrase = noun_phrase(last, steps, names)
+    if last["op"] == "list":
+        return rng.choice(PLURAL).format(np=phrase)
+    if last["op"] == "count" and rng.random() < 0.5:
+        return f"How many {phrase.removeprefix('the number of ')} are there?"
+    if len(steps) > 1 and rng.random() < 0.25:
+        return _stepwise(steps, names)
+    return rng.choice(DIRECT).format(np=phrase)
+
+
+def _stepwise(steps: Sequence[Step], names: Sequence[str]) -> str:
+    parts = [noun_phrase(steps[0], steps, names)]
+    for previous, step in pairwise(steps):
+        parts.append(str(step["phrase"]).format(x=f"that {noun(previous)}", y=step["literal"]))
+    return f"Find {', then '.join(parts)}."
+
+
+def _several(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
+    used = {parent for step in steps for parent in step["parents"]}
+    ends = [step for step in steps if step["id"] not in used]
+    phrases = [noun_phrase(step, steps, names) for step in ends]
+    if rng.random() < 0.5:
+        return join(phrases)
+    if form == "list":
+        shared = {noun_phrase(step, steps, ["{x}"] * len(names)) for step in ends}
+        # Second parameters may differ between the copies; then each is worded in full.
+        return shared.pop().replace("{x}", join(names), 1) if len(shared) == 1 else join(phrases)
+    heads = [re.match(r"(the .*?)( of .*)", phrase) for phrase in phrases]
+    if all(heads) and len({head.group(2) for head in heads if head}) == 1:
+        first = heads[0]
+        tail = first.group(2) if first else ""
+        return join([head.group(1) for head in heads if head]) + tail
+    return join(phrases)

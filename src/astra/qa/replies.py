@@ -1,0 +1,49 @@
+"""What teacher and judges are asked to reply: the response models of this domain's asks."""
+
+from __future__ import annotations
+
+from astra.records.base import Frozen
+from astra.records.qa import Answer, Scenario, SubQuestion
+
+
+class Decomposition(Frozen):
+    """Reply to ``qa/decompose``: a main question and its DAG of sub-questions."""
+
+    scenario: Scenario
+    main_question: str
+    final_answer: Answer
+    sub_questions: tuple[SubQuestion, ...]
+
+
+class Necessity(Frozen):
+    id: int
+    needs_tool: bool
+    reason: str
+
+
+class NecessityReport(Frozen):
+    """Reply to ``qa/necessity``: one verdict per sub-question."""
+
+    verdicts: tuple[Necessity, ...]
+
+
+class StepVerdict(Frozen):
+    """``ok`` is the verifier's 0/1 judgement of one sub-question."""
+
+    id: int
+    ok: bool
+    reason: str
+
+
+class StepReport(Frozen):
+    """Reply to ``qa/dependency``, ``qa/atomicity`` and ``qa/sequential``."""
+
+    verdicts: tuple[StepVerdict, ...]
+
+
+class CompletenessReport(Frozen):
+    """Reply to ``qa/completeness``: one judgement of the whole instance."""
+
+    complete: bool
+    missing: tuple[str, ...] = ()
+    """What the main question asks for and the sub-questions do not deliver."""

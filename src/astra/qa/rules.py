@@ -1,0 +1,203 @@
+"""Rule checks of a decomposed question, made before any judge is asked and for every teacher.
+
+Pure functions over a record. Each returns the reasons found; an instance with any is rejected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from astra.qa.operations import PLAIN_OPS, EvaluationError, evaluate, references
+from astra.qa.schema import is_empty
+from astra.qa.shapes import scenario_of, steps_of
+from astra.records.base import canonical_json
+from astra.records.qa import Answer, AnswerType, QAInstance, SubQuestion
+
+TYPES: dict[AnswerType, tuple[type, ...]] = {
+    AnswerType.NUMBER: (int, float),
+    AnswerType.STRING: (str,),
+    AnswerType.BOOLEAN: (bool,),
+    AnswerType.DATE: (str,),
+    AnswerType.ENUM: (str, int),
+    AnswerType.LIST: (list,),
+    AnswerType.RECORD: (dict,),
+}
+Problem = tuple[str, str]
+"""Reason code and detail."""
+
+
+def check(
+    instance: QAInstance, allowed_hops: Collection[int], names: Collection[str]
+) -> Problem | None:
+    """The first problem, or None. ``names`` are the entity names of the instance's split."""
+    # Later checks presuppose earlier ones, so the first reason is the true one.
+    for found in (_topology, _answers, _dependencies, _derivation, _final, _wording):
+        for problem in found(instance):
+            return problem
+    levels = max(step.hop_level for step in instance.sub_questions)
+    if levels not in allowed_hops:
+        return ("hop_range", f"{levels} hop levels, allowed are {sorted(allowed_hops)}")
+    strangers = set(instance.entities) - set(names)
+    if strangers:
+        return ("foreign_entity", f"not of split {instance.split}: {sorted(strangers)}")
+    return None
+
+
+def _topology(instance: QAInstance) -> Iterator[Problem]:
+    steps = instance.sub_questions
+    if not steps:
+        yield ("no_steps", "no sub-question")
+        return
+    ids = [step.id for step in steps]
+    if len(set(ids)) < len(ids):
+        yield ("bad_ids", f"id given twice in {ids}")
+    for step in steps:
+        for dependency in step.dependencies:
+            if dependency not in ids:
+                yield ("bad_ids", f"{step.id} depends on {dependency}, which does not exist")
+    if _has_cycle(steps):
+        yield ("cycle", "sub-questions depend on each other in a circle")
+        return
+    levels = {step.id: step.hop_level for step in steps}
+    for step in steps:
+        expected = 1 + max((levels[d] for d in step.dependencies), default=0)
+        if step.hop_level != expected:
+            yield ("hop_level", f"{step.id} has level {step.hop_level}, expected {expected}")
+    shapes = {scenario_of(steps_of(shape)) for shape in _readings(steps)}
+    if instance.scenario not in shapes:
+        yield ("scenario", f"labelled {instance.scenario}, its shape is {sorted(shapes)}")
+
+
+def _readings(steps: tuple[SubQuestion, ...]) -> list[tuple[SubQuestion, ...]]:
+    """The steps; and without a last summary, where no operation says whether it needs a tool."""
+    last = ends(steps)
+    unstated = len(last) == 1 and last[0].operation is None and len(last[0].dependencies) > 1
+    return [steps, tuple(s for s in steps if s is not last[0])] if unstated else [steps]
+
+
+def _has_cycle(steps: tuple[SubQuestion, ...]) -> bool:
+    waiting = {step.id: set(step.dependencies) for step in steps}
+    while ready := [key for key, needs in waiting.items() if not needs]:
+        for key in ready:
+            del waiting[key]
+        for needs in waiting.values():
+            needs.difference_update(ready)
+    return bool(waiting)
+
+
+def _answers(instance: QAInstance) -> Iterator[Problem]:
+    labelled = [(f"step {s.id}", s.answer) for s in instance.sub_questions]
+    for where, answer in [*labelled, ("final answer", instance.final_answer)]:
+        if is_empty(answer):
+            yield ("empty_answer", where)
+        elif not _well_typed(answer):
+            yield ("answer_type", f"{where}: {answer.value!r} is no {answer.type}")
+
+
+def _well_typed(answer: Answer) -> bool:
+    if isinstance(answer.value, bool):
+        return answer.type is AnswerType.BOOLEAN
+    return isinstance(answer.value, TYPES[answer.type])
+
+
+def _dependencies(instance: QAInstance) -> Iterator[Problem]:
+    """Declared dependencies are exactly what the arguments use; no call is made twice."""
+    answers = {step.id: step.answer.value for step in instance.sub_questions}
+    calls: Counter[str] = Counter()
+    for step in instance.sub_questions:
+        if step.operation is None:
+            continue
+        used = set(references(step.operation))
+        if idle := set(step.dependencies) - used:
+            yield ("unused_dependency", f"{step.id} does not use {sorted(idle)}")
+        if hidden := used - set(step.dependencies):
+            yield ("undeclared_dependency", f"{step.id} uses {sorted(hidden)}")
+        resolved = {
+            name: [_value(v, answers) for v in given]
+            if isinstance(given, list)
+            else _value(given, answers)
+            for name, given in step.operation.arguments.items()
+        }
+        calls[canonical_json([step.operation.relation, step.operation.select, resolved])] += 1
+    if any(count > 1 for count in calls.values()):
+        yield ("repeated_call", "two sub-questions make the same call")
+
+
+def _value(argument: Any, answers: dict[int, Any]) -> Any:
+    known = isinstance(argument, dict) and argument.get("from") in answers
+    return answers[argument["from"]] if known else argument
+
+
+def _derivation(instance: QAInstance) -> Iterator[Problem]:
+    """Each stated answer follows from the tables and the stated answers it depends on."""
+    answers = {step.id: step.answer.value for step in instance.sub_questions}
+    for step in instance.sub_questions:
+        if step.operation is None:
+            if instance.knowledge:
+                yield ("no_operation", f"{step.id} does not say how its answer follows")
+            continue
+        try:
+            derived = evaluate(step.operation, instance.knowledge, answers)
+        except EvaluationError as error:
+            yield ("not_derivable", f"{step.id}: {error}")
+            continue
+        if not same(derived, step.answer):
+            yield ("answer_mismatch", f"{step.id}: says {step.answer.value!r}, is {derived!r}")
+
+
+def same(derived: Any, answer: Answer) -> bool:
+    """Typed equality: unordered lists as multisets, numbers within the answer's tolerance."""
+    if answer.type is AnswerType.LIST and not answer.ordered and isinstance(derived, list):
+        return sorted(map(canonical_json, derived)) == sorted(map(canonical_json, answer.value))
+    if answer.type is AnswerType.NUMBER and isinstance(derived, int | float):
+        return abs(derived - answer.value) <= answer.tolerance + 1e-9
+    return type(derived) is type(answer.value) and derived == answer.value
+
+
+def ends(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
+    """Sub-questions that nothing depends on, by id."""
+    used = {dependency for step in steps for dependency in step.dependencies}
+    return sorted((step for step in steps if step.id not in used), key=lambda step: step.id)
+
+
+def _final(instance: QAInstance) -> Iterator[Problem]:
+    last = ends(instance.sub_questions)
+    final = instance.final_answer
+    if len(last) == 1:
+        expected: Any = last[0].answer.value
+    else:
+        expected = [step.answer.value for step in last]
+        if final.type is not AnswerType.LIST:
+            yield ("final_answer", f"{len(last)} answers end the question, final is {final.type}")
+            return
+    if final.value != expected:
+        yield ("final_answer", f"says {final.value!r}, the sub-answers give {expected!r}")
+
+
+def _wording(instance: QAInstance) -> Iterator[Problem]:
+    """The main question states every literal it rests on, and does not give its answer away."""
+    question = instance.main_question
+    if not question.strip() or any(not step.question.strip() for step in instance.sub_questions):
+        yield ("empty_question", "a question is blank")
+    compares = False
+    for step in instance.sub_questions:
+        if step.operation is None:
+            compares = compares or len(step.dependencies) > 1
+            continue
+        compares = compares or step.operation.op in PLAIN_OPS
+        for given in step.operation.arguments.values():
+            for literal in given if isinstance(given, list) else [given]:
+                if not isinstance(literal, dict) and str(literal) not in question:
+                    yield ("not_in_question", f"{step.id} needs {literal!r}, never mentioned")
+    value = instance.final_answer.value
+    revealing = isinstance(value, str) and len(value) > 2 and states(question, value)
+    if revealing and not compares:
+        yield ("answer_in_question", f"{value!r} is in the question")
+
+
+def states(text: str, literal: Any) -> bool:
+    """Whether a text contains a literal as whole words."""
+    return re.search(rf"(?<!\w){re.escape(str(literal))}(?!\w)", text) is not None

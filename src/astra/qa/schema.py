@@ -1,0 +1,113 @@
+"""What a knowledge source offers: typed tables of one split and the relations over them.
+
+Entities are the names in ENTITY-typed columns; splits share none. Category words, numbers,
+dates, continents, currencies and codes are shared vocabulary, not entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from astra.records.qa import Answer, AnswerType, Split, Table
+
+
+class Kind(StrEnum):
+    """What a column's cells are."""
+
+    ENTITY = "entity"
+    NUMBER = "number"
+    DATE = "date"
+    CATEGORY = "category"
+
+
+ANSWER_TYPES = {
+    Kind.ENTITY: AnswerType.STRING,
+    Kind.NUMBER: AnswerType.NUMBER,
+    Kind.DATE: AnswerType.DATE,
+    Kind.CATEGORY: AnswerType.ENUM,
+}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One step of a question: op over a table, asked of a ``source`` thing.
+
+    ``phrase`` is a noun phrase with ``{x}`` for what is asked of, and ``{y}`` for the literal of
+    the second parameter ``extra`` where there is one. ``target`` is the type of the answer (an
+    entity type, ``date`` or ``amount``) where a further relation can be asked of it, else empty.
+    """
+
+    name: str
+    op: str
+    source: str
+    table: str
+    key: str
+    select: str
+    phrase: str
+    kind: Kind
+    target: str = ""
+    extra: str = ""
+
+    @property
+    def answer_type(self) -> AnswerType:
+        return AnswerType.LIST if self.op == "list" else ANSWER_TYPES[self.kind]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The knowledge of one source for one split: nothing in it belongs to another split."""
+
+    name: str
+    domain: str
+    split: Split
+    tables: Mapping[str, Table]
+    kinds: Mapping[str, Mapping[str, Kind]]
+    """Table -> column -> kind."""
+    relations: tuple[Relation, ...]
+    starts: Mapping[str, tuple[str, ...]]
+    """Entity type -> names, each the key of a row."""
+
+    def column(self, table: str, column: str) -> list[object]:
+        found = self.tables[table]
+        position = found.columns.index(column)
+        return [row[position] for row in found.rows]
+
+    def entities_in(self, tables: tuple[Table, ...]) -> set[str]:
+        """Names in the entity columns of an excerpt."""
+        names: set[str] = set()
+        for table in tables:
+            kinds = self.kinds[table.name]
+            for position, column in enumerate(table.columns):
+                if kinds[column] is Kind.ENTITY:
+                    names.update(str(row[position]) for row in table.rows)
+        return names
+
+
+def lookup(entity: str, table: str, column: str, kind: Kind, target: str = "") -> Relation:
+    """The relation that reads ``column`` of one ``entity``."""
+    words = column.replace("_", " ")
+    return Relation(
+        name=f"{entity}.{column}",
+        op="lookup",
+        source=entity,
+        table=table,
+        key=entity,
+        select=column,
+        phrase=f"the {words} of {{x}}",
+        kind=kind,
+        target=target,
+    )
+
+
+def is_empty(answer: Answer) -> bool:
+    """Whether an answer holds nothing: null, blank text or an empty list."""
+    value = answer.value
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, list):
+        return not value or any(item is None or item == "" for item in value)
+    return False

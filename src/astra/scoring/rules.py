@@ -1,0 +1,111 @@
+"""What is decided without a judge, from statuses and texts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from astra.records.base import canonical_json
+from astra.records.message import CallStatus
+from astra.records.score import Score, Scored, Unscored
+from astra.scoring.lexical import joined, occurs, tokens, urls
+from astra.scoring.view import Round, SeenCall, View, final_text
+from astra.text.language import UNKNOWN, detect_language
+from astra.text.verbs import is_write
+
+NOT_APPLICABLE = "not_applicable"
+"""Reason of a dimension that the trajectory gives nothing to measure by; it is left out of the
+mean. Every other reason means that the measurement failed."""
+TRANSIENT = frozenset({CallStatus.TIMEOUT, CallStatus.UNREACHABLE, CallStatus.REFUSED})
+"""After these the same call may be made again."""
+
+
+def tool_status(view: View) -> Score:
+    """Mean over all calls of 1 for a success and 0 for a failure (ASTRA section 3.4)."""
+    calls = [call for round_ in view["rounds"] for call in round_["calls"]]
+    if not calls:
+        return Unscored(reason=NOT_APPLICABLE)
+    return Scored(value=sum(call["status"] == CallStatus.OK for call in calls) / len(calls))
+
+
+def invented_arguments(view: View) -> set[tuple[int, int]]:
+    """(round, call) of calls with a value that nobody stated.
+
+    A value may come from the question, from results of earlier rounds, or from the schema
+    (default, enumeration, constant, example); booleans and null always may.
+    """
+    schemas = {tool["name"]: tool["parameters"].get("properties", {}) for tool in view["tools"]}
+    found: set[tuple[int, int]] = set()
+    heard = [view["question"]]
+    for number, round_ in enumerate(view["rounds"]):
+        source = joined(heard)
+        words = tokens(source)
+        for position, call in enumerate(round_["calls"]):
+            properties = schemas.get(call["tool"], {})
+            if any(
+                not _from_schema(value, properties.get(name)) and not occurs(value, source, words)
+                for name, value in _values(call)
+            ):
+                found.add((number, position))
+        heard += [call["result"] for call in round_["calls"]]
+    return found
+
+
+def _values(call: SeenCall) -> Iterator[tuple[str, Any]]:
+    if isinstance(call["arguments"], dict):
+        yield from call["arguments"].items()
+
+
+def _from_schema(value: Any, schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    if "default" in schema and schema["default"] == value:
+        return True
+    if "const" in schema and schema["const"] == value:
+        return True
+    return value in (schema.get("enum") or ()) or value in (schema.get("examples") or ())
+
+
+def redundant_calls(view: View) -> set[tuple[int, int]]:
+    """(round, call) of calls that repeat an earlier one for nothing.
+
+    That is the same tool and arguments after a success or a lasting failure, with no
+    successful write in between. A repeat after a passing failure is a retry, and fine.
+    """
+    found: set[tuple[int, int]] = set()
+    settled: set[str] = set()
+    for number, round_ in enumerate(view["rounds"]):
+        for position, call in enumerate(round_["calls"]):
+            key = canonical_json([call["tool"], call["arguments"]])
+            if key in settled:
+                found.add((number, position))
+            wrote = call["status"] == CallStatus.OK and is_write(call["tool"])
+            if wrote:
+                settled.clear()
+            if call["status"] not in TRANSIENT:
+                settled.add(key)
+    return found
+
+
+def unknown_tools(view: View) -> bool:
+    """Whether the agent called a tool that it was not offered."""
+    names = {tool["name"] for tool in view["tools"]}
+    return any(call["tool"] not in names for call in _calls(view["rounds"]))
+
+
+def _calls(rounds: Sequence[Round]) -> Iterator[SeenCall]:
+    for round_ in rounds:
+        yield from round_["calls"]
+
+
+def foreign_urls(view: View) -> list[str]:
+    """URLs of the final message that neither the user nor a tool ever gave."""
+    given = joined([view["question"], *(call["result"] for call in _calls(view["rounds"]))])
+    return [url for url in urls(final_text(view)) if url not in given]
+
+
+def wrong_language(view: View) -> bool:
+    """Whether the final message is in another language than the question, both being clear."""
+    asked = detect_language(view["question"])
+    answered = detect_language(final_text(view).replace("<answer>", " ").replace("</answer>", " "))
+    return UNKNOWN not in (asked, answered) and asked != answered

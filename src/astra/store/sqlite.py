@@ -1,0 +1,32 @@
+"""Opening a small shared SQLite file: write-ahead log, waiting for other processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Literal
+
+WAIT_S = 60.0
+
+
+def connect(path: Path, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> sqlite3.Connection:
+    """A connection in autocommit mode. NORMAL survives a kill, FULL also a power cut."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=WAIT_S, check_same_thread=False
+    )
+    # SQLite does not wait for the lock when several processes switch a new file to the
+    # write-ahead log at once, so this waits instead.
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                connection.close()
+                raise
+            time.sleep(0.02)
+    connection.execute(f"PRAGMA synchronous={synchronous}")
+    return connection

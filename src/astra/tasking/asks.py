@@ -1,0 +1,169 @@
+"""What this domain asks a teacher, and the replies it accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from astra.llm.protocol import Ask
+from astra.records.base import Frozen
+from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
+from astra.records.tool import Tool, ToolServer
+
+CHAIN_TASK = "tasking/chain_task"
+SERVER_TASK = "tasking/server_task"
+DROP_PARAMETER = "tasking/drop_parameter"
+AUGMENT = "tasking/augment"
+SCORE = "tasking/score"
+
+Mode = Literal["diverse", "complicate", "persona"]
+MODES: tuple[Mode, ...] = ("diverse", "complicate", "persona")
+
+
+class PlannedArgument(Frozen):
+    """A value from the question, or (``step`` set) the value at ``path`` of that step's result."""
+
+    name: str
+    value: Any = None
+    step: int | None = None
+    path: tuple[str | int, ...] = ()
+
+
+class PlannedStep(Frozen):
+    tool: str
+    arguments: tuple[PlannedArgument, ...]
+
+
+class WrittenTask(Frozen):
+    """A question and the steps that solve it."""
+
+    question: str
+    steps: tuple[PlannedStep, ...]
+
+
+class Rewritten(Frozen):
+    question: str
+
+
+class TaskScores(Frozen):
+    """Labels from 1 (worst) to 5 (best)."""
+
+    quality: int = Field(ge=1, le=5)
+    realism: int = Field(ge=1, le=5)
+    necessity: int = Field(ge=1, le=5)
+    difficulty: int = Field(ge=1, le=5)
+    uniqueness: int = Field(ge=1, le=5)
+
+
+def as_plan(steps: Sequence[PlannedStep]) -> tuple[ChainStep, ...]:
+    """A reply's steps as a plan with bound values."""
+    return tuple(
+        ChainStep(
+            tool=step.tool,
+            arguments={
+                argument.name: ArgumentSource(
+                    origin=ArgumentOrigin.TASK if argument.step is None else ArgumentOrigin.OUTPUT,
+                    value=argument.value if argument.step is None else None,
+                    step=argument.step,
+                    path=argument.path,
+                )
+                for argument in step.arguments
+            },
+        )
+        for step in steps
+    )
+
+
+def server_view(server: ToolServer) -> dict[str, str]:
+    return {
+        "name": server.name,
+        "title": server.title,
+        "description": server.description,
+        "domain": server.domain,
+        "language": server.language,
+    }
+
+
+def tool_view(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "output_schema": tool.output_schema,
+        "hints": tool.hints,
+    }
+
+
+def _steps_view(steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
+    return [step.model_dump(mode="json") for step in steps]
+
+
+def _used(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
+    names = {step.tool for step in steps}
+    return [tool_view(tool) for tool in server.tools if tool.name in names]
+
+
+def chain_task_ask(server: ToolServer, chain: Chain, sample: int) -> Ask[WrittenTask]:
+    variables = {
+        "server": server_view(server),
+        "tools": _used(server, chain.steps),
+        "steps": _steps_view(chain.steps),
+        "sketch": chain.task_sketch,
+    }
+    return Ask(CHAIN_TASK, variables, WrittenTask, sample)
+
+
+def server_task_ask(server: ToolServer, number: int, sample: int) -> Ask[WrittenTask]:
+    variables = {
+        "server": server_view(server),
+        "tools": [tool_view(tool) for tool in server.tools],
+        "number": number,
+    }
+    return Ask(SERVER_TASK, variables, WrittenTask, sample)
+
+
+def drop_parameter_ask(
+    server: ToolServer, question: str, steps: Sequence[ChainStep], step: int, parameter: str
+) -> Ask[Rewritten]:
+    variables = {
+        "server": server_view(server),
+        "tools": _used(server, steps),
+        "question": question,
+        "steps": _steps_view(steps),
+        "step": step,
+        "parameter": parameter,
+    }
+    return Ask(DROP_PARAMETER, variables, Rewritten)
+
+
+def augment_ask(
+    server: ToolServer,
+    question: str,
+    literals: Sequence[str],
+    mode: Mode,
+    persona: str,
+    sample: int,
+) -> Ask[Rewritten]:
+    variables = {
+        "server": server_view(server),
+        "question": question,
+        "literals": list(literals),
+        "mode": mode,
+        "persona": persona,
+    }
+    return Ask(AUGMENT, variables, Rewritten, sample)
+
+
+def score_ask(
+    server: ToolServer, question: str, kind: str, steps: Sequence[ChainStep]
+) -> Ask[TaskScores]:
+    variables = {
+        "server": server_view(server),
+        "tools": _used(server, steps) if steps else [tool_view(tool) for tool in server.tools],
+        "question": question,
+        "kind": kind,
+        "steps": _steps_view(steps),
+    }
+    return Ask(SCORE, variables, TaskScores)

@@ -1,0 +1,135 @@
+"""Rules that every written task passes, whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from astra.records.base import canonical_json
+from astra.records.graph import ArgumentOrigin, ChainStep
+from astra.records.tool import Tool
+from astra.text.language import UNKNOWN, detect_language
+
+_WORD = re.compile(r"[\w']+")
+MIN_KEPT_WORDS = 0.6
+"""Share of the original's words that an augmented question still has: its intent."""
+
+
+class TaskProblem(ValueError):
+    """A written task breaks a rule; ``reason`` is a short code."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def spoken(value: Any) -> str:
+    """A scalar as a question states it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def task_literals(plan: Sequence[ChainStep]) -> list[str]:
+    """The values that the user has to state, as stated, in plan order without repeats."""
+    found: dict[str, None] = {}
+    for step in plan:
+        for source in step.arguments.values():
+            if source.origin is ArgumentOrigin.TASK and source.value is not None:
+                if isinstance(source.value, dict | list):
+                    raise TaskProblem("value_not_nameable", canonical_json(source.value)[:200])
+                found[spoken(source.value)] = None
+    return list(found)
+
+
+def states(question: str, literal: str) -> bool:
+    """Whether ``literal`` stands in the question as a whole, not inside a word or number."""
+    pattern = rf"(?<![\w.]){re.escape(literal)}(?![\w])(?!\.\d)"
+    return re.search(pattern, question, re.IGNORECASE if literal.islower() else 0) is not None
+
+
+def leaked_names(question: str, tools: Sequence[Tool]) -> list[str]:
+    """Tool names that stand verbatim in the question; plain words (``calculate``) do not count."""
+    named = [tool.name for tool in tools if not tool.name.isalpha() or not tool.name.islower()]
+    return [name for name in named if states(question, name)]
+
+
+def check_question(
+    question: str, plan: Sequence[ChainStep], tools: Sequence[Tool], language: str, max_words: int
+) -> None:
+    """Raises TaskProblem unless the question states every value, names no tool, and fits."""
+    words = len(_WORD.findall(question))
+    if not question.strip() or words < 3:
+        raise TaskProblem("question_too_short", question)
+    if words > max_words:
+        raise TaskProblem("question_too_long", f"{words} words")
+    missing = [literal for literal in task_literals(plan) if not states(question, literal)]
+    if missing:
+        raise TaskProblem("value_not_stated", f"{missing} in {question!r}")
+    leaked = leaked_names(question, tools)
+    if leaked:
+        raise TaskProblem("tool_named", f"{leaked} in {question!r}")
+    check_language(question, language)
+
+
+def check_language(question: str, language: str) -> None:
+    found = detect_language(question)
+    if UNKNOWN not in (found, language) and found != language:
+        raise TaskProblem("language_changed", f"{language} became {found}")
+
+
+def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
+    """Raises TaskProblem unless tools exist, references point back and values conform."""
+    if not plan:
+        raise TaskProblem("plan_empty", "no steps")
+    for index, step in enumerate(plan):
+        tool = tools.get(step.tool)
+        if tool is None:
+            raise TaskProblem("plan_unknown_tool", step.tool)
+        properties = tool.parameters.get("properties", {})
+        absent = set(tool.parameters.get("required", ())) - set(step.arguments)
+        if absent:
+            raise TaskProblem("plan_argument_missing", f"{step.tool} {sorted(absent)}")
+        for name, source in step.arguments.items():
+            if name not in properties:
+                raise TaskProblem("plan_unknown_argument", f"{step.tool}.{name}")
+            if source.origin is ArgumentOrigin.OUTPUT:
+                if source.step is None or not 0 <= source.step < index:
+                    raise TaskProblem("plan_bad_reference", f"{step.tool}.{name}")
+            elif not _validator(canonical_json(_with_definitions(tool, name))).is_valid(
+                source.value
+            ):
+                raise TaskProblem("value_violates_schema", f"{step.tool}.{name}={source.value!r}")
+
+
+def _with_definitions(tool: Tool, name: str) -> Any:
+    schema = tool.parameters["properties"][name]
+    shared = {k: tool.parameters[k] for k in ("$defs", "definitions") if k in tool.parameters}
+    return {**schema, **shared} if isinstance(schema, dict) else schema
+
+
+@lru_cache(maxsize=4096)
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schema))
+
+
+def check_preserved(original: str, changed: str, literals: Sequence[str], language: str) -> None:
+    """Raises TaskProblem unless values, language and intent of the original are kept."""
+    if changed.strip().lower() == original.strip().lower():
+        raise TaskProblem("augmentation_unchanged", changed)
+    lost = [literal for literal in literals if not states(changed, literal)]
+    if lost:
+        raise TaskProblem("augmentation_lost_value", f"{lost} in {changed!r}")
+    check_language(changed, language)
+    before = {word.lower() for word in _WORD.findall(original)}
+    after = {word.lower() for word in _WORD.findall(changed)}
+    if before and len(before & after) / len(before) < MIN_KEPT_WORDS:
+        raise TaskProblem("augmentation_lost_intent", changed)

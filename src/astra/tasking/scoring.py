@@ -1,0 +1,41 @@
+"""Task scores with thresholds (ASTRA section 3.2): quality, realism, tool-use necessity.
+
+The release's difficulty and uniqueness labels are kept with the task but filter nothing.
+"""
+
+from __future__ import annotations
+
+from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.records.score import Rejection, Score, Scored, Unscored
+from astra.records.task import Task, TaskKind
+from astra.records.tool import ToolServer
+from astra.tasking.asks import score_ask
+from astra.tasking.config import ThresholdsConfig
+from astra.tasking.writing import failed_ask
+
+SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
+
+
+async def score_task(
+    server: ToolServer, task: Task, judge: Teacher, thresholds: ThresholdsConfig
+) -> Task | Rejection:
+    """``task`` with its scores, or a Rejection: below a threshold, or not scored at all."""
+    try:
+        labels = await judge.ask(score_ask(server, task.question, task.kind.value, task.plan))
+    except (ProviderError, ParseError) as error:
+        return failed_ask(task.id, error)
+    solvable = task.kind in SOLVABLE
+    needed = {"quality": thresholds.quality, "realism": thresholds.realism}
+    if solvable:
+        needed["necessity"] = thresholds.necessity
+    scores: dict[str, Score] = {
+        name: Scored(value=float(value)) for name, value in labels.model_dump().items()
+    }
+    if not solvable:
+        scores["necessity"] = Unscored(reason="no tool can solve this task")
+    for name, least in needed.items():
+        label = getattr(labels, name)
+        if label < least:
+            detail = f"{label} < {least}: {task.question}"
+            return Rejection(item=task.id, reason=f"low_{name}", detail=detail)
+    return task.model_copy(update={"scores": scores})

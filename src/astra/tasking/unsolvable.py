@@ -1,0 +1,135 @@
+"""Tasks that cannot be solved as asked, so that the agent learns to say so.
+
+The paper's models lose exactly there (missing functions and parameters). The expected answers
+are the fixed phrases of ``astra.agent.prompt``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.prompting import template_hash
+from astra.records.graph import ArgumentOrigin, ChainStep
+from astra.records.score import Rejection
+from astra.records.task import Task, TaskKind
+from astra.records.tool import ToolServer
+from astra.tasking.asks import DROP_PARAMETER, drop_parameter_ask
+from astra.tasking.checks import TaskProblem, check_question, spoken, states
+from astra.tasking.config import TasksConfig
+from astra.tasking.writing import failed_ask, language_of
+
+
+@dataclass(frozen=True)
+class Donor:
+    """A question about another server: irrelevant wherever none of its tools is offered."""
+
+    server_id: str
+    domain: str
+    tools: frozenset[str]
+    task_id: str
+    question: str
+
+
+def donor_of(server: ToolServer, task: Task) -> Donor:
+    tools = frozenset(step.tool for step in task.plan)
+    return Donor(server.id, server.domain, tools, task.id, task.question)
+
+
+def withhold_function(server: ToolServer, task: Task, rng: random.Random) -> Task | Rejection:
+    """``task`` with one of the tools it needs out of the agent's view."""
+    if len(server.tools) < 2:
+        return Rejection(item=task.id, reason="nothing_left_to_offer")
+    withheld = rng.choice(sorted({step.tool for step in task.plan}))
+    return Task(
+        server_id=task.server_id,
+        chain_id=task.chain_id,
+        kind=TaskKind.MISSING_FUNCTION,
+        language=task.language,
+        question=task.question,
+        plan=(),
+        parent_id=task.id,
+        withheld_tools=(withheld,),
+        prompt_hash=task.prompt_hash,
+    )
+
+
+async def leave_out_parameter(
+    server: ToolServer, task: Task, teacher: Teacher, config: TasksConfig, rng: random.Random
+) -> Task | Rejection:
+    """``task`` asked without one value that a call needs and nothing else supplies."""
+    places = _droppable(task.plan)
+    if not places:
+        return Rejection(item=task.id, reason="no_value_to_leave_out")
+    index, name = rng.choice(places)
+    literal = spoken(task.plan[index].arguments[name].value)
+    plan = _without(task.plan, index, name)
+    try:
+        ask = drop_parameter_ask(server, task.question, task.plan, index, name)
+        asked = (await teacher.ask(ask)).question
+        check_question(asked, plan, server.tools, server.language, config.max_words)
+        if states(asked, literal):
+            raise TaskProblem("value_still_stated", f"{literal!r} in {asked!r}")
+    except (ProviderError, ParseError) as error:
+        return failed_ask(task.id, error)
+    except TaskProblem as problem:
+        return Rejection(item=task.id, reason=problem.reason, detail=problem.detail)
+    return Task(
+        server_id=task.server_id,
+        chain_id=task.chain_id,
+        kind=TaskKind.MISSING_PARAMETER,
+        language=language_of(asked, server),
+        question=asked,
+        plan=plan,
+        parent_id=task.id,
+        prompt_hash=template_hash(DROP_PARAMETER),
+    )
+
+
+def can_leave_out(task: Task) -> bool:
+    return bool(_droppable(task.plan))
+
+
+def _droppable(plan: Sequence[ChainStep]) -> list[tuple[int, str]]:
+    """Values stated once, in plans without repeated tools.
+
+    Leaving one out must neither leave it in another argument nor make a list of equal
+    questions look complete.
+    """
+    if len({step.tool for step in plan}) < len(plan):
+        return []
+    stated = [
+        (index, name, spoken(source.value))
+        for index, step in enumerate(plan)
+        for name, source in step.arguments.items()
+        if source.origin is ArgumentOrigin.TASK
+    ]
+    texts = [text for _, _, text in stated]
+    return [(index, name) for index, name, text in stated if texts.count(text) == 1]
+
+
+def _without(plan: Sequence[ChainStep], index: int, name: str) -> tuple[ChainStep, ...]:
+    step = plan[index]
+    blank = step.arguments[name].model_copy(update={"value": None})
+    changed = ChainStep(tool=step.tool, arguments={**step.arguments, name: blank})
+    return (*plan[:index], changed, *plan[index + 1 :])
+
+
+def misplaced(server: ToolServer, donors: Sequence[Donor], rng: random.Random) -> Task | Rejection:
+    """A question from another domain, put to this server."""
+    own = {tool.name for tool in server.tools}
+    fitting = [d for d in donors if d.domain != server.domain and not d.tools & own]
+    if not fitting:
+        return Rejection(item=server.id, reason="no_foreign_question")
+    donor = rng.choice(fitting)
+    return Task(
+        server_id=server.id,
+        chain_id=None,
+        kind=TaskKind.IRRELEVANT,
+        language=language_of(donor.question, server),
+        question=donor.question,
+        plan=(),
+        parent_id=donor.task_id,
+    )

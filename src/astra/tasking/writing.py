@@ -1,0 +1,104 @@
+"""Base tasks: written for a chain or for a server, then checked by rule (ASTRA section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
+from astra.prompting import template_hash
+from astra.records.graph import ArgumentOrigin, Chain, ChainStep
+from astra.records.score import Rejection
+from astra.records.task import Task, TaskKind
+from astra.records.tool import ToolServer
+from astra.tasking.asks import (
+    WrittenTask,
+    as_plan,
+    chain_task_ask,
+    server_task_ask,
+)
+from astra.tasking.checks import TaskProblem, check_plan, check_question
+from astra.tasking.config import TasksConfig
+from astra.text.language import UNKNOWN, detect_language
+
+
+@dataclass(frozen=True)
+class Job:
+    """One base task to write: for ``chain``, or for the server alone."""
+
+    ask: Ask[WrittenTask]
+    chain: Chain | None
+
+
+def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) -> list[Job]:
+    """Every base task that is asked for one server, in a fixed order."""
+    jobs = [
+        Job(chain_task_ask(server, chain, sample), chain)
+        for chain in chains
+        for sample in range(config.samples)
+    ]
+    most = min(config.server_tasks.max_tools, len(server.tools))
+    jobs += [
+        Job(server_task_ask(server, number, sample), None)
+        for number in range(1, most + 1)
+        for sample in range(config.server_tasks.per_server)
+    ]
+    return jobs
+
+
+async def write_task(
+    server: ToolServer, job: Job, teacher: Teacher, config: TasksConfig
+) -> Task | Rejection:
+    """The checked task, or the reason why there is none."""
+    item = f"{server.name} {job.ask.template} {job.chain.id if job.chain else job.ask.sample}"
+    try:
+        reply = await teacher.ask(job.ask)
+        plan = as_plan(reply.steps)
+        if job.chain is not None:
+            plan = merge_plan(job.chain.steps, plan)
+        check_plan(plan, {tool.name: tool for tool in server.tools})
+        check_question(reply.question, plan, server.tools, server.language, config.max_words)
+    except (ProviderError, ParseError) as error:
+        return failed_ask(item, error)
+    except TaskProblem as problem:
+        return Rejection(item=item, reason=problem.reason, detail=problem.detail)
+    return Task(
+        server_id=server.id,
+        chain_id=job.chain.id if job.chain else None,
+        kind=TaskKind.CHAIN if job.chain else TaskKind.SERVER,
+        language=language_of(reply.question, server),
+        question=reply.question,
+        plan=plan,
+        prompt_hash=template_hash(job.ask.template),
+    )
+
+
+def merge_plan(chain: Sequence[ChainStep], written: Sequence[ChainStep]) -> tuple[ChainStep, ...]:
+    """The chain with the written task's values; the order of tools must be the chain's.
+
+    Raises TaskProblem if the written plan uses other tools or leaves a value out.
+    """
+    if [step.tool for step in chain] != [step.tool for step in written]:
+        detail = f"{[s.tool for s in written]} instead of {[s.tool for s in chain]}"
+        raise TaskProblem("plan_differs_from_chain", detail)
+    merged: list[ChainStep] = []
+    for step, given in zip(chain, written, strict=True):
+        arguments = dict(step.arguments)
+        for name, source in step.arguments.items():
+            if source.origin is not ArgumentOrigin.TASK:
+                continue
+            if name not in given.arguments or given.arguments[name].value is None:
+                raise TaskProblem("plan_argument_missing", f"{step.tool}.{name}")
+            arguments[name] = source.model_copy(update={"value": given.arguments[name].value})
+        merged.append(ChainStep(tool=step.tool, arguments=arguments))
+    return tuple(merged)
+
+
+def failed_ask(item: str, error: ProviderError | ParseError) -> Rejection:
+    reason = "ask_failed" if isinstance(error, ProviderError) else "reply_unparsable"
+    return Rejection(item=item, reason=reason, detail=str(error)[:500])
+
+
+def language_of(question: str, server: ToolServer) -> str:
+    found = detect_language(question)
+    return server.language if found == UNKNOWN else found

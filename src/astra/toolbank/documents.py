@@ -1,0 +1,199 @@
+"""Documents in the formats that tools are published in -> raw servers.
+
+``parse_document(format, document, base)`` is the one interface; each format is a function of
+the parsed document. Unusable documents raise BadDocument; odd tools inside a usable document
+are passed on, normalisation decides about them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from astra.toolbank.openapi import parse_openapi
+from astra.toolbank.raw import BadDocument, RawServer, RawTool
+
+MAX_BYTES = 64 * 2**20
+
+
+def read_document(path: Path) -> Any:
+    """Parse JSON, JSON lines or YAML, by content where the extension lies. Raises BadDocument."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise BadDocument(f"{path} is larger than {MAX_BYTES} bytes")
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadDocument(f"{path} cannot be read: {error}") from None
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            return yaml.safe_load(text)
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise BadDocument(f"{path} is neither JSON, JSON lines nor YAML: {first}") from None
+
+
+def parse_document(kind: str, document: Any, base: RawServer) -> list[RawServer]:
+    """Raw servers of a document in format ``kind``. Raises BadDocument."""
+    return list(FORMATS[kind](document, base))
+
+
+def _tool(item: Any) -> RawTool:
+    if not isinstance(item, dict):
+        return RawTool(name=None, description=None, parameters=None)
+    function = item.get("function")
+    body = function if isinstance(function, dict) else item
+    keys = ("inputSchema", "input_schema", "parameters", "arguments")
+    return RawTool(
+        name=body.get("name"),
+        description=body.get("description"),
+        parameters=next((body[key] for key in keys if body.get(key) is not None), None),
+        output=next(
+            (body[k] for k in ("outputSchema", "output_schema", "response") if body.get(k)), None
+        ),
+    )
+
+
+def _tools(items: Any) -> tuple[RawTool, ...]:
+    if not isinstance(items, list):
+        raise BadDocument(f"tools are {type(items).__name__}, expected a list")
+    return tuple(_tool(item) for item in items)
+
+
+def _mcp(document: Any, base: RawServer) -> Iterable[RawServer]:
+    """``tools/list`` results, lists of them, and maps of servers."""
+    if isinstance(document, list):
+        if any(isinstance(item, dict) and "tools" in item for item in document):
+            for index, item in enumerate(document):
+                if isinstance(item, dict):
+                    yield from _mcp(item, replace(base, source=f"{base.source}#{index}"))
+            return
+        yield replace(base, tools=_tools(document))
+        return
+    if not isinstance(document, dict):
+        raise BadDocument("expected an object or a list")
+    if isinstance(document.get("result"), dict):
+        document = document["result"]
+    if "tools" in document:
+        found = document.get("server", document)
+        name = found.get("name") or found.get("server_name") if isinstance(found, dict) else None
+        named = replace(base, name=name if isinstance(name, str) and name else base.name)
+        yield replace(named.described(found), tools=_tools(document["tools"]))
+        return
+    entries = {key: item for key, item in document.items() if isinstance(item, dict)}
+    if not entries or not all("tools" in item for item in entries.values()):
+        raise BadDocument("no key `tools`; expected a tools/list result")
+    for key, item in entries.items():
+        yield from _mcp(item, replace(base, name=key, source=f"{base.source}#{key}"))
+
+
+def _openai(document: Any, base: RawServer) -> Iterable[RawServer]:
+    items = document
+    if isinstance(document, dict):
+        items = document.get("tools", document.get("functions"))
+    yield replace(base, tools=_tools(items))
+
+
+def _rapidapi(document: Any, base: RawServer) -> Iterable[RawServer]:
+    """API listings with separate required and optional parameters, grouped by service."""
+    if isinstance(document, dict):
+        title = document.get("tool_name") or document.get("title") or base.name
+        base = base.described({"description": document.get("tool_description")})
+        document = [
+            {"tool_name": title, **api}
+            for api in document.get("api_list", [])
+            if isinstance(api, dict)
+        ]
+    if not isinstance(document, list):
+        raise BadDocument("expected a list of APIs or an object with `api_list`")
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for api in document:
+        if isinstance(api, dict):
+            groups.setdefault(str(api.get("tool_name") or base.name), []).append(api)
+    for name, apis in groups.items():
+        category = apis[0].get("category_name") or apis[0].get("category") or ""
+        yield replace(
+            base.described({"domain": category, "title": name}),
+            name=name,
+            source=f"{base.source}#{name}" if len(groups) > 1 else base.source,
+            tools=tuple(_rapid_tool(api) for api in apis),
+        )
+
+
+def _rapid_tool(api: dict[str, Any]) -> RawTool:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for key in ("required_parameters", "optional_parameters"):
+        listed = api.get(key)
+        for parameter in listed if isinstance(listed, list) else []:
+            if not isinstance(parameter, dict) or not isinstance(parameter.get("name"), str):
+                continue
+            name = parameter["name"]
+            properties[name] = {
+                field: parameter[field]
+                for field in ("type", "description", "default", "enum", "example")
+                if parameter.get(field) not in (None, "")
+            }
+            if key == "required_parameters":
+                required.append(name)
+    return RawTool(
+        name=api.get("api_name", api.get("name")),
+        description=api.get("api_description", api.get("description")),
+        parameters={"type": "object", "properties": properties, "required": required},
+    )
+
+
+def _bfcl(document: Any, base: RawServer) -> Iterable[RawServer]:
+    """Function lists; a dotted prefix is the server, loose functions share the base's name."""
+    items = document if isinstance(document, list) else [document]
+    flat: list[Any] = []
+    for item in items:
+        inner = item.get("function") if isinstance(item, dict) else None
+        flat += inner if isinstance(inner, list) else [item]
+    groups: dict[str, list[RawTool]] = {}
+    for item in flat:
+        tool = _tool(item)
+        prefix = tool.name.rpartition(".")[0] if isinstance(tool.name, str) else ""
+        groups.setdefault(prefix or base.name, []).append(tool)
+    for name, tools in groups.items():
+        source = f"{base.source}#{name}" if len(groups) > 1 else base.source
+        yield replace(base, name=name, source=source, tools=tuple(tools))
+
+
+def _astra(document: Any, base: RawServer) -> Iterable[RawServer]:
+    """Server rows of the ASTRA release: ``base_info.group_info`` and ``base_info.tool_list``."""
+    for index, row in enumerate(document if isinstance(document, list) else [document]):
+        info = row.get("base_info") if isinstance(row, dict) else None
+        if not isinstance(info, dict) or "tool_list" not in info:
+            raise BadDocument(f"row {index}: no base_info.tool_list")
+        group = info.get("group_info")
+        group = group if isinstance(group, dict) else {}
+        name = group.get("server_name") or group.get("server_title") or base.name
+        yield replace(
+            base.described(group),
+            name=str(name),
+            source=f"{base.source}#{index}",
+            tools=_tools(info["tool_list"]),
+        )
+
+
+def _openapi(document: Any, base: RawServer) -> Iterable[RawServer]:
+    yield parse_openapi(document, base)
+
+
+FORMATS: dict[str, Callable[[Any, RawServer], Iterable[RawServer]]] = {
+    "mcp": _mcp,
+    "openai": _openai,
+    "openapi": _openapi,
+    "rapidapi": _rapidapi,
+    "bfcl": _bfcl,
+    "astra": _astra,
+}

@@ -1,0 +1,54 @@
+"""What connectors hand over: servers and tools as found, nothing checked yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from astra.records.tool import Launch
+
+
+class BadDocument(ValueError):
+    """A document is not what its declared format says; the message says what is wrong."""
+
+
+@dataclass(frozen=True)
+class RawTool:
+    """``parameters`` and ``output`` are whatever the document holds."""
+
+    name: Any
+    description: Any
+    parameters: Any
+    output: Any = None
+
+
+@dataclass(frozen=True)
+class RawServer:
+    name: str
+    source: str
+    tools: tuple[RawTool, ...]
+    title: str = ""
+    description: str = ""
+    domain: str = ""
+    licence: str = ""
+    launch: Launch | None = None
+    deterministic: bool = True
+    hints: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+
+    def described(self, found: Any) -> RawServer:
+        """Fill empty fields from a document's own server block."""
+        if not isinstance(found, dict):
+            return self
+
+        def text(key: str, *names: str) -> str:
+            own = getattr(self, key)
+            values = (found.get(name) for name in names)
+            return own or next((v.strip() for v in values if isinstance(v, str) and v.strip()), "")
+
+        return replace(
+            self,
+            title=text("title", "title", "server_title"),
+            description=text("description", "description", "server_description"),
+            domain=text("domain", "domain"),
+            licence=text("licence", "licence", "license"),
+        )

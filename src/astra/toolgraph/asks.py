@@ -1,0 +1,68 @@
+"""What this domain asks a teacher, and the replies it accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from astra.llm.protocol import Ask
+from astra.records.base import Frozen
+from astra.records.graph import ChainStep
+from astra.records.tool import Tool, ToolServer
+
+PROPOSE = "toolgraph/propose"
+COHERENCE = "toolgraph/coherence"
+
+
+class ChainProposal(Frozen):
+    """A chain of tool names with the task it would serve."""
+
+    verdict: Literal["yes", "no", "unsure"]
+    chain: tuple[str, ...]
+    task: str
+
+
+class ChainProposals(Frozen):
+    proposals: tuple[ChainProposal, ...]
+
+
+class CoherenceVerdict(Frozen):
+    """Whether one user task needs exactly this chain; ``task`` is that task."""
+
+    valid: bool
+    task: str
+
+
+def server_view(server: ToolServer) -> dict[str, str]:
+    return {
+        "name": server.name,
+        "title": server.title,
+        "description": server.description,
+        "domain": server.domain,
+        "language": server.language,
+    }
+
+
+def tool_view(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "output_schema": tool.output_schema,
+    }
+
+
+def propose_ask(server: ToolServer, sample: int) -> Ask[ChainProposals]:
+    variables = {"server": server_view(server), "tools": [tool_view(t) for t in server.tools]}
+    return Ask(PROPOSE, variables, ChainProposals, sample)
+
+
+def coherence_ask(
+    server: ToolServer, tools: Sequence[Tool], steps: Sequence[ChainStep], sample: int
+) -> Ask[CoherenceVerdict]:
+    variables = {
+        "server": server_view(server),
+        "tools": [tool_view(tool) for tool in tools],
+        "steps": [step.model_dump(mode="json") for step in steps],
+    }
+    return Ask(COHERENCE, variables, CoherenceVerdict, sample)

@@ -1,0 +1,89 @@
+"""Rules that stand in for the teacher in stages ``graph`` and ``chains``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from astra.llm.protocol import OfflineHandlers
+from astra.records.tool import Tool
+from astra.toolgraph.asks import (
+    COHERENCE,
+    PROPOSE,
+    ChainProposal,
+    ChainProposals,
+    CoherenceVerdict,
+)
+from astra.toolgraph.linking import linked, share_subject, tokens
+
+PROPOSALS = 6
+"""Per ask."""
+MAX_CHAIN = 5
+MAX_LOOSE_ENDS = 3
+FOLLOW_LINK = 0.75
+"""How often a chain goes on along data rather than along a shared subject."""
+
+
+def propose(variables: Mapping[str, Any], rng: random.Random) -> ChainProposals:
+    """Chains that follow data from outputs to parameters, or ask several things of one subject.
+
+    A step that follows neither makes the proposal's verdict ``unsure``.
+    """
+    tools = [Tool.model_validate(view) for view in variables["tools"]]
+    proposals = [_proposal(tools, rng) for _ in range(PROPOSALS if len(tools) > 1 else 0)]
+    return ChainProposals(proposals=tuple(proposals))
+
+
+def _proposal(tools: list[Tool], rng: random.Random) -> ChainProposal:
+    chain = [rng.choice(tools)]
+    sure = True
+    for _ in range(rng.randint(1, MAX_CHAIN - 1)):
+        free = [tool for tool in tools if tool not in chain]
+        following = [tool for tool in free if linked(chain[-1], tool)]
+        beside = [tool for tool in free if share_subject(chain[-1], tool)]
+        if following and (rng.random() < FOLLOW_LINK or not beside):
+            chain.append(rng.choice(following))
+        elif beside:
+            chain.append(rng.choice(beside))
+        else:
+            if len(chain) == 1 and free:
+                chain.append(rng.choice(free))
+                sure = False
+            break
+    return ChainProposal(
+        verdict="yes" if sure else "unsure",
+        chain=tuple(tool.name for tool in chain),
+        task=f"Use {', then '.join(_words(tool) for tool in chain)}.",
+    )
+
+
+def judge_coherence(variables: Mapping[str, Any], rng: random.Random) -> CoherenceVerdict:
+    """Every step must use an earlier result or ask about a subject the chain already has.
+
+    More than ``MAX_LOOSE_ENDS`` results that no later step uses are several requests, not one.
+    """
+    tools = {view["name"]: Tool.model_validate(view) for view in variables["tools"]}
+    steps: list[dict[str, Any]] = variables["steps"]
+    coherent = all(_connected(steps, index, tools) for index in range(1, len(steps)))
+    used = {source["step"] for step in steps for source in step["arguments"].values()}
+    coherent = coherent and len(set(range(len(steps))) - used) <= MAX_LOOSE_ENDS
+    names = [_words(tools[step["tool"]]) for step in steps]
+    return CoherenceVerdict(valid=coherent, task=f"Ask for the {' and the '.join(names)}.")
+
+
+def _connected(steps: list[dict[str, Any]], index: int, tools: Mapping[str, Tool]) -> bool:
+    step = steps[index]
+    if any(source["origin"] == "output" for source in step["arguments"].values()):
+        return True
+    earlier = [tools[other["tool"]] for other in steps[:index]]
+    tool = tools[step["tool"]]
+    return any(share_subject(other, tool) or linked(other, tool) for other in earlier)
+
+
+def _words(tool: Tool) -> str:
+    words = tokens(tool.name)
+    return " ".join(words[1:] or words)
+
+
+HANDLERS: OfflineHandlers = {PROPOSE: propose, COHERENCE: judge_coherence}

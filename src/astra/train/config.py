@@ -1,0 +1,115 @@
+"""Blocks ``sft`` and ``rl``. Defaults are the paper's wherever it states one (ASTRA section 5)."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra.arena.irrelevant import IrrelevantMode
+from astra.arena.reward import FinalAnswer, RewardMode
+from astra.rollout.chat import PolicyConfig
+from astra.rollout.driver import RolloutLimits
+from astra.sandbox.limits import SandboxLimits
+from astra.settings import StageConfig
+
+
+class SFTConfig(StageConfig):
+    """Supervised fine-tuning on ``data/sft_set.parquet`` (ASTRA section 5.3)."""
+
+    policy: PolicyConfig
+    seed: int = 0
+    epochs: float = Field(default=2.0, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    """Upper bound on optimizer steps; None: ``epochs`` decides."""
+    max_tokens: int = Field(default=20480, ge=16)
+    """Longer samples are dropped, and counted."""
+    batch_size: int = Field(default=32, ge=1)
+    """Samples per optimizer step, over all devices."""
+    micro_batch_size: int = Field(default=1, ge=1)
+    """Samples per forward pass of one device."""
+    length_grouped: bool = False
+    """Put samples of like length together: less padding, a less random order."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """``muon``: Muon for the hidden matrices, AdamW for the rest."""
+    learning_rate: float = Field(default=5e-6, gt=0)
+    muon_learning_rate: float = Field(default=0.018, gt=0)
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    warmup_share: float = Field(default=0.05, ge=0, lt=1)
+    """Of all steps; a cosine to zero follows."""
+    eval_steps: int = Field(default=50, ge=1)
+    patience: int = Field(default=0, ge=0)
+    """Evaluations without a lower loss before training ends; 0: never."""
+    save_steps: int = Field(default=50, ge=1)
+    keep_optimizer_states: int = Field(default=1, ge=1)
+    """Of the newest checkpoints; older ones keep their weights only."""
+    activation_checkpointing: bool = False
+
+
+class RoCConfig(StageConfig):
+    """GRPO-RoC: roll more, keep negatives uniformly and the cleanest positives."""
+
+    mode: Literal["off", "sample", "sort"] = "off"
+    """``sample``: positives by inverse penalty (its paper); ``sort``: the lowest penalties."""
+    oversample: int = Field(default=2, ge=2)
+    """Rollouts made per rollout kept."""
+    positive_above: float = 0.0
+    """A rollout is positive when its reward exceeds this."""
+
+
+class RLConfig(StageConfig):
+    """Group-relative policy optimisation in arenas (ASTRA section 5)."""
+
+    seed: int = 0
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the weights; the policy itself is ``models/sft``."""
+    steps: int = Field(default=100, ge=1)
+    reward: RewardMode = RewardMode.F1
+    final_answer: FinalAnswer = FinalAnswer.SUBTASK
+    irrelevant_tools: IrrelevantMode = IrrelevantMode.BANDED
+    irrelevant_per_band: int = Field(default=1, ge=0)
+    groups: int = Field(default=32, ge=1)
+    """Prompts per step, each with a spread of rewards above ``min_reward_std``."""
+    group_size: int = Field(default=8, ge=2)
+    min_reward_std: float = Field(default=1e-6, ge=0)
+    """The paper's delta: groups that spread less carry no signal and are rolled anew."""
+    max_rounds: int = Field(default=4, ge=1)
+    """Rounds of rolling per step; what is still missing then is filled with spare groups."""
+    patience: int = Field(default=3, ge=1)
+    """Steps in a row without one informative group before training ends."""
+    roc: RoCConfig = RoCConfig()
+    temperature: float = Field(default=1.0, gt=0)
+    limits: RolloutLimits = RolloutLimits()
+    sandbox: SandboxLimits = SandboxLimits()
+    """Limits of one session."""
+    engine_rows: int = Field(default=128, ge=1)
+    """Conversations generated side by side."""
+    old_logprobs: Literal["sampler", "trainer"] = "sampler"
+    """Denominator of the importance ratio: the engine's log-probabilities, or the trainer's."""
+    learning_rate: float = Field(default=2e-6, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    epsilon_low: float = Field(default=0.2, gt=0)
+    epsilon_high: float = Field(default=0.28, gt=0)
+    micro_batch_size: int = Field(default=1, ge=1)
+    dev_arenas: int = Field(default=64, ge=0)
+    """Development arenas that are rolled greedily to watch training; 0: none."""
+    dev_every: int = Field(default=20, ge=1)
+    save_steps: int = Field(default=20, ge=1)
+    keep_optimizer_states: int = Field(default=1, ge=1)
+    trace_every: int = Field(default=20, ge=1)
+    trace_rollouts: int = Field(default=2, ge=0)
+    activation_checkpointing: bool = False
+
+    @property
+    def rolled_size(self) -> int:
+        """Rollouts made per group."""
+        return self.group_size * (self.roc.oversample if self.roc.mode != "off" else 1)
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Self:
+        if (self.groups * self.group_size) % self.micro_batch_size:
+            raise ValueError("groups * group_size must be a multiple of micro_batch_size")
+        return self

@@ -1,0 +1,44 @@
+"""Per-step curves of a training run, as DVC plots."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+
+class Curves:
+    """Collects (step, value) pairs by name; ``write`` makes one CSV file of each."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, dict[int, float]] = {}
+
+    def add(self, name: str, step: int, value: float) -> None:
+        if math.isfinite(value):
+            self._points.setdefault(name, {})[step] = value
+
+    def values(self, name: str) -> list[float]:
+        """In step order; empty if nothing was added."""
+        points = self._points.get(name, {})
+        return [points[step] for step in sorted(points)]
+
+    def last_step(self, name: str) -> int | None:
+        """The newest step that has a value."""
+        return max(self._points.get(name, {}), default=None)
+
+    def write(self, folder: Path) -> None:
+        """``<folder>/<name>.csv`` with columns step and ``name``; the folder holds no others."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.glob("*.csv"):
+            stale.unlink()
+        for name, points in sorted(self._points.items()):
+            with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as handle:
+                writer = csv.writer(handle, lineterminator="\n")
+                writer.writerow(["step", name])
+                writer.writerows((step, round(points[step], 4)) for step in sorted(points))
+
+
+def tail_mean(values: list[float], count: int = 10) -> float | None:
+    """Mean of the last ``count`` values, or None of nothing."""
+    chosen = values[-count:]
+    return round(sum(chosen) / len(chosen), 4) if chosen else None

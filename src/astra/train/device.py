@@ -1,0 +1,21 @@
+"""How torch runs here: device, threads, determinism."""
+
+from __future__ import annotations
+
+from astra.settings import RuntimeConfig
+from astra.train.errors import TrainingError
+
+
+def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
+    """Set threads and seeds; returns the device. TrainingError if CUDA is asked for in vain."""
+    import torch
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    torch.set_num_threads(runtime.threads)
+    torch.manual_seed(seed)
+    if runtime.device == "cuda" and not torch.cuda.is_available():
+        raise TrainingError("runtime.device is cuda, but torch sees no GPU; set it to auto or cpu")
+    if runtime.device == "cpu" or not torch.cuda.is_available():
+        return "cpu"
+    return "cuda"

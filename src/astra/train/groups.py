@@ -1,0 +1,163 @@
+"""Groups of rollouts of one arena: rolled, downsampled, ready to be trained on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from astra.arena.irrelevant import draw
+from astra.records.base import content_id
+from astra.records.environment import Arena
+from astra.records.trajectory import StopReason
+from astra.rollout.driver import Job, Rollout, RolloutDriver
+from astra.rollout.engine import Sampling
+from astra.train.advantages import is_informative
+from astra.train.config import RLConfig
+from astra.train.roc import Graded, penalty, select
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One rollout as the trainer needs it: plain lists, cheap to send between ranks."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    mask: list[int]
+    logprobs: list[float]
+    reward: float
+    weight_version: int
+
+
+@dataclass
+class Group:
+    """``samples`` are the kept ones; figures describe everything that was rolled."""
+
+    uid: int
+    """Position in the prompt stream; ranks order groups by it."""
+    samples: list[Sample]
+    figures: dict[str, float]
+    rollouts: list[Rollout] = field(default_factory=list[Rollout])
+    """Of this rank, for traces; never sent."""
+
+    def informative(self, min_std: float) -> bool:
+        return is_informative([sample.reward for sample in self.samples], min_std)
+
+
+class PromptStream:
+    """Arenas in seeded order, epoch after epoch; ``position`` is all its state."""
+
+    def __init__(self, arenas: Sequence[Arena], seed: int) -> None:
+        self._arenas = sorted(arenas, key=lambda arena: arena.id)
+        self._seed = seed
+        self._epoch = -1
+        self._order: list[int] = []
+        self.position = 0
+
+    def take(self, count: int) -> list[tuple[int, Arena]]:
+        """The next ``count`` (uid, arena) pairs."""
+        taken: list[tuple[int, Arena]] = []
+        for uid in range(self.position, self.position + count):
+            epoch, offset = divmod(uid, len(self._arenas))
+            if epoch != self._epoch:
+                self._epoch = epoch
+                self._order = list(range(len(self._arenas)))
+                random.Random(f"{self._seed}:{epoch}").shuffle(self._order)
+            taken.append((uid, self._arenas[self._order[offset]]))
+        self.position += count
+        return taken
+
+
+def seed_of(*parts: object) -> int:
+    """A 62-bit seed that depends on every part."""
+    return int(content_id([str(part) for part in parts])[:15], 16)
+
+
+class GroupRoller:
+    """Rolls whole groups: same arena, same irrelevant tools, ``rolled_size`` rollouts."""
+
+    def __init__(self, driver: RolloutDriver, config: RLConfig) -> None:
+        self._driver = driver
+        self._config = config
+        self.lost_to_infra = 0
+        """Groups that were dropped because our own machinery failed repeatedly."""
+
+    def weights_are(self, version: int) -> None:
+        """Stamp what is rolled from now on with the optimizer step of its weights."""
+        self._driver.engine.weight_version = version
+
+    def roll(self, prompts: Sequence[tuple[int, Arena]], seed: int) -> list[Group]:
+        """One group per prompt, less those lost to infrastructure. Never scored 0 for that."""
+        config = self._config
+        size = config.rolled_size
+        jobs: list[Job] = []
+        for uid, arena in prompts:
+            rng = random.Random(f"{config.seed}:{uid}:{arena.id}")
+            extra = draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng)
+            jobs += [Job(arena, extra)] * size
+        rollouts = self._driver.run(jobs, Sampling(config.temperature, seed))
+        groups: list[Group] = []
+        for index, (uid, _) in enumerate(prompts):
+            mine = [r for r in rollouts[index * size : (index + 1) * size] if r.score is not None]
+            if len(mine) < config.group_size:
+                self.lost_to_infra += 1
+                continue
+            kept = self._downsample(mine, random.Random(f"{config.seed}:{uid}:keep"))
+            groups.append(Group(uid, [_sample(one) for one in kept], rollout_figures(mine), kept))
+        return groups
+
+    def _downsample(self, rollouts: list[Rollout], rng: random.Random) -> list[Rollout]:
+        config = self._config
+        if config.roc.mode == "off":
+            return rollouts[: config.group_size]
+        graded = [Graded(_reward(r), penalty(r.calls, _final_text(r), _turns(r))) for r in rollouts]
+        mode, above = config.roc.mode, config.roc.positive_above
+        return [rollouts[i] for i in select(graded, config.group_size, mode, above, rng)]
+
+
+def _sample(rollout: Rollout) -> Sample:
+    if not len(rollout.completion_ids) == len(rollout.mask) == len(rollout.logprobs):
+        raise AssertionError("completion, mask and log-probabilities differ in length")
+    return Sample(
+        rollout.prompt_ids,
+        rollout.completion_ids,
+        rollout.mask,
+        rollout.logprobs,
+        _reward(rollout),
+        rollout.weight_version,
+    )
+
+
+def _reward(rollout: Rollout) -> float:
+    assert rollout.score is not None
+    return rollout.score.reward
+
+
+def _final_text(rollout: Rollout) -> str | None:
+    answered = rollout.stop_reason == StopReason.ANSWERED
+    return rollout.messages[-1].content if answered else None
+
+
+def _turns(rollout: Rollout) -> int:
+    return sum(message.role == "assistant" for message in rollout.messages)
+
+
+def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Mean reward, F1, recall, precision, success, answers, calls and turns of scored rollouts."""
+    scored = [(r, r.score) for r in rollouts if r.score is not None]
+    count = max(len(scored), 1)
+
+    def mean(values: Iterator[float]) -> float:
+        return sum(values) / count
+
+    return {
+        "reward": mean(s.reward for _, s in scored),
+        "f1": mean(s.f1 for _, s in scored),
+        "recall": mean(s.recall for _, s in scored),
+        "precision": mean(s.precision for _, s in scored),
+        "success": mean(float(s.success) for _, s in scored),
+        "answer_correct": mean(float(s.answer_correct) for _, s in scored),
+        "calls": mean(float(len(r.calls)) for r, _ in scored),
+        "turns": mean(float(_turns(r)) for r, _ in scored),
+        "answered": mean(float(r.stop_reason == StopReason.ANSWERED) for r, _ in scored),
+    }

@@ -1,0 +1,51 @@
+"""Muon for hidden matrices together with AdamW for the rest, as one optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class MuonAdamW(torch.optim.Optimizer):
+    """Two optimizers behind one interface; schedules and clipping see all parameter groups.
+
+    Muon takes two-dimensional parameters alone and is meant for hidden layers: embeddings
+    (tied to the output here), norms and biases go to AdamW.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, muon_lr: float, adamw_lr: float, weight_decay: float = 0.0
+    ) -> None:
+        matrices: list[torch.nn.Parameter] = []
+        others: list[torch.nn.Parameter] = []
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                hidden = parameter.ndim == 2 and "embed" not in name and "lm_head" not in name
+                (matrices if hidden else others).append(parameter)
+        self._muon = torch.optim.Muon(matrices, lr=muon_lr, weight_decay=weight_decay)
+        self._adamw = torch.optim.AdamW(
+            others, lr=adamw_lr, betas=(0.9, 0.95), weight_decay=weight_decay
+        )
+        super().__init__([*matrices, *others], {})
+        self._share()
+
+    def _share(self) -> None:
+        """The groups of both parts, by reference: a schedule that sets ``lr`` sets theirs."""
+        self.param_groups = [*self._muon.param_groups, *self._adamw.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        loss = closure() if closure is not None else None
+        self._muon.step()
+        self._adamw.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"muon": self._muon.state_dict(), "adamw": self._adamw.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._muon.load_state_dict(state_dict["muon"])
+        self._adamw.load_state_dict(state_dict["adamw"])
+        self._share()

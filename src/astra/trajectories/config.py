@@ -1,0 +1,34 @@
+"""Parameters of stage ``trajectories``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from astra.agent.episode import EpisodeLimits
+from astra.llm.protocol import ModelConfig
+from astra.settings import StageConfig
+
+
+class TrajectoriesConfig(StageConfig):
+    """Block ``trajectories``; conf/trajectories/base.yaml names each default's source."""
+
+    agent: ModelConfig
+    """Who acts. Backend offline: the scripted expert, which follows the task's plan."""
+    emulator: ModelConfig
+    """Who answers for servers that have documents only."""
+    samples: int = Field(ge=1)
+    """Episodes per task."""
+    failure_rate: float = Field(ge=0, lt=1)
+    """Share of emulated calls that the host fails (timeout or unreachable)."""
+    max_tools: int | None = Field(ge=1)
+    """Most tools shown to the agent, those of the plan always among them; null: all."""
+    deterministic_only: bool
+    """Leave out servers whose results differ from run to run."""
+    reset_in_place: tuple[str, ...]
+    """Environments whose servers keep nothing in memory between calls: one process serves many
+    episodes, its directory restored between them. Others start afresh for each."""
+    limits: EpisodeLimits
+    episode_timeout_s: float = Field(gt=0)
+    system_prompts: tuple[str, ...]
+    """Further system prompts; each episode draws one of them or the standard one."""
+    seed: int

@@ -1,0 +1,39 @@
+"""Failures the host injects into emulated calls (ASTRA section 3.3: 20 % of them).
+
+The draw depends on the episode and the position of the call in it, never on the model or on
+timing. The model reads a plain error line and may retry.
+"""
+
+from __future__ import annotations
+
+import random
+
+from astra.records.base import content_id
+from astra.records.message import CallStatus, ToolResult
+
+TRANSIENT_MARKS = ("timed out", "is unreachable", "gave no answer")
+"""What an agent can read in a result that is worth a retry."""
+
+
+class FailureInjector:
+    """Draws, call by call, which emulated calls of one episode fail."""
+
+    def __init__(self, rate: float, episode: str) -> None:
+        self._rate = rate
+        self._episode = episode
+        self._calls = 0
+
+    def draw(self, tool: str) -> ToolResult | None:
+        """The failure of the episode's next call, or None if it goes through."""
+        rng = random.Random(int(content_id(["failure", self._episode, self._calls]), 16))
+        self._calls += 1
+        if rng.random() >= self._rate:
+            return None
+        if rng.random() < 0.5:
+            return ToolResult(status=CallStatus.TIMEOUT, content=f"error: {tool} timed out")
+        return ToolResult(status=CallStatus.UNREACHABLE, content=f"error: {tool} is unreachable")
+
+
+def looks_transient(text: str) -> bool:
+    """Whether a result's text reports a failure that may pass."""
+    return text.startswith("error:") and any(mark in text for mark in TRANSIENT_MARKS)

@@ -1,0 +1,208 @@
+"""Real MCP servers as environments: processes, their directories, and resume.
+
+A ``ServerPool`` owns the processes. An episode borrows one: a fresh process, or, for servers
+that keep nothing in memory, one whose directory was restored to what it was after the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from astra.agent.episode import parse_arguments
+from astra.agent.mcp import McpSession, ServerEnvironments, ServerError, open_server
+from astra.records.message import CallStatus, ToolCall, ToolResult
+from astra.records.tool import Launch, Tool, ToolServer
+
+_KEPT = "server.log"
+"""The process holds its log open; restoring must not replace it."""
+
+
+@dataclass
+class ServerProcess:
+    """A running server and the task that opened it (and alone may close it)."""
+
+    launch: Launch
+    folder: Path
+    snapshot: Path
+    session: McpSession
+    leave: asyncio.Event
+    owner: asyncio.Task[None]
+    healthy: bool = True
+
+    async def close(self) -> None:
+        self.leave.set()
+        await asyncio.wait([self.owner])
+
+
+@dataclass
+class ServerPool:
+    """At most ``limit`` processes at a time, each lent to one episode."""
+
+    environments: ServerEnvironments
+    timeout_s: float
+    limit: int
+    reset_in_place: Collection[str] = ()
+    started: int = 0
+    _idle: list[ServerProcess] = field(default_factory=list)
+    _alive: int = 0
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def acquire(self, launch: Launch) -> ServerProcess:
+        """A process in its initial state. Raises ServerError if it does not start."""
+        async with self._changed:
+            while True:
+                for process in self._idle:
+                    if process.launch == launch:
+                        self._idle.remove(process)
+                        return process
+                if self._alive < self.limit:
+                    self._alive += 1
+                    break
+                if self._idle:
+                    await self._idle.pop(0).close()
+                    self._alive -= 1
+                    continue
+                await self._changed.wait()
+        try:
+            return await self._start(launch)
+        except BaseException:
+            await self._gone()
+            raise
+
+    async def release(self, process: ServerProcess) -> None:
+        """Take a process back: restored for the next episode, or ended."""
+        reusable = process.launch.environment in self.reset_in_place and process.healthy
+        if reusable and not process.owner.done():
+            await asyncio.to_thread(_restore, process.snapshot, process.folder)
+            async with self._changed:
+                self._idle.append(process)
+                self._changed.notify()
+            return
+        await process.close()
+        await self._gone()
+
+    async def close(self) -> None:
+        """End all idle processes; borrowed ones are their borrowers' to release."""
+        while self._idle:
+            await self._idle.pop().close()
+            await self._gone()
+
+    async def _gone(self) -> None:
+        async with self._changed:
+            self._alive -= 1
+            self._changed.notify()
+
+    async def _start(self, launch: Launch) -> ServerProcess:
+        opened: asyncio.Future[ServerProcess] = asyncio.get_running_loop().create_future()
+        owner = asyncio.create_task(self._own(launch, opened))
+        try:
+            return await asyncio.shield(opened)
+        except asyncio.CancelledError:
+            owner.cancel()
+            await asyncio.wait([owner])
+            raise
+
+    async def _own(self, launch: Launch, opened: asyncio.Future[ServerProcess]) -> None:
+        """Open and close in one task: the SDK's cancel scopes may not change tasks."""
+        leave = asyncio.Event()
+        try:
+            with tempfile.TemporaryDirectory(prefix="astra-server-") as scratch:
+                folder, snapshot = Path(scratch).resolve() / "work", Path(scratch) / "snapshot"
+                folder.mkdir()
+                async with open_server(
+                    launch, folder, self.timeout_s, self.environments
+                ) as session:
+                    shutil.copytree(folder, snapshot)
+                    self.started += 1
+                    owner = asyncio.current_task()
+                    assert owner is not None
+                    opened.set_result(
+                        ServerProcess(launch, folder, snapshot, session, leave, owner)
+                    )
+                    await leave.wait()
+        except Exception as error:
+            if not opened.done():
+                opened.set_exception(error)
+            # Later than that the process is already out of use: how it ends matters to nobody.
+
+
+def _restore(snapshot: Path, folder: Path) -> None:
+    """Make ``folder`` what it was, in place (the process may hold it as working directory)."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            inner = snapshot / path.name
+            if inner.is_dir():
+                _restore(inner, path)
+            else:
+                shutil.rmtree(path)
+        elif path.name != _KEPT:
+            path.unlink()
+    for path in snapshot.iterdir():
+        target = folder / path.name
+        if target.exists():
+            continue
+        if path.is_dir():
+            shutil.copytree(path, target)
+        else:
+            shutil.copy2(path, target)
+
+
+class McpEnv:
+    """One episode on a real server. Opens its process at the first call.
+
+    Calls run one after the other in the order they arrive: a stateful server would otherwise
+    answer parallel calls differently from run to run. A lost process raises ServerError.
+    """
+
+    def __init__(self, server: ToolServer, tools: tuple[Tool, ...], pool: ServerPool) -> None:
+        if server.launch is None:
+            raise ServerError(f"server {server.name} ({server.id}) has no launch specification")
+        self._launch = server.launch
+        self._tools = tools
+        self._by_name = {tool.name: tool for tool in tools}
+        self._pool = pool
+        self._process: ServerProcess | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return self._tools
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        tool = self._by_name[call.name]
+        arguments = parse_arguments(tool, call.arguments)
+        async with self._turn:
+            if self._process is None:
+                self._process = await self._pool.acquire(self._launch)
+            process = self._process
+            try:
+                result = await process.session.call_tool(tool.original_name or tool.name, arguments)
+            except asyncio.CancelledError:
+                process.healthy = False
+                raise
+        if result.status == CallStatus.UNREACHABLE:
+            process.healthy = False
+            raise ServerError(f"{self._launch.command}: {result.content}")
+        if result.status == CallStatus.TIMEOUT:
+            # It may still be at work on the call: nobody else shall get this process.
+            process.healthy = False
+        return _labelled(result)
+
+    async def close(self) -> None:
+        if self._process is not None:
+            process, self._process = self._process, None
+            with contextlib.suppress(ServerError):
+                await self._pool.release(process)
+
+
+def _labelled(result: ToolResult) -> ToolResult:
+    """Errors start with ``error:`` whatever the server's style, as in every environment."""
+    if result.status != CallStatus.ERROR or result.content.lower().startswith("error"):
+        return result
+    return result.model_copy(update={"content": f"error: {result.content}"})

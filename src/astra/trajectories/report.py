@@ -1,0 +1,25 @@
+"""What metrics and plots tell about trajectories."""
+
+from __future__ import annotations
+
+from astra.records.trajectory import Trajectory
+from astra.store.metrics import StageMetrics
+
+
+def describe(metrics: StageMetrics, trajectory: Trajectory) -> None:
+    """Add one trajectory to the stage's counts and distributions."""
+    metrics.count("messages", len(trajectory.messages))
+    metrics.count("calls", len(trajectory.calls))
+    metrics.count(f"execution_{trajectory.execution}")
+    for call in trajectory.calls:
+        metrics.count(f"calls_{call.result.status}")
+    metrics.distribution("calls_per_trajectory", [len(trajectory.calls)])
+    metrics.distribution("turns_per_trajectory", [_turns(trajectory)])
+    metrics.distribution("tools_shown", [len(trajectory.tools)])
+    metrics.distribution("stop_reason", [trajectory.stop_reason])
+    metrics.distribution("domain", [trajectory.domain])
+    metrics.distribution("call_status", [call.result.status for call in trajectory.calls])
+
+
+def _turns(trajectory: Trajectory) -> int:
+    return sum(message.role == "assistant" for message in trajectory.messages)

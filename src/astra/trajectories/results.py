@@ -1,0 +1,113 @@
+"""Reading tool results the way an agent does: from their text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from astra.agent.prompt import NOT_FOUND
+from astra.text.verbs import noun_of, singular, words_of
+
+MAX_ANSWERS = 8
+MAX_ANSWER_CHARS = 160
+_EVERYDAY = "the a an of for in on at to and or is are what which who how many much"
+_GLUE = frozenset(_EVERYDAY.split())
+
+
+class ReadError(Exception):
+    """A result does not hold what is looked for."""
+
+
+def parse_result(text: str) -> Any:
+    """The typed value of a result: JSON, else a Python literal's list or dict, else the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    if text.lstrip().startswith(("[", "{")):
+        # Servers written in Python sometimes print rows as they are.
+        try:
+            return ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            pass
+    return text
+
+
+def follow(value: Any, path: Sequence[str | int]) -> Any:
+    """The part of a result at ``path``. Raises ReadError if there is none."""
+    for key in path:
+        if key == "result" and not (isinstance(value, dict) and key in value):
+            continue  # a wrapper that the SDK adds to structured results only
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            raise ReadError(f"no {key!r} in the result") from None
+    return value
+
+
+def fit(value: Any, schema: Mapping[str, Any]) -> Any:
+    """A read value in the type that a parameter asks for. Raises ReadError if it cannot be."""
+    wanted = schema.get("type")
+    if wanted == "string" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _number(value)
+    if wanted in ("integer", "number") and isinstance(value, str):
+        found = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*", value)
+        if found is None:
+            raise ReadError(f"{value[:40]!r} is no number")
+        value = float(found.group(1))
+    if wanted == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if wanted in ("string", "integer", "number", "boolean") and isinstance(value, (list, dict)):
+        raise ReadError(f"a {type(value).__name__} where a {wanted} is needed")
+    return value
+
+
+def answers_from(value: Any, tool: str, question: str) -> list[str]:
+    """The bare answers in a result: a scalar, the items of a list, or fields of an object.
+
+    Of an object, the fields that the tool's or the question's words name; all if none is named.
+    """
+    if isinstance(value, list):
+        if not value:
+            return [NOT_FOUND]
+        return [text for item in value[:MAX_ANSWERS] for text in _of_item(item, tool, question)]
+    return _of_item(value, tool, question)
+
+
+def _of_item(value: Any, tool: str, question: str) -> list[str]:
+    if not isinstance(value, dict):
+        return [scalar_text(value)]
+    scalars = {key: one for key, one in value.items() if not isinstance(one, (dict, list))}
+    if not scalars:
+        inner = next(iter(value.values()), None)
+        return answers_from(inner, tool, question) if value else [NOT_FOUND]
+    noun = {singular(word) for word in words_of(noun_of(tool))}
+    asked = {singular(word) for word in words_of(question)} - _GLUE
+    for words in (noun, asked):
+        named = [key for key in scalars if {singular(word) for word in words_of(key)} <= words]
+        if named:
+            return [scalar_text(scalars[key]) for key in named]
+    return [scalar_text(one) for one in scalars.values()]
+
+
+def scalar_text(value: Any) -> str:
+    """A scalar as it stands in an answer: no quotes, no ``.0``, one line, bounded length."""
+    if value is None:
+        return NOT_FOUND
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return _number(value)
+    if not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False)
+    lines = [line.strip() for line in value.splitlines() if line.strip()]
+    return (lines[0] if lines else NOT_FOUND)[:MAX_ANSWER_CHARS].strip()
+
+
+def _number(value: float) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)

@@ -1,0 +1,29 @@
+"""Stage bench: base, SFT and RL checkpoints on the held-out arenas (ASTRA section 6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from astra.bench.config import BenchConfig
+from astra.bench.report import write_report
+from astra.bench.run import run_arenas, select
+from astra.records.bench import BenchEpisode
+from astra.records.environment import Arena
+from astra.settings import RuntimeConfig, load
+from astra.stage import run_stage
+from astra.store.tables import read_records, write_records
+
+ARENAS = Path("data/envs_merged.parquet")
+TRAINED = {"sft": Path("models/sft"), "rl": Path("models/rl")}
+
+
+def main() -> None:
+    config, runtime = load("bench", BenchConfig), load("runtime", RuntimeConfig)
+    arenas = select(read_records(ARENAS, Arena), config)
+    episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
+    write_records(Path("data/bench.parquet"), episodes, BenchEpisode)
+    write_report(episodes, config)
+
+
+if __name__ == "__main__":
+    run_stage("bench", main)

@@ -1,0 +1,44 @@
+"""Stage rl: train the fine-tuned policy in the training arenas."""
+
+from pathlib import Path
+
+from astra.records.environment import Arena
+from astra.rollout.chat import PolicyConfig, load_policy
+from astra.sandbox.local import LocalSandbox
+from astra.settings import RuntimeConfig, load
+from astra.stage import run_stage
+from astra.store.metrics import StageMetrics
+from astra.store.tables import read_records
+from astra.tracking.mlflow import digests, track
+from astra.train.checkpoints import mark_finished, run_folder, save_policy
+from astra.train.config import RLConfig
+from astra.train.device import prepare_torch
+from astra.train.rl import choose_arenas, report_rl, train_rl
+
+ARENAS, START = Path("data/envs_merged.parquet"), Path("models/sft")
+
+
+def main() -> None:
+    config, runtime = load("rl", RLConfig), load("runtime", RuntimeConfig)
+    device = prepare_torch(runtime, config.seed)
+    policy = load_policy(PolicyConfig(path=str(START), dtype=config.dtype), device)
+    arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config)
+    inputs = digests(ARENAS, START)
+    folder = run_folder("rl", config, inputs)
+    with (
+        LocalSandbox(config.sandbox, runtime.sandbox_min_tier, runtime.sandbox_workers) as sandbox,
+        track("rl", config, inputs, runtime) as run,
+    ):
+        run.tags(sandbox_tier=sandbox.tier)
+        result = train_rl(policy, arenas, config, sandbox, folder, run)
+        run.tags(groups_lost_to_infra=result.lost_to_infra)
+    save_policy(policy.model, policy.codec.tokenizer, Path("models/rl"))
+    mark_finished(folder)
+    metrics = StageMetrics("rl")
+    report_rl(metrics, arenas, result)
+    metrics.write()
+    result.curves.write(Path("plots/rl"))
+
+
+if __name__ == "__main__":
+    run_stage("rl", main)

@@ -1,0 +1,40 @@
+"""Stage sft: fine-tune the base policy on the selected trajectories."""
+
+from pathlib import Path
+
+from astra.records.trajectory import SFTSample
+from astra.rollout.chat import load_policy
+from astra.settings import RuntimeConfig, load
+from astra.stage import run_stage
+from astra.store.metrics import StageMetrics
+from astra.store.tables import read_records
+from astra.tracking.mlflow import digests, track
+from astra.train.checkpoints import mark_finished, run_folder, save_policy
+from astra.train.config import SFTConfig
+from astra.train.device import prepare_torch
+from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
+
+SFT_SET = Path("data/sft_set.parquet")
+
+
+def main() -> None:
+    config, runtime = load("sft", SFTConfig), load("runtime", RuntimeConfig)
+    device = prepare_torch(runtime, config.seed)
+    policy = load_policy(config.policy, device)
+    train, evaluation = split_samples(read_records(SFT_SET, SFTSample))
+    encoded = [encode_samples(s, policy.codec, config.max_tokens) for s in (train, evaluation)]
+    base = Path(config.policy.path)
+    inputs = digests(SFT_SET, *([base] if base.is_dir() else []))
+    folder = run_folder("sft", config, inputs)
+    with track("sft", config, inputs, runtime) as run:
+        result = train_sft(policy, encoded[0], encoded[1], config, folder, run)
+    save_policy(policy.model, policy.codec.tokenizer, Path("models/sft"))
+    mark_finished(folder)
+    metrics = StageMetrics("sft")
+    report_sft(metrics, encoded[0], encoded[1], result)
+    metrics.write()
+    result.curves.write(Path("plots/sft"))
+
+
+if __name__ == "__main__":
+    run_stage("sft", main)

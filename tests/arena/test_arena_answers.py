@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from astra.arena.answers import final_matches, is_small_domain, matches, parse_final, render_answer
+from astra.records.qa import Answer, AnswerType
+
+
+def answer(kind: str, value: object, **extra: object) -> Answer:
+    return Answer.model_validate({"type": kind, "value": value, **extra})
+
+
+@pytest.mark.parametrize(
+    ("gold", "value", "expected"),
+    [
+        (answer("number", 2), 2, True),
+        (answer("number", 2), 2.0, True),
+        (answer("number", 2), 42, False),
+        (answer("number", 2), "2", False),
+        (answer("number", 1), True, False),
+        (answer("number", 3.14, tolerance=0.01), 3.15, True),
+        (answer("number", 3.14, tolerance=0.01), 3.16, False),
+        (answer("number", 0.3), 0.1 + 0.2, True),
+        (answer("number", 10**400), 10**400, True),
+        (answer("number", 1.5), 10**400, False),
+        (answer("number", 5, unit="km"), {"value": 5, "unit": "KM"}, True),
+        (answer("number", 5, unit="km"), {"value": 5, "unit": "m"}, False),
+        (answer("number", 5), math.nan, False),
+        (answer("number", 5), None, False),
+        (answer("boolean", True), True, True),
+        (answer("boolean", True), 1, False),
+        (answer("boolean", False), 0, False),
+        (answer("date", "2024-02-29"), "2024-02-29", True),
+        (answer("date", "2024-02-29"), "2024-02-29T00:00:00", True),
+        (answer("date", "2024-02-29"), "2024-02-29T05:00:00", False),
+        (answer("date", "2024-02-29"), "2024-02-30", False),
+        (answer("date", "2024-02-29"), 20240229, False),
+        (answer("string", "Amber Cove"), "amber  cove", True),
+        (answer("string", "Amber Cove"), "the Amber Cove", False),
+        (answer("string", "Amber Cove"), ["Amber Cove"], False),
+        (answer("enum", "sold"), "Sold", True),
+        (answer("enum", "sold"), "unsold", False),
+        (answer("list", [1, 2]), [1, 2], True),
+        (answer("list", [1, 2]), [2, 1], False),
+        (answer("list", [1, 2], ordered=False), [2, 1], True),
+        (answer("list", [1, 1, 2], ordered=False), [1, 2, 2], False),
+        (answer("list", [1, 2]), [1, 2, 3], False),
+        (answer("list", [1, 2]), "1; 2", False),
+        (answer("record", {"a": 1, "b": "X"}), {"b": "x", "a": 1}, True),
+        (answer("record", {"a": 1}), {"a": 1, "b": 2}, False),
+        (answer("record", {"a": 1}), {}, False),
+    ],
+)
+def test_matches_compares_types_never_text(gold: Answer, value: object, expected: bool) -> None:
+    assert matches(gold, value) is expected
+
+
+@pytest.mark.parametrize(
+    ("gold", "text", "expected"),
+    [
+        (answer("number", 1234.5), "1,234.5", True),
+        (answer("number", 1234.5), "1,23,4.5", False),
+        (answer("number", 812), "812.", True),
+        (answer("number", 812), "about 812", False),
+        (answer("number", 812), "812 or 813", False),
+        (answer("number", 5, unit="km"), "5 km", True),
+        (answer("number", 5, unit="$"), "$5", True),
+        (answer("number", 5), "5 km", False),
+        (answer("number", 5), "1e999", False),
+        (answer("boolean", True), "Yes.", True),
+        (answer("boolean", False), "false", True),
+        (answer("boolean", False), "not yes", False),
+        (answer("date", "2024-05-01"), "2024-05-01", True),
+        (answer("date", "2024-05-01"), "1 May 2024", True),
+        (answer("date", "2024-05-01"), "May 1, 2024", True),
+        (answer("date", "2024-05-01"), "01/05/2024", False),
+        (answer("string", "Acme Inc."), "Acme Inc.", True),
+        (answer("string", "Amber Cove"), '"Amber Cove".', True),
+        (answer("string", "Amber Cove"), "Amber Cove or Jade Mill", False),
+        (answer("list", [812, "Amber Cove"]), "812; Amber Cove", True),
+        (answer("list", [812, "Amber Cove"]), "Amber Cove; 812", False),
+        (answer("list", ["A", "B"], ordered=False), "B; A", True),
+        (answer("list", [1, 2]), "[1, 2]", True),
+        (answer("list", [1, 2]), "1; 2; 3", False),
+        (answer("list", [1, 2]), "", False),
+        (answer("record", {"price": 5, "sold": True}), "price: 5; sold: yes", True),
+        (answer("record", {"price": 5}), '{"price": 5}', True),
+        (answer("record", {"price": 5}), "price: 5; price: 5", False),
+        (answer("string", "x"), "", False),
+    ],
+)
+def test_final_text_is_read_as_the_answers_type(gold: Answer, text: str, expected: bool) -> None:
+    assert final_matches(gold, text) is expected
+
+
+def test_the_last_answer_block_counts() -> None:
+    assert parse_final("<answer>1</answer> no: <answer> 2\n</answer> bye") == "2"
+    assert parse_final("  just text ") == "just text"
+    assert parse_final("<answer>unclosed") == "<answer>unclosed"
+
+
+def test_small_domains() -> None:
+    assert is_small_domain(answer("boolean", True))
+    assert is_small_domain(answer("enum", "a"))
+    assert not is_small_domain(answer("enum", "a", domain_size=20))
+    assert is_small_domain(answer("number", 3, domain_size=19))
+    assert not is_small_domain(answer("number", 3))
+
+
+names = st.from_regex(r"[A-Z][a-z]{1,8}( [A-Z][a-z]{1,8})?", fullmatch=True)
+numbers = st.one_of(
+    st.integers(-(10**12), 10**12),
+    st.floats(allow_nan=False, allow_infinity=False, width=32).map(lambda x: round(x, 4)),
+)
+answers = st.one_of(
+    numbers.map(lambda value: answer("number", value)),
+    names.map(lambda value: answer("string", value)),
+    st.booleans().map(lambda value: answer("boolean", value)),
+    st.dates().map(lambda value: answer("date", value.isoformat())),
+    st.lists(st.one_of(names, numbers), min_size=1, max_size=4).map(
+        lambda value: answer("list", value)
+    ),
+    st.dictionaries(names, numbers, min_size=1, max_size=3).map(
+        lambda value: answer("record", value)
+    ),
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+@given(answers)
+def test_an_answer_matches_itself_and_its_own_rendering(gold: Answer) -> None:
+    assert matches(gold, gold.value)
+    assert matches(gold, json.loads(json.dumps(gold.value)))
+    assert final_matches(gold, render_answer(gold))
+    assert final_matches(gold, parse_final(f"So: <answer>{render_answer(gold)}</answer>"))
+
+
+@given(answers, json_values)
+def test_no_value_crashes_and_a_match_has_the_right_type(gold: Answer, value: object) -> None:
+    if matches(gold, value):
+        expected = {
+            AnswerType.NUMBER: (int, float, dict),
+            AnswerType.BOOLEAN: (bool,),
+            AnswerType.LIST: (list,),
+            AnswerType.RECORD: (dict,),
+        }.get(gold.type, (str,))
+        assert isinstance(value, expected)
+
+
+@given(answers, st.text(max_size=20))
+def test_no_text_crashes(gold: Answer, text: str) -> None:
+    final_matches(gold, text)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9))
+def test_a_number_inside_a_longer_one_never_matches(value: int, digit: int) -> None:
+    assert not matches(answer("number", value), int(f"{digit}{value}"))
+    assert not final_matches(answer("number", value), f"{digit}{value}")

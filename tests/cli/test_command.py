@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from astra import prompting
+from astra.cli import doctor
+from astra.cli.main import app, commands
+from astra.llm.cache import AnswerCache
+from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
+from astra.records.task import Task, TaskKind
+from astra.sandbox.probe import ProbeReport
+from astra.store.tables import write_records
+
+
+@pytest.fixture(autouse=True)
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(commands, list(arguments))
+
+
+def tasks(path: Path, count: int = 12) -> list[Task]:
+    source = ArgumentSource(origin=ArgumentOrigin.TASK, value="Amber Cove")
+    made = [
+        Task(
+            server_id="s", chain_id=None, kind=TaskKind.CHAIN, language="en",
+            question=f"what is the price of house {n}?",
+            plan=(ChainStep(tool="get_price", arguments={"house": source}),),
+        )
+        for n in range(count)
+    ]  # fmt: skip
+    write_records(path, made, Task)
+    return made
+
+
+def test_show_prints_readable_records_and_counts(workspace: Path) -> None:
+    made = tasks(workspace / "tasks.parquet")
+    output = run("show", "tasks.parquet", "--limit", "2").output
+    assert output.count("Task ") == 2
+    assert "question: what is the price of house" in output
+    assert "2 shown, 12 match, 12 in tasks.parquet" in output
+    assert "\x1b" not in output
+    wanted = made[3]
+    output = run("show", "tasks.parquet", "--id", wanted.id[:10]).output
+    assert wanted.question in output
+    assert "1 shown, 1 match" in output
+
+
+def test_show_as_json_gives_the_records_back(workspace: Path) -> None:
+    made = tasks(workspace / "tasks.parquet", 3)
+    lines = run("show", "tasks.parquet", "--json", "--limit", "0").output.splitlines()
+    assert {Task.model_validate_json(line).id for line in lines} == {task.id for task in made}
+
+
+def test_show_filters_and_refuses_an_unknown_field(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tasks(workspace / "tasks.parquet")
+    condition = f"question={made[0].question}"
+    assert "1 shown, 1 match" in run("show", "tasks.parquet", "--where", condition).output
+    for arguments in (["--where", "colour=red"], ["--where", "question"]):
+        monkeypatch.setattr(sys, "argv", ["astra", "show", "tasks.parquet", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            app()
+        assert stop.value.code == 1
+        assert "give FIELD=VALUE with one of id, server_id" in capsys.readouterr().err
+
+
+def estimate(mean: float, low: float, high: float) -> dict[str, float]:
+    return {"mean": mean, "low": low, "high": high, "n": 24}
+
+
+def scores_file(path: Path) -> None:
+    document: dict[str, Any] = {
+        "suite": "held-out arenas",
+        "arenas": 24,
+        "sampling": {"confidence": 0.95},
+        "checkpoints": {
+            name: {"scores": {"f1": estimate(mean, mean - 0.1, mean + 0.1)}}
+            for name, mean in (("base", 0.1), ("sft", 0.5), ("rl", 0.6))
+        },
+        "differences": {
+            "sft-base": {"f1": estimate(0.4, 0.3, 0.5)},
+            "rl-sft": {"f1": estimate(0.1, -0.05, 0.2)},
+        },
+        "references": {"floor": {"f1": 0.0}, "ceiling": {"f1": 1.0}},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+
+
+def test_scores_stand_side_by_side_with_intervals(workspace: Path) -> None:
+    scores_file(workspace / "metrics/bench.json")
+    output = run("scores").output
+    row = next(line for line in output.splitlines() if line.startswith("F1 (answer counts)"))
+    for shown in ("0.100 [0.000, 0.200]", "0.500", "0.600", "1.000"):
+        assert shown in row
+    assert "+0.400 [+0.300, +0.500] *" in output
+    assert "+0.100 [-0.050, +0.200]\n" in output  # its interval holds 0: no star
+    assert f"mlflow ui --backend-store-uri sqlite:///{workspace / 'mlflow.db'}" in output
+    assert "dvc plots show" in output
+
+
+def test_missing_scores_name_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["astra", "scores"])
+    with pytest.raises(SystemExit) as stop:
+        app()
+    assert stop.value.code == 1
+    assert "dvc repro bench" in capsys.readouterr().err
+
+
+def params(workspace: Path, backend: str = "offline", **runtime: Any) -> None:
+    document = {"tasks": {"teacher": {"backend": backend}}, "runtime": {"threads": 1, **runtime}}
+    (workspace / "params.yaml").write_text(yaml.safe_dump(document))
+    (workspace / ".dvc").mkdir(exist_ok=True)
+    (workspace / ".dvc/config").write_text(
+        "[core]\n    remote = s\n['remote \"s\"']\n    url = x\n"
+    )
+
+
+@pytest.fixture
+def tier(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    found = {"tier": "A"}
+    monkeypatch.setattr(
+        doctor, "probe", lambda: ProbeReport(found["tier"], {"tier A": "no namespaces"})
+    )
+    return found
+
+
+def test_doctor_passes_a_sound_machine(workspace: Path, tier: dict[str, str]) -> None:
+    params(workspace)
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    assert "DVC remote s: x" in result.output
+    assert "error" not in result.output
+
+
+def test_doctor_names_what_is_missing(
+    workspace: Path, tier: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params(workspace, backend="openai")
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "these blocks use backend openai: tasks.teacher" in result.output
+    endpoint = {"base_url": "http://h/v1", "api_key_env": "ASTRA_TEST_KEY"}
+    params(workspace, backend="openai", endpoints=[endpoint])
+    monkeypatch.delenv("ASTRA_TEST_KEY", raising=False)
+    assert "export ASTRA_TEST_KEY=" in run("doctor").output
+    monkeypatch.setenv("ASTRA_TEST_KEY", "sk-hidden")
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    assert "sk-hidden" not in result.output
+    tier["tier"] = "C"
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "best tier here is C, B is required" in result.output
+
+
+def test_doctor_reports_an_unreadable_mlflow_store(workspace: Path, tier: dict[str, str]) -> None:
+    store = workspace / "broken.db"
+    store.write_bytes(b"no database at all, certainly not one of SQLite" * 50)
+    params(workspace, tracking_uri=f"sqlite:///{store}")
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "MLflow store" in result.output
+
+
+def test_doctor_without_params_says_how_to_make_them(tier: dict[str, str]) -> None:
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "make params" in result.output
+
+
+def test_cache_stats_count_answers_per_model() -> None:
+    assert "no answers yet" in run("cache", "stats").output
+    cache = AnswerCache()
+    cache.put("a", "openai:m", {"reply": 1})
+    cache.put("b", "openai:m", {"reply": 2})
+    assert "openai:m: 2 answers" in run("cache", "stats").output
+
+
+def test_prompts_render_with_values_and_with_placeholders(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "Say {{ word }}{% for item in items %}, {{ item.name }} {{ item | json }}{% endfor %}"
+    monkeypatch.setattr(prompting, "_source", {"demo/say": source}.__getitem__)
+    prompting._compiled.cache_clear()
+    try:
+        values = json.dumps({"word": "it's {{ word }}", "items": []})
+        assert (
+            "Say it's {{ word }}\n"
+            in run("prompts", "render", "demo/say", "--params", values).output
+        )
+        assert (
+            "Say <word>, <items[0].name>"
+            in run("prompts", "render", "demo/say", "--example").output
+        )
+    finally:
+        prompting._compiled.cache_clear()

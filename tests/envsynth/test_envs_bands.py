@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from env_samples import answer
+
+from astra.embedding.protocol import Vectors
+from astra.envsynth.bands import ToolPool, band_of, document_text, with_irrelevant
+from astra.records.environment import Arena, ArenaStep, ArenaTool, Band
+from astra.records.qa import QuestionKind, Scenario, Split
+from astra.records.tool import Execution, Tool, ToolServer
+
+
+def tool(name: str, code: str = "code") -> ArenaTool:
+    document = Tool(name=name, description=name, parameters={"type": "object", "properties": {}})
+    return ArenaTool(tool=document, code=code)
+
+
+def arena(qa_id: str, domain: str, *names: str, split: Split = Split.TRAIN) -> Arena:
+    step = ArenaStep(id=1, hop_level=1, question="q", answer=answer("number", 1),
+                     tool_name=names[0])  # fmt: skip
+    return Arena(
+        qa_id=qa_id, split=split, domain=domain, language="en", source="test",
+        kind=QuestionKind.READ_ONLY, scenario=Scenario.SINGLE_HOP, hops=1, main_question="q",
+        final_answer=step.answer, tools=tuple(tool(name, f"{qa_id}") for name in names),
+        steps=(step,), entities=(), composition=qa_id,
+    )  # fmt: skip
+
+
+def server(domain: str, *names: str) -> ToolServer:
+    return ToolServer(
+        name=f"s_{domain}", title="", description="", domain=domain, source="t", licence="",
+        language="en", execution=Execution.EMULATED, deterministic=True,
+        tools=tuple(tool(name).tool for name in names),
+    )  # fmt: skip
+
+
+class Angles:
+    """Embeds the document of tool ``t<degrees>_...`` as a unit vector at that angle."""
+
+    name = "angles"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        angles = [np.radians(float(text.split(":")[0].split("_")[0][1:])) for text in texts]
+        return np.array([[np.cos(a), np.sin(a)] for a in angles], dtype=np.float32)
+
+
+def test_bands_after_min_max_per_tool_in_scope() -> None:
+    similar = np.array([[0.5, 0.30, 0.20, 0.10], [0.1, 0.2, 0.3, 0.9]])
+    # scaled rows: 1, .5, .25, 0  and  0, .125, .25, 1: the highest of both decides
+    assert band_of(similar) == [Band.HIGH, Band.MEDIUM, Band.LOW, Band.HIGH]
+    edges = np.array([[0.0, 0.3999, 0.4, 0.85, 0.8501, 1.0]])
+    assert band_of(edges) == [
+        Band.LOW, Band.LOW, Band.MEDIUM, Band.MEDIUM, Band.HIGH, Band.HIGH,
+    ]  # fmt: skip
+    assert band_of(np.array([[0.7, 0.7]])) == [Band.LOW, Band.LOW]
+
+
+def test_candidates_by_band_domain_name_and_split() -> None:
+    mine = arena("a", "estate", "t0_price")
+    others = [
+        arena("b", "law", "t10_near"),
+        arena("c", "law", "t10_near", "t60_middle", "t0_price"),
+        arena("d", "food", "t90_far"),
+        arena("e", "estate", "t5_same_domain"),
+        arena("f", "law", "t12_other_split", split=Split.HELDOUT),
+    ]
+    servers = [server("mail", "t80_bare", "t10_near"), server("estate", "t1_bare_same")]
+    pool = ToolPool([mine, *others], servers)
+    found = next(iter(with_irrelevant([mine], pool, Angles(), 9)))
+    names = {band: [t.tool.name for t in tools] for band, tools in found.irrelevant.items()}
+    assert names == {
+        Band.HIGH: ["t10_near"],
+        Band.MEDIUM: ["t60_middle"],
+        Band.LOW: ["t80_bare", "t90_far"],
+    }
+    by_name = {t.tool.name: t for tools in found.irrelevant.values() for t in tools}
+    assert by_name["t80_bare"].code == ""
+    assert by_name["t10_near"].code != ""
+    assert found.id == mine.id
+    heldout = ToolPool(others, servers).candidates(Split.HELDOUT, "estate")
+    assert [t.tool.name for t in heldout] == ["t10_near", "t12_other_split", "t80_bare"]
+    assert all(t.code in ("", "f") for t in heldout)
+
+
+def test_at_most_k_per_band_whatever_the_order() -> None:
+    arenas = [arena("a", "estate", "t0_price")]
+    arenas += [arena(f"x{k}", "law", f"t{k}_tool{k}") for k in range(1, 90)]
+    forward = list(with_irrelevant(arenas, ToolPool(arenas, []), Angles(), 2))
+    backward = list(with_irrelevant(arenas[::-1], ToolPool(arenas[::-1], []), Angles(), 2))
+    assert {a.id: a for a in forward} == {a.id: a for a in backward}
+    assert [len(tools) for tools in forward[0].irrelevant.values()] == [2, 2, 2]
+    none = next(iter(with_irrelevant(arenas, ToolPool(arenas, []), Angles(), 0)))
+    assert none.irrelevant == {}
+
+
+def test_the_embedded_text_says_what_the_tool_takes() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string", "description": "a town"},
+                                               "day": {"type": "string"}}}  # fmt: skip
+    document = Tool(name="get_rain", description="Get rain.", parameters=schema)
+    assert document_text(document) == "get_rain: Get rain. Parameters: city (a town), day"

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from env_samples import ENVS, EVERY_OP, LISTINGS, MERGED, answer, asked, instance, price
+
+from astra.envsynth import asks
+from astra.envsynth.build import build_arenas, group_environments
+from astra.envsynth.merge import MergedTool, rename, unique_names
+from astra.envsynth.offline import HANDLERS
+from astra.envsynth.offline_code import read_rows
+from astra.envsynth.selfcheck import check_arenas
+from astra.envsynth.splits import SplitGuard
+from astra.envsynth.synthesise import synthesise
+from astra.llm.offline import OfflineTeacher
+from astra.llm.protocol import Ask
+from astra.records.environment import Arena, Environment
+from astra.records.qa import QAInstance, Split
+from astra.records.score import Rejection
+from astra.records.tool import Tool
+from astra.sandbox.protocol import Sandbox
+
+PAIR = (price(1, "Amber Cove", 812), price(2, "Jade Mill", 455))
+BOTH = answer("list", [812, 455])
+
+
+class Merger:
+    """The offline teacher with merge replies of the test's choice."""
+
+    name = "merger"
+
+    def __init__(self, spoil: Any) -> None:
+        self._inner = OfflineTeacher(ENVS.teacher, HANDLERS)
+        self._spoil = spoil
+        self.feedback: list[str] = []
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        reply = await self._inner.ask(ask)
+        if ask.template == "envsynth/merge_code":
+            self.feedback.append(ask.variables["feedback"])
+        return self._spoil(ask, reply)
+
+    async def close(self) -> None:
+        return None
+
+
+def build(
+    instances: list[QAInstance],
+    sandbox: Sandbox,
+    teacher: Any = None,
+    drop: tuple[int, ...] = (),
+    **changes: int,
+) -> tuple[list[Arena], list[Rejection], Counter[str]]:
+    offline = OfflineTeacher(ENVS.teacher, HANDLERS)
+
+    async def work() -> tuple[list[Arena], list[Rejection], Counter[str]]:
+        made = [
+            item
+            async for item in synthesise(instances, offline, sandbox, ENVS, 4)
+            if isinstance(item, Environment) and item.sub_question_id not in drop
+        ]
+        return await build_arenas(
+            instances, SplitGuard(instances), group_environments(made), teacher or offline,
+            sandbox, MERGED.model_copy(update=changes), 4,
+        )  # fmt: skip
+
+    return asyncio.run(work())
+
+
+def test_two_look_ups_share_one_tool_whose_data_serve_both(sandbox: Sandbox) -> None:
+    arenas, rejections, counts = build([instance(*PAIR, final=BOTH)], sandbox)
+    assert rejections == []
+    assert (counts["merged_groups"], counts["merged_members"]) == (1, 2)
+    (arena,) = arenas
+    assert [tool.tool.name for tool in arena.tools] == ["get_asking_price"]
+    assert [step.tool_name for step in arena.steps] == ["get_asking_price"] * 2
+    rows = read_rows(arena.tools[0].code)
+    names = [row["listing"] for row in rows]
+    assert {"Amber Cove", "Jade Mill"} <= set(names)
+    assert len(names) == len(set(names)) > 4  # three distractors and one key each: a union
+    truth = {row[0]: row[3] for row in LISTINGS.rows}
+    assert all(row["asking_price"] == truth[row["listing"]] for row in rows)
+
+
+def test_other_operations_stay_apart_under_unique_names(sandbox: Sandbox) -> None:
+    arenas, rejections, _ = build([instance(*EVERY_OP[3:7])], sandbox)
+    assert rejections == []
+    assert [tool.tool.name for tool in arenas[0].tools] == [
+        "list_listings", "count_listings", "count_listings_by_rooms", "get_total_asking_price",
+    ]  # fmt: skip
+    assert [step.tool_name for step in arenas[0].steps][2] == "count_listings_by_rooms"
+
+
+def test_the_whole_instance_with_every_operation_ships(sandbox: Sandbox) -> None:
+    arenas, rejections, _ = build([instance(*EVERY_OP)], sandbox)
+    assert rejections == []
+    assert arenas[0].hops == 3
+    assert arenas[0].steps[-1].tool_name is None
+
+
+def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> None:
+    def spoil_once(ask: Ask[Any], reply: Any) -> Any:
+        if isinstance(reply, asks.MergeReply) and ask.sample == 0:
+            return reply.model_copy(update={"code": reply.code.replace("455", "456")})
+        return reply
+
+    merger = Merger(spoil_once)
+    arenas, _, counts = build([instance(*PAIR, final=BOTH)], sandbox, merger, merge_attempts=2)
+    assert len(arenas[0].tools) == 1
+    assert counts["merged_groups"] == 1
+    assert merger.feedback[0] == ""
+    assert merger.feedback[1].startswith("wrong_answer")
+
+    def always(_: Ask[Any], reply: Any) -> Any:
+        if isinstance(reply, asks.MergeReply):
+            return asks.MergeReply(code=reply.code, calls=reply.calls[:1])
+        return reply
+
+    arenas, rejections, counts = build([instance(*PAIR, final=BOTH)], sandbox, Merger(always))
+    assert rejections == []
+    assert counts["merge_failed_calls_missing"] == 1
+    names = [tool.tool.name for tool in arenas[0].tools]
+    assert names == ["get_asking_price", "get_asking_price_by_listing"]
+    assert [step.tool_name for step in arenas[0].steps] == names
+
+
+@pytest.mark.parametrize("groups", [[[1, 1]], [[1, 2], [2]], [[1, 7]]])
+def test_impossible_clusters_are_refused(sandbox: Sandbox, groups: list[list[int]]) -> None:
+    def spoil(_: Ask[Any], reply: Any) -> Any:
+        return asks.ClusterReply(groups=groups) if isinstance(reply, asks.ClusterReply) else reply
+
+    arenas, _, counts = build([instance(*PAIR, final=BOTH)], sandbox, Merger(spoil))
+    assert counts["clustering_failed_bad_ids"] == 1
+    assert len(arenas[0].tools) == 2
+
+
+def test_an_instance_without_an_environment_is_dropped(sandbox: Sandbox) -> None:
+    arenas, rejections, _ = build([instance(*PAIR, final=BOTH)], sandbox, drop=(2,))
+    assert arenas == []
+    assert [item.reason for item in rejections] == ["missing_environment"]
+
+
+def test_splits_never_meet_and_held_out_data_win(sandbox: Sandbox) -> None:
+    def one(split: Split, entity: str, shape: str) -> QAInstance:
+        return instance(PAIR[0], split=split, entities=(entity,), composition=shape)
+
+    rows = [
+        one(Split.HELDOUT, "Amber Cove", "a"),
+        one(Split.DEV, "amber  cove", "b"),
+        one(Split.TRAIN, "Jade Mill", "a"),
+        one(Split.TRAIN, "Pine Gate", "c"),
+    ]
+    arenas, rejections, _ = build(rows, sandbox)
+    assert sorted(arena.split for arena in arenas) == [Split.HELDOUT, Split.TRAIN]
+    assert sorted(item.reason for item in rejections) == ["split_composition", "split_entity"]
+
+
+def _arena(sandbox: Sandbox) -> Arena:
+    return build([instance(*PAIR, final=BOTH)], sandbox)[0][0]
+
+
+def test_an_arena_that_cannot_prove_its_reward_does_not_ship(sandbox: Sandbox) -> None:
+    arena = _arena(sandbox)
+    first, second = arena.steps
+    tool = arena.tools[0]
+    schema = {**tool.tool.parameters, "required": []}
+    lenient = tool.model_copy(
+        update={
+            "tool": tool.tool.model_copy(update={"parameters": schema}),
+            "code": "def get_asking_price(listing='Amber Cove'):\n"
+            "    return {'Amber Cove': 812, 'Jade Mill': 455}[listing]\n",
+        }
+    )
+    broken = {
+        "replay_failed": {
+            "steps": (first, second.model_copy(update={"arguments": {"listing": "Nobody"}}))
+        },
+        "reference_fails": {
+            "steps": (first.model_copy(update={"answer": answer("number", 1)}), second)
+        },
+        "dropped_call_passes": {"steps": (first, first.model_copy(update={"id": 2}))},
+        "arena_does_not_load": {"tools": (tool.model_copy(update={"code": "1 / 0\n"}),)},
+        "empty_arguments_pass": {"tools": (lenient,), "steps": (first,)},
+        "no_tool_needed": {
+            "steps": (first.model_copy(update={"tool_name": None, "arguments": {}}),)
+        },
+    }
+    arenas = [arena, *(arena.model_copy(update=change) for change in broken.values())]
+    problems = check_arenas(arenas, sandbox)
+    assert [problem and problem[0] for problem in problems] == [None, *broken]
+    twins = arena.model_copy(update={"tools": (tool, tool)})
+    problem = check_arenas([twins], sandbox)[0]
+    assert problem is not None
+    assert problem[0] == "arena_does_not_load"
+    assert "not unique" in problem[1]
+
+
+
+def test_renaming_touches_names_not_data() -> None:
+    tool = Tool(name="get_x", description="d", parameters={"type": "object", "required": ["key"]})
+    code = 'ROWS = ["get_x"]\n\n\ndef get_x(key):\n    return get_x2(key) or get_x(ROWS)\n'
+    made = rename(MergedTool(tool, code, {}), "get_x_by_key")
+    assert made.code == (
+        'ROWS = ["get_x"]\n\n\ndef get_x_by_key(key):\n'
+        "    return get_x2(key) or get_x_by_key(ROWS)\n"
+    )
+    names = [item.tool.name for item in unique_names([MergedTool(tool, code, {})] * 4)]
+    assert names == ["get_x", "get_x_by_key", "get_x_2", "get_x_3"]
+
+
+def test_equal_answers_of_one_tool_need_their_own_calls(sandbox: Sandbox) -> None:
+    rooms = [
+        asked(k, "lookup", "listing.rooms", "listings", {"listing": name}, "rooms",
+              answer("number", 3, domain_size=5))
+        for k, name in ((1, "Amber Cove"), (2, "Pine Gate"))
+    ]  # fmt: skip
+    arenas, rejections, _ = build([instance(*rooms, final=answer("list", [3, 3]))], sandbox)
+    assert rejections == []
+    assert len(arenas) == 1

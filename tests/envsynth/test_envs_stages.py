@@ -1,0 +1,120 @@
+"""Both stages as processes over real files: every drop counted, bytes that never change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from env_samples import ENVS, EVERY_OP, MERGED, answer, instance, price
+
+from astra.records.environment import Arena, Environment
+from astra.records.qa import QAInstance, Split
+from astra.records.tool import Execution, Tool, ToolServer
+from astra.store.tables import read_records, write_records
+
+OUTPUTS = ("data/envs.parquet", "data/envs_merged.parquet", "metrics/envs.json",
+           "metrics/envs_merged.json")  # fmt: skip
+
+
+def _workspace(folder: Path, zygotes: int) -> Path:
+    pair = (price(1, "Amber Cove", 812), price(2, "Jade Mill", 455))
+    rows = [
+        instance(*EVERY_OP),
+        instance(*pair, final=answer("list", [812, 455]), domain="law"),
+        instance(*EVERY_OP[:4], domain="food"),
+        instance(price(1, "Amber Cove", 1), domain="wrong"),
+        instance(EVERY_OP[11], split=Split.HELDOUT, entities=("Hugo Penn",)),
+    ]
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tools = (Tool(name="get_weather", description="Get the weather.", parameters=schema),)
+    server = ToolServer(
+        name="weather", title="", description="", domain="weather", source="t", licence="",
+        language="en", execution=Execution.EMULATED, deterministic=True, tools=tools,
+    )  # fmt: skip
+    folder.mkdir()
+    write_records(folder / "data/qa_valid.parquet", rows, QAInstance)
+    write_records(folder / "data/tools.parquet", [server], ToolServer)
+    params = {
+        "envs": ENVS.model_dump(mode="json"),
+        "envs_merged": MERGED.model_dump(mode="json"),
+        "runtime": {"threads": 1, "sandbox_workers": zygotes, "concurrency": 1 + 7 * zygotes},
+    }
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    return folder
+
+
+def _run(folder: Path, root: Path, seed: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "PYTHONHASHSEED": seed}
+    for stage in ("envs", "envs_merged"):
+        done = subprocess.run(
+            [sys.executable, root / "stages" / f"{stage}.py"],
+            cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def workspaces(tmp_path_factory: pytest.TempPathFactory, root: Path) -> list[Path]:
+    base = tmp_path_factory.mktemp("stages")
+    folders = [_workspace(base / str(zygotes), zygotes) for zygotes in (1, 2)]
+    for folder, seed in zip(folders, ("1", "77"), strict=True):
+        _run(folder, root, seed)
+    return folders
+
+
+def test_bytes_do_not_depend_on_hash_seed_concurrency_or_workers(workspaces: list[Path]) -> None:
+    for output in OUTPUTS:
+        digests = {
+            hashlib.sha256((folder / output).read_bytes()).hexdigest() for folder in workspaces
+        }
+        assert len(digests) == 1, output
+    plots = [
+        {path.name: path.read_text() for path in sorted((folder / "plots").rglob("*.csv"))}
+        for folder in workspaces
+    ]
+    assert plots[0] == plots[1]
+    assert "scenario.csv" in plots[0]
+
+
+def test_every_row_is_accounted_for(workspaces: list[Path]) -> None:
+    folder = workspaces[0]
+    envs = json.loads((folder / "metrics/envs.json").read_text())
+    assert envs["dropped"] == {"wrong_answer": 1}
+    assert envs["needing_tool"] == envs["environments"] + 1 == 24
+    made = list(read_records(folder / "data/envs.parquet", Environment))
+    assert len(made) == envs["environments"]
+    merged = json.loads((folder / "metrics/envs_merged.json").read_text())
+    assert merged["instances"] == 5
+    assert merged["arenas"] + sum(merged["dropped"].values()) == 5
+    assert merged["dropped"] == {"missing_environment": 1}
+    assert merged["merged_groups"] == 1
+
+
+def test_arenas_carry_distractors_of_other_domains_only(workspaces: list[Path]) -> None:
+    arenas = list(read_records(workspaces[0] / "data/envs_merged.parquet", Arena))
+    assert len(arenas) == 4
+    for arena in arenas:
+        names = {tool.tool.name for tool in arena.tools}
+        offered = [tool for band in arena.irrelevant.values() for tool in band]
+        assert offered
+        assert not names & {tool.tool.name for tool in offered}
+        if arena.split == Split.HELDOUT:  # the only held-out arena: nothing with code to offer
+            assert {tool.tool.name for tool in offered} == {"get_weather"}
+
+
+def test_a_missing_input_ends_with_its_repair(tmp_path: Path, root: Path) -> None:
+    folder = _workspace(tmp_path / "w", 1)
+    (folder / "data/qa_valid.parquet").unlink()
+    done = subprocess.run(
+        [sys.executable, root / "stages/envs.py"], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(root / "src")}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "dvc repro qa_valid" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from env_samples import ENVS, EVERY_OP, answer, instance, price
+from pydantic import BaseModel
+
+from astra.envsynth import asks
+from astra.envsynth.offline import HANDLERS
+from astra.envsynth.synthesise import Outcome, synthesise
+from astra.llm.offline import OfflineTeacher
+from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
+from astra.prompting import render
+from astra.records.environment import Environment
+from astra.records.qa import QAInstance
+from astra.records.score import Rejection
+from astra.sandbox.protocol import Sandbox
+
+
+def run(
+    instances: list[QAInstance], teacher: Teacher, sandbox: Sandbox, **changes: int
+) -> list[Outcome]:
+    async def collect() -> list[Outcome]:
+        config = ENVS.model_copy(update=changes)
+        return [item async for item in synthesise(instances, teacher, sandbox, config, 4)]
+
+    return asyncio.run(collect())
+
+
+class Spoiling:
+    """The offline teacher, except that ``spoil`` may change or refuse a reply."""
+
+    name = "spoiling"
+
+    def __init__(self, spoil: Any) -> None:
+        self._inner = OfflineTeacher(ENVS.teacher, HANDLERS)
+        self._spoil = spoil
+        self.asked: list[tuple[str, Mapping[str, Any], int]] = []
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        self.asked.append((ask.template, ask.variables, ask.sample))
+        reply = await self._inner.ask(ask)
+        return self._spoil(ask, reply, len(self.asked))
+
+    async def close(self) -> None:
+        return None
+
+
+def test_every_operation_becomes_a_verified_tool(
+    teacher: OfflineTeacher, sandbox: Sandbox
+) -> None:
+    outcomes = run([instance(*EVERY_OP)], teacher, sandbox)
+    assert [item for item in outcomes if isinstance(item, Rejection)] == []
+    made = [item for item in outcomes if isinstance(item, Environment)]
+    assert [item.sub_question_id for item in made] == list(range(1, 17))  # 17 needs no tool
+    assert {item.sub_question_id: item.tool.name for item in made} == {
+        1: "get_asking_price", 2: "get_agent", 3: "get_office", 4: "list_listings",
+        5: "count_listings", 6: "count_listings", 7: "get_total_asking_price",
+        8: "get_average_fee", 9: "get_highest_asking_price", 10: "get_lowest_asking_price",
+        11: "find_dearest_listing", 12: "find_cheapest_listing", 13: "convert_price",
+        14: "get_listed_date", 15: "add_days", 16: "days_between",
+    }  # fmt: skip
+    assert made[2].arguments == {"agent": "Nora Holt"}
+    assert made[12].arguments == {"amount": 812, "currency": "crowns"}
+    for item in made:
+        assert item.checks["fresh_sessions"] == 2
+        assert item.checks["perturbed_calls"] >= 3
+        assert len(item.tool.description.split()) <= 12
+        assert 1 <= len(item.tool.parameters["properties"]) <= 3
+
+
+def test_scaling_adds_an_optional_filter_that_works(
+    teacher: OfflineTeacher, sandbox: Sandbox
+) -> None:
+    made = run([instance(EVERY_OP[4])], teacher, sandbox, other_keys=9)[0]
+    assert isinstance(made, Environment)
+    assert list(made.tool.parameters["properties"]) == ["district", "agent"]
+    assert made.tool.parameters["required"] == ["district"]
+    session = sandbox.session({made.tool.name: made.code})
+
+    def call(**arguments: Any) -> Any:
+        result = session.call(made.tool.name, arguments)
+        return result.value if result.error == "" else result.error
+
+    assert call(district="Sage Park") == 3
+    assert call(district="Sage Park", agent="Lena Orr") == 1
+    assert call(district="Calm Bay", agent="Lena Orr") == 0
+    assert call(district="Nowhere") == "ValueError: no district named Nowhere"
+    session.close()
+
+
+def test_every_row_of_a_lookup_is_right(teacher: OfflineTeacher, sandbox: Sandbox) -> None:
+    made = run([instance(price(1, "Amber Cove", 812))], teacher, sandbox, other_keys=99)[0]
+    assert isinstance(made, Environment)
+    truth = {row[0]: row[3] for row in instance(EVERY_OP[0]).knowledge[0].rows}
+    session = sandbox.session({made.tool.name: made.code})
+    for listing, value in truth.items():
+        assert session.call(made.tool.name, {"listing": listing}).value == value
+    session.close()
+
+
+def test_failures_are_fed_back_and_the_repair_is_kept(sandbox: Sandbox) -> None:
+    def spoil(ask: Ask[Any], reply: BaseModel, _: int) -> BaseModel:
+        if isinstance(reply, asks.CodeReply) and ask.sample == 0:
+            return asks.CodeReply(code="def get_asking_price(listing):\n    return 812\n")
+        return reply
+
+    teacher = Spoiling(spoil)
+    made = run([instance(price(1, "Amber Cove", 812))], teacher, sandbox, inner_attempts=3)
+    assert isinstance(made[0], Environment)
+    assert "return 812" not in made[0].code
+    steps = [(template.split("/")[1], sample) for template, _, sample in teacher.asked]
+    assert steps == [
+        ("document", 0), ("complexity", 0), ("call", 0), ("code", 0), ("call", 1), ("code", 1),
+    ]  # fmt: skip
+    assert teacher.asked[-1][1]["feedback"].startswith("constant: ")
+    assert teacher.asked[3][1]["feedback"] == ""
+
+
+def test_retries_are_bounded_inside_and_outside(sandbox: Sandbox) -> None:
+    def spoil(_: Ask[Any], reply: BaseModel, __: int) -> BaseModel:
+        return asks.CodeReply(code="import os\n") if isinstance(reply, asks.CodeReply) else reply
+
+    teacher = Spoiling(spoil)
+    dropped = run(
+        [instance(price(1, "Amber Cove", 812))], teacher, sandbox,
+        inner_attempts=3, outer_attempts=2,
+    )[0]  # fmt: skip
+    assert isinstance(dropped, Rejection)
+    assert dropped.reason == "forbidden_import"
+    counts = [template.split("/")[1] for template, _, _ in teacher.asked]
+    assert (counts.count("document"), counts.count("code")) == (2, 6)
+    assert len({sample for template, _, sample in teacher.asked if "code" in template}) == 6
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ProviderError("down"), "provider_error"), (ParseError("?"), "parse_error")],
+)
+def test_an_outage_is_a_counted_drop_of_one_item(
+    sandbox: Sandbox, error: Exception, reason: str
+) -> None:
+    def spoil(ask: Ask[Any], reply: BaseModel, _: int) -> BaseModel:
+        if "Jade Mill" in ask.variables["question"]:
+            raise error
+        return reply
+
+    both = instance(price(1, "Amber Cove", 812), price(2, "Jade Mill", 455))
+    first, second = run([both], Spoiling(spoil), sandbox)
+    assert isinstance(first, Environment)
+    assert isinstance(second, Rejection)
+    assert (second.reason, second.item) == (reason, f"{both.id}/2")
+
+
+def test_a_wrong_gold_answer_and_an_unjudged_question_are_dropped(
+    teacher: OfflineTeacher, sandbox: Sandbox
+) -> None:
+    wrong = price(1, "Amber Cove", 811)
+    unjudged = price(2, "Jade Mill", 455).model_copy(update={"tool_necessity": None})
+    bare = price(3, "Jade Mill", 455).model_copy(update={"operation": None})
+    outcomes = run([instance(wrong, unjudged, bare)], teacher, sandbox)
+    reasons = [item.reason for item in outcomes if isinstance(item, Rejection)]
+    assert reasons == ["wrong_answer", "necessity_unknown", "provider_error"]
+
+
+def test_batches_and_concurrency_change_nothing(
+    teacher: OfflineTeacher, sandbox: Sandbox
+) -> None:
+    many = [
+        instance(price(1, "Amber Cove", 812), *EVERY_OP[1:8], domain=f"d{k}") for k in range(3)
+    ]
+    assert run(many, teacher, sandbox) == run(many, teacher, sandbox, batch_instances=1)
+
+
+def test_every_prompt_renders(teacher: OfflineTeacher) -> None:
+    """The openai backend's texts: with and without operation, table and feedback."""
+    whole = instance(*EVERY_OP)
+    free = whole.model_copy(update={"knowledge": (), "knowledge_text": "Facts {{ here }}."})
+    for owner in (whole, free):
+        question = owner.sub_questions[12]
+        tool = asyncio.run(
+            teacher.ask(asks.document_ask(whole, whole.sub_questions[12], "", 0))
+        ).tool.tool()
+        made = Environment(
+            qa_id="q", sub_question_id=13, tool=tool, code="CODE", arguments={"amount": 1},
+            answer=answer("number", 1), checks={},
+        )  # fmt: skip
+        asked = [
+            asks.document_ask(owner, question, "constant: why", 0),
+            asks.complexity_ask(owner, question, tool, 0),
+            asks.call_ask(owner, question, tool, "constant: why", 0),
+            asks.code_ask(owner, question, tool, {"amount": 1}, 6, "constant: why", 0),
+            asks.cluster_ask(owner, [(question, made)] * 2),
+            asks.merge_ask([(question, made)] * 2, "constant: why", 0),
+        ]
+        for ask in asked:
+            text = render(ask.template, ask.variables)
+            assert "Reply" in text
+            if "feedback" in ask.variables:
+                assert "constant: why" in text

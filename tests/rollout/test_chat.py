@@ -1,0 +1,140 @@
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from astra.agent.prompt import AGENT_SYSTEM_PROMPT
+from astra.records.message import Message, MessageRole, ToolCall
+from astra.records.tool import Tool
+from astra.rollout.chat import ChatCodec, PolicyConfig, PolicyError, load_codec, load_policy
+
+TINY = "policies/tiny"
+
+
+def tool(name: str, *parameters: str) -> Tool:
+    return Tool(
+        name=name,
+        description="not shown by the compact template",
+        parameters={
+            "type": "object",
+            "properties": {key: {"type": "string"} for key in parameters}
+            | {"year": {"type": "integer"}},
+            "required": list(parameters),
+        },
+    )
+
+
+TOOLS = [tool("get_asking_price", "listing"), tool("find_agent", "listing")]
+PROMPT = [
+    Message(role=MessageRole.SYSTEM, content=AGENT_SYSTEM_PROMPT),
+    Message(role=MessageRole.USER, content="What is the price of Amber Cove?"),
+]
+CALLS = (
+    ToolCall(id="call_0", name="get_asking_price", arguments='{"listing": "Amber Cove"}'),
+    ToolCall(id="call_1", name="find_agent", arguments='{"listing": "Amber Cove", "year": 19}'),
+)
+RESULTS = [
+    Message(role=MessageRole.TOOL, content="45", tool_call_id="call_0", name="get_asking_price"),
+    Message(role=MessageRole.TOOL, content='["Nora Birch"]', tool_call_id="call_1", name="f"),
+]
+FINAL = Message(role=MessageRole.ASSISTANT, content="<answer>45; Nora Birch</answer>")
+TURN = Message(role=MessageRole.ASSISTANT, tool_calls=CALLS)
+CONVERSATION = [*PROMPT, TURN, *RESULTS, FINAL]
+
+
+@pytest.fixture(scope="module")
+def codec() -> ChatCodec:
+    return load_codec(PolicyConfig(path=TINY))
+
+
+def pieces(codec: ChatCodec, ids: list[int]) -> list[str]:
+    return [codec.tokenizer.decode([i]) for i in ids]
+
+
+def test_golden_assistant_tokens(codec: ChatCodec) -> None:
+    ids, mask = codec.encode_conversation(CONVERSATION, TOOLS)
+    trained = [i for i, m in zip(ids, mask, strict=True) if m]
+    assert pieces(codec, trained) == [
+        '<tool_call>\n{"name":', ' "', " get", "_", " asking", "_", " price",
+        '", "arguments": {', '"', " listing", '":', ' "', " Amber", " Cove", '"}}\n</tool_call>',
+        '\n<tool_call>\n{"name":', ' "', " find", "_", " agent",
+        '", "arguments": {', '"', " listing", '":', ' "', " Amber", " Cove", '",', ' "', " year",
+        '":', " 1", "9", "}}\n</tool_call>", "<|im_end|>",
+        " <answer", ">", " 4", "5", ";", " Nora", " Birch", "</answer>", "<|im_end|>",
+    ]  # fmt: skip
+
+
+def test_tool_documents_are_signatures(codec: ChatCodec) -> None:
+    text = "".join(pieces(codec, codec.encode_prompt(PROMPT, TOOLS))).replace("_ ", "_")
+    assert "get_ asking_ price( listing, year?: integer)".replace("_ ", "_") in text
+    assert "not shown" not in text
+    assert len(codec.encode_prompt(PROMPT, TOOLS)) < 60
+
+
+def test_name_tokens_are_shared_by_question_call_and_answer(codec: ChatCodec) -> None:
+    ids, _ = codec.encode_conversation(CONVERSATION, TOOLS)
+    encoded = pieces(codec, ids)
+    assert encoded.count(" Amber") == encoded.count(" Cove") == 3
+    assert encoded.count(" Nora") == 2
+    assert encoded.count(" price") == 3, "question, tool document and call"
+
+
+def test_every_rendering_is_a_prefix_of_the_next(codec: ChatCodec) -> None:
+    """prompt + sampled turn + suffix + sampled turn == the conversation encoded at once."""
+    ids, mask = codec.encode_conversation(CONVERSATION, TOOLS)
+    trained = [i for i, m in zip(ids, mask, strict=True) if m]
+    cut = trained.index(codec.eos_id) + 1
+    prompt = codec.encode_prompt(PROMPT, TOOLS)
+    suffix = codec.suffix_ids(RESULTS)
+    assert prompt + trained[:cut] + suffix + trained[cut:] == ids
+    sampled = [0] * len(prompt) + [1] * cut + [0] * len(suffix) + [1] * (len(trained) - cut)
+    assert mask == sampled
+
+
+def test_hermes_template_is_prefix_preserving_and_encodes_arguments_once() -> None:
+    codec = load_codec(PolicyConfig(path=TINY, template="hermes"))
+    ids, mask = codec.encode_conversation(CONVERSATION, TOOLS)
+    text = codec.tokenizer.decode([i for i, m in zip(ids, mask, strict=True) if m])
+    assert '{"name": "get_asking_price", "arguments": {"listing": "Amber Cove"}}' in text
+    assert "\\" not in text
+    whole = codec.tokenizer.decode(ids)
+    assert whole.startswith(codec.tokenizer.decode(codec.encode_prompt(PROMPT, TOOLS)))
+    assert text.count("<|im_end|>") == 2
+
+
+def test_malformed_arguments_are_shown_as_they_were_written(codec: ChatCodec) -> None:
+    broken = ToolCall(id="c", name="find_agent", arguments='{"listing": oops')
+    ids, _ = codec.encode_conversation(
+        [*PROMPT, Message(role=MessageRole.ASSISTANT, tool_calls=(broken,)), FINAL], TOOLS
+    )
+    assert '"arguments": {"listing": oops}' in codec.tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'plain words, "quoted" (and) [listed] 12.5% of_x _ y "_z" > w',
+        "été 日本 \U0001f600\ttabs\n\n lines \n end",
+        " leading and trailing ",
+        'A_b__c ((d)) "" \'',
+    ],
+)
+def test_tokenizer_is_lossless(codec: ChatCodec, text: str) -> None:
+    assert codec.tokenizer.decode(codec.tokenizer.encode(text)) == text
+
+
+def test_missing_folder_is_one_clear_error() -> None:
+    with pytest.raises(PolicyError, match=r"models/absent: no such folder; build it"):
+        load_policy(PolicyConfig(path="models/absent"))
+
+
+def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"no config\.json"):
+        load_policy(PolicyConfig(path=str(tmp_path)))
+
+
+def test_template_without_generation_marks_is_refused() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    with pytest.raises(PolicyError, match=r"policy\.template to hermes"):
+        ChatCodec(tokenizer)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from astra import prompting
+from astra.prompting import PromptError, example, render, template_hash, variables_of
+
+TEMPLATES: dict[str, str] = {}
+
+
+@pytest.fixture(autouse=True)
+def templates(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    TEMPLATES.clear()
+    prompting._compiled.cache_clear()
+    monkeypatch.setattr(prompting, "_source", TEMPLATES.__getitem__)
+    yield TEMPLATES
+    prompting._compiled.cache_clear()
+
+
+def test_values_are_data_and_never_scanned_again() -> None:
+    TEMPLATES["d/t"] = "Q: {{ text }} A: {{ other }}"
+    hostile = "{{ other }} {% for x in y %} Q: A:"
+    assert render("d/t", {"text": hostile, "other": "secret"}) == f"Q: {hostile} A: secret"
+
+
+def test_an_undefined_variable_is_an_error_that_names_it() -> None:
+    TEMPLATES["d/t"] = "{{ text }} {{ item.field }}"
+    with pytest.raises(PromptError, match="'d/t': 'text' is undefined"):
+        render("d/t", {"item": {"field": 1}})
+    with pytest.raises(PromptError, match="field"):
+        render("d/t", {"text": "x", "item": {}})
+
+
+def test_json_is_written_for_a_model_not_for_a_browser() -> None:
+    TEMPLATES["d/t"] = "{{ value | json }} {{ value | tojson }}"
+    value = {"b": "it's <b> & 中文", "a": None}
+    expected = '{"b": "it\'s <b> & 中文", "a": null}'
+    assert render("d/t", {"value": value}) == f"{expected} {expected}"
+
+
+def test_placeholders_fill_every_variable() -> None:
+    TEMPLATES["d/t"] = "{{ a }}{% for x in items %} {{ x.name }} {{ x | json }}{% endfor %}"
+    assert variables_of("d/t") == ["a", "items"]
+    assert example("d/t") == '<a> <items[0].name> "<items[0]>"'
+
+
+def test_the_hash_follows_the_text() -> None:
+    TEMPLATES["d/t"] = "one"
+    first = template_hash("d/t")
+    TEMPLATES["d/t"] = "two"
+    assert first != template_hash("d/t")
+    assert len(first) == 16
+
+
+def test_a_missing_template_names_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    with pytest.raises(PromptError, match=r"src/astra/qa/prompts/nothing\.md\.j2"):
+        render("qa/nothing", {})
+    with pytest.raises(PromptError, match="no file"):
+        template_hash("noslash")
+
+
+def test_every_shipped_template_renders_with_placeholders(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    prompting._compiled.cache_clear()
+    names = [
+        f"{path.parent.parent.name}/{path.name.removesuffix('.md.j2')}"
+        for path in sorted((root / "src/astra").glob("*/prompts/*.md.j2"))
+    ]
+    assert names
+    for name in names:
+        assert len(example(name)) > 200, name

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from astra import stage
+from astra.errors import AstraError
+from astra.settings import ParamsError, RuntimeConfig, StageConfig, load, validate
+from astra.stage import Progress, run_stage
+
+
+class Demo(StageConfig):
+    mode: Literal["fast", "slow"]
+    count: int = 1
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "params.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_block_is_read_and_frozen(tmp_path: Path) -> None:
+    demo = load("demo", Demo, write(tmp_path, "demo: {mode: fast, count: 2}\nother: 1\n"))
+    assert (demo.mode, demo.count) == ("fast", 2)
+    with pytest.raises(ValueError, match="frozen"):
+        demo.count = 3
+
+
+def test_every_bad_parameter_is_named_with_the_allowed_values(tmp_path: Path) -> None:
+    path = write(tmp_path, "demo: {mode: f3, count: many, colour: red}\n")
+    with pytest.raises(ParamsError) as caught:
+        load("demo", Demo, path)
+    message = str(caught.value)
+    assert "demo.mode: Input should be 'fast' or 'slow' (got 'f3')" in message
+    assert "demo.count" in message
+    assert "demo.colour" in message
+    assert "make params" in message
+    with pytest.raises(ParamsError, match=r"demo\.mode: Field required"):
+        validate("demo", {}, Demo)
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "other: {}\n"])
+def test_a_missing_block_names_the_repair(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ParamsError, match="make params"):
+        load("demo", Demo, write(tmp_path, text))
+
+
+def test_a_missing_or_torn_file_names_the_repair(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="make params"):
+        load("demo", Demo, tmp_path / "params.yaml")
+    with pytest.raises(ParamsError, match="make params"):
+        load("demo", Demo, write(tmp_path, "demo: {mode: [\n<<<<<<< HEAD\n"))
+
+
+def test_the_shipped_runtime_block_is_valid(root: Path) -> None:
+    import yaml
+
+    text = (root / "conf/runtime/default.yaml").read_text()
+    assert validate("runtime", yaml.safe_load(text), RuntimeConfig)
+
+
+def stage_process(root: Path, body: str) -> subprocess.CompletedProcess[str]:
+    code = f"from astra.stage import run_stage\nfrom astra.errors import AstraError\n{body}"
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+
+
+def test_an_error_for_the_user_is_its_message_alone(root: Path) -> None:
+    body = "def main(): raise AstraError('data/x.parquet not found; run y')\nrun_stage('x', main)"
+    ended = stage_process(root, body)
+    assert ended.returncode == 1
+    assert ended.stderr.strip() == "[x] data/x.parquet not found; run y"
+
+
+def test_a_bug_keeps_its_traceback_and_an_interrupt_says_resume(root: Path) -> None:
+    ended = stage_process(root, "def main(): raise KeyError('k')\nrun_stage('x', main)")
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr
+    ended = stage_process(root, "def main(): raise KeyboardInterrupt\nrun_stage('x', main)")
+    assert ended.returncode == 130
+    assert "resume" in ended.stderr
+
+
+def test_errors_raised_together_in_tasks_are_messages_too(root: Path) -> None:
+    body = (
+        "def main(): raise ExceptionGroup('tasks', [AstraError('one'), "
+        "ExceptionGroup('inner', [AstraError('two')])])\nrun_stage('x', main)"
+    )
+    ended = stage_process(root, body)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == ["[x] one", "[x] two"]
+    body = "def main(): raise ExceptionGroup('t', [AstraError('one'), KeyError('k')])\n"
+    assert "Traceback" in stage_process(root, body + "run_stage('x', main)").stderr
+
+
+def test_progress_reports_count_rate_and_drops(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stage, "REPORT_EVERY_S", 0.0)
+    caplog.set_level(logging.INFO, "astra")
+    progress = Progress("episodes", 3)
+    progress.advance()
+    progress.drop("timeout")
+    progress.close()
+    assert "episodes 2/3" in caplog.messages[-1]
+    assert "dropped: timeout 1" in caplog.messages[-1]
+
+
+def test_run_stage_returns_after_success() -> None:
+    ran: list[int] = []
+    run_stage("x", lambda: ran.append(1))
+    assert ran == [1]
+    with pytest.raises(SystemExit):
+        run_stage("x", lambda: (_ for _ in ()).throw(AstraError("no")))

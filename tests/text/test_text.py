@@ -1,0 +1,147 @@
+"""Languages, near-duplicates and drawn values."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from astra.text.language import detect_language
+from astra.text.names import Pool, pool_of
+from astra.text.similarity import NearDuplicates, jaccard, shingles
+from astra.text.values import NoValue, draw_value
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("What is the soil type of Amber Cove?", "en"),
+        ("使用必应搜索指定的关键词", "zh"),
+        ("指定された都市の天気を取得します", "ja"),
+        ("L'état courant du colis dans le dépôt et la ville", "fr"),
+        ("Die Liste der Züge ist nicht leer", "de"),
+        ("Получить погоду", "ru"),
+        ("查询 the API 的天气信息和温度", "zh"),
+        ("12 + 4", "und"),
+        ("", "und"),
+    ],
+)
+def test_language(text: str, language: str) -> None:
+    assert detect_language(text) == language
+
+
+def test_near_duplicates_ignore_case_but_not_entities() -> None:
+    index = NearDuplicates(0.9)
+    assert index.add("What is the soil type of Amber Cove?")
+    assert not index.add("what is the soil type of amber cove")
+    assert index.add("What is the soil type of Amber Dale?")
+    assert index.add("???")
+    assert not index.add("???")
+
+
+def test_bands_find_pairs_at_the_threshold() -> None:
+    rng = random.Random(1)
+    words = [f"w{n}" for n in range(40)]
+    missed = pairs = 0
+    for _ in range(300):
+        text = rng.sample(words, 20)
+        other = [*text[:-1], "changed"]
+        same = jaccard(shingles(" ".join(text)), shingles(" ".join(other)))
+        index = NearDuplicates(0.8)
+        index.add(" ".join(text))
+        if same >= 0.8:
+            pairs += 1
+            missed += index.add(" ".join(other))
+    assert pairs == 300
+    assert missed <= 3
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "enum": ["a", "b"]},
+        {"type": "integer", "minimum": 5, "maximum": 7},
+        {"type": "number", "exclusiveMinimum": 0},
+        {"type": "integer", "minimum": 500, "multipleOf": 100},
+        {"type": "string", "format": "date"},
+        {"type": "string", "minLength": 12, "maxLength": 13},
+        {"type": ["null", "integer"]},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        {"const": 4},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 2},
+        {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]},
+        {"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer"}}},
+        {"allOf": [{"type": "string"}, {"maxLength": 3}]},
+    ],
+)
+def test_values_conform(schema: dict[str, Any]) -> None:
+    for seed in range(20):
+        value = draw_value(schema, random.Random(seed), "x")
+        assert Draft202012Validator(schema).is_valid(value)
+
+
+def test_entities_come_from_the_servers_pool_and_are_capped() -> None:
+    rng = random.Random(0)
+    schema = {"type": "string", "x-entity": "person"}
+    drawn = {draw_value(schema, rng, "courier") for _ in range(2000)}
+    assert 100 < len(drawn) <= 150
+    assert {pool_of(name) for name in drawn} == {Pool.SERVERS}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        False,
+        7,
+        {"type": "integer", "minimum": 5, "maximum": 4},
+        {"type": "array", "items": {"type": "integer"}, "minItems": 10**9},
+        {"type": "string", "minLength": 10**9},
+        {"$ref": "https://example.com/x"},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+        {"type": "string", "pattern": "^[0-9]{9}$"},
+    ],
+)
+def test_impossible_schemas_are_refused(schema: Any) -> None:
+    with pytest.raises(NoValue):
+        draw_value(schema, random.Random(0), "x")
+
+
+schemas = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["string", "integer", "number", "array", "object", "null", 3]),
+            "minimum": st.integers() | st.floats(allow_nan=False) | st.text(max_size=2),
+            "maximum": st.integers(),
+            "enum": st.lists(st.integers() | st.none(), max_size=2),
+            "minItems": st.integers(max_value=10**12),
+            "pattern": st.text(max_size=4),
+            "$ref": st.sampled_from(["#", "#/properties/a", "x"]),
+        },
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=2),
+            "items": inner | st.booleans(),
+            "anyOf": st.lists(inner, max_size=2),
+            "allOf": st.lists(inner, max_size=2),
+            "required": st.lists(st.sampled_from(["a", "b"]), max_size=2),
+        },
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(schemas)
+def test_hostile_schemas_give_a_value_or_a_reason(schema: dict[str, Any]) -> None:
+    try:
+        value = draw_value(schema, random.Random(0), "x")
+    except NoValue:
+        return
+    assert Draft202012Validator(schema).is_valid(value)

@@ -1,0 +1,186 @@
+"""Sources to servers: formats, names, secrets, filters; broken sources are rejections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from astra.records.tool import Execution, ToolServer
+from astra.settings import RuntimeConfig
+from astra.store.metrics import StageMetrics
+from astra.toolbank.collect import collect_servers
+from astra.toolbank.config import FilterConfig, ToolsConfig
+from astra.toolbank.documents import parse_document
+from astra.toolbank.normalise import ServerNormaliser
+from astra.toolbank.raw import RawServer, RawTool
+from astra.toolbank.sources import SourceError
+
+FILTERS = FilterConfig(
+    min_tools=3,
+    max_tools=10,
+    min_description_chars=10,
+    max_bad_description_share=0.5,
+    deterministic_only=True,
+    languages=(),
+)
+
+
+def tools(count: int, **changes: Any) -> tuple[RawTool, ...]:
+    fields = {"description": "Get one of the things.", "parameters": None} | changes
+    return tuple(RawTool(name=f"get_{index}", **fields) for index in range(count))
+
+
+def add(raw: RawServer) -> tuple[ToolServer | None, list[str]]:
+    normaliser = ServerNormaliser(FILTERS)
+    return normaliser.add(raw), [rejection.reason for rejection in normaliser.rejections]
+
+
+def raw(found: tuple[RawTool, ...], **fields: Any) -> RawServer:
+    return RawServer(name=fields.pop("name", "shop"), source="test", tools=found, **fields)
+
+
+@pytest.mark.parametrize(
+    ("server", "reason"),
+    [
+        (raw(tools(2)), "too_few_tools"),
+        (raw(tools(11)), "too_many_tools"),
+        (raw(tools(3), deterministic=False), "not_deterministic"),
+        (raw(tools(3, description="Description not available")), "vague_documents"),
+        (raw(tools(3, description="List it. Try in Playground")), "vague_documents"),
+    ],
+)
+def test_filters(server: RawServer, reason: str) -> None:
+    kept, reasons = add(server)
+    assert kept is None
+    assert reasons[-1] == reason
+
+
+def test_names_are_safe_distinct_and_keep_the_original() -> None:
+    found = tuple(
+        RawTool(name=name, description="Get one of the things.", parameters={})
+        for name in ("get item", "get/item", "get item", "x" * 80, "天气")
+    )
+    server, reasons = add(raw(found))
+    assert server is not None
+    names = [tool.name for tool in server.tools]
+    assert names[:2] == ["get_item", "get_item_2"]
+    assert all(len(name) <= 64 and name.isascii() for name in names)
+    assert [tool.original_name for tool in server.tools][:2] == ["get item", "get/item"]
+    assert reasons == ["tool_duplicate"]
+
+
+def test_secrets_are_redacted() -> None:
+    key = "sk-" + "a1B2" * 8
+    server, _ = add(
+        raw(
+            tools(3, description=f"Call with api_key={key} please."),
+            description="See https://user:hunter22@example.com",
+        )
+    )
+    assert server is not None
+    assert key not in server.model_dump_json()
+    assert "hunter22" not in server.model_dump_json()
+    assert any("redacted" in repair for repair in server.repairs)
+
+
+def test_repeated_server_is_dropped_and_same_name_is_told_apart() -> None:
+    normaliser = ServerNormaliser(FILTERS)
+    assert normaliser.add(raw(tools(3)))
+    assert normaliser.add(raw(tools(3), name="copy")) is None
+    assert normaliser.rejections[-1].reason == "duplicate_server"
+    other = normaliser.add(raw(tools(4)))
+    assert other is not None
+    assert other.name == "shop_2"
+
+
+def test_openapi_body_path_and_reference(root: Path) -> None:
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Shop"},
+        "paths": {
+            "/items/{id}": {
+                "post": {
+                    "summary": "Change the item.",
+                    "parameters": [
+                        {"name": "id", "in": "path", "schema": {"type": "string"}},
+                        {"name": "X-Key", "in": "header", "schema": {"type": "string"}},
+                    ],
+                    "requestBody": {
+                        "content": {"application/json": {"schema": {"$ref": "#/components/Item"}}}
+                    },
+                }
+            },
+            "/broken": 3,
+        },
+        "components": {
+            "Item": {
+                "type": "object",
+                "properties": {
+                    "size": {"type": "integer"},
+                    "parent": {"$ref": "#/components/Item"},
+                },
+            }
+        },
+    }
+    (server,) = parse_document("openapi", document, RawServer(name="s", source="t", tools=()))
+    (tool,) = server.tools
+    assert tool.name == "post_items/{id}"
+    assert set(tool.parameters["properties"]) == {"id", "size", "parent"}
+    assert tool.parameters["required"] == ["id"]
+
+
+def test_every_committed_format_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    config = ToolsConfig(sources=("sources/formats.yaml", "sources/business.yaml"), filters=FILTERS)
+    metrics = StageMetrics("tools")
+    servers = asyncio.run(collect_servers(config, RuntimeConfig(), metrics))
+    assert len(servers) >= 40
+    assert metrics.dropped == {}
+    assert {server.execution for server in servers} == {Execution.EMULATED}
+    assert all(server.language == "en" for server in servers)
+
+
+def test_broken_sources_are_counted_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources/environments.yaml").write_text("{}", encoding="utf-8")
+    (tmp_path / "bad.json").write_text("{not json", encoding="utf-8")
+    (tmp_path / "wrong.json").write_text("[1, 2]", encoding="utf-8")
+    good = {"tools": [{"name": t.name, "description": t.description} for t in tools(3)]}
+    (tmp_path / "good.json").write_text(json.dumps(good), encoding="utf-8")
+    launch = "{environment: nowhere, command: x}"
+    (tmp_path / "list.yaml").write_text(
+        "documents:\n"
+        "  - {path: bad.json, format: mcp}\n"
+        "  - {path: wrong.json, format: openapi}\n"
+        "  - {path: absent.json, format: mcp}\n"
+        "  - {path: good.json, format: mcp}\n"
+        "live:\n"
+        f"  - {{name: gone, source: x, launch: {launch}, licence: MIT, deterministic: true}}\n",
+        encoding="utf-8",
+    )
+    metrics = StageMetrics("tools")
+    config = ToolsConfig(sources=("list.yaml",), filters=FILTERS)
+    servers = asyncio.run(collect_servers(config, RuntimeConfig(), metrics))
+    assert [server.name for server in servers] == ["good"]
+    assert metrics.dropped == {"document": 3, "environment_or_start_failed": 1}
+    for named in ("bad.json", "wrong.json", "absent.json", "gone"):
+        assert named in caplog.text
+
+
+def test_bad_source_list_names_the_entry(tmp_path: Path) -> None:
+    from astra.toolbank.sources import load_sources
+
+    path = tmp_path / "list.yaml"
+    path.write_text("documents: [{path: x, format: soap}]", encoding="utf-8")
+    with pytest.raises(SourceError, match=r"documents.0.format.*'mcp'"):
+        load_sources(path)
+    with pytest.raises(SourceError, match="not found"):
+        load_sources(tmp_path / "absent.yaml")

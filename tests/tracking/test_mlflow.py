@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from astra.records.message import (
+    CallStatus,
+    ExecutedCall,
+    Message,
+    MessageRole,
+    ToolCall,
+    ToolResult,
+)
+from astra.settings import RuntimeConfig, StageConfig
+from astra.tracking.mlflow import (
+    EXPERIMENT,
+    TrackingError,
+    digests,
+    file_digest,
+    track,
+    tracking_uri,
+)
+
+
+class Inner(StageConfig):
+    turns: int = 3
+
+
+class Config(StageConfig):
+    learning_rate: float = 0.1
+    limits: Inner = Inner()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> RuntimeConfig:
+    return RuntimeConfig(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+
+
+def test_params_inputs_metrics_and_tags_are_recorded(
+    runtime: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DVC_EXP_NAME", "brave-crow")
+    data = tmp_path / "data.parquet"
+    data.write_bytes(b"rows")
+    with track("sft", Config(), digests(data), runtime) as run:
+        run.metrics({"loss": 2.0, "odd": float("nan")}, step=1)
+        run.metrics({"loss": 1.0}, step=2)
+        run.tags(sandbox_tier="A")
+    client = MlflowClient(tracking_uri=runtime.tracking_uri)
+    stored = client.get_run(run.id)
+    assert stored.info.status == "FINISHED"
+    assert stored.info.run_name == "brave-crow/sft"
+    assert stored.data.params["learning_rate"] == "0.1"
+    assert stored.data.params["limits.turns"] == "3"
+    assert stored.data.params[f"input.{data}"] == file_digest(data)
+    assert stored.data.tags["sandbox_tier"] == "A"
+    assert stored.data.tags["lib.torch"].startswith("2.")
+    assert [m.value for m in client.get_metric_history(run.id, "loss")] == [2.0, 1.0]
+    assert "odd" not in stored.data.metrics
+
+
+def test_a_failed_stage_leaves_a_failed_run(runtime: RuntimeConfig) -> None:
+    with pytest.raises(ZeroDivisionError), track("rl", Config(), {}, runtime) as run:
+        raise ZeroDivisionError
+    assert MlflowClient(tracking_uri=runtime.tracking_uri).get_run(run.id).info.status == "FAILED"
+
+
+def test_an_episode_becomes_a_trace(runtime: RuntimeConfig) -> None:
+    import mlflow
+
+    call = ToolCall(id="c", name="get_price", arguments='{"listing": "Amber Cove"}')
+    messages = [
+        Message(role=MessageRole.SYSTEM, content="s"),
+        Message(role=MessageRole.USER, content="u"),
+        Message(role=MessageRole.ASSISTANT, tool_calls=(call,)),
+    ]
+    result = ToolResult(status=CallStatus.OK, content="45", value=45)
+    with track("rl", Config(), {}, runtime) as run:
+        run.trace("rollout", messages, [ExecutedCall(turn=0, call=call, result=result)], {"r": 0.5})
+    experiment = mlflow.get_experiment_by_name(EXPERIMENT)
+    assert experiment is not None
+    (trace,) = mlflow.search_traces(locations=[experiment.experiment_id], return_type="list")
+    assert [span.name for span in trace.data.spans] == ["rollout", "get_price"]
+    assert trace.data.spans[0].attributes["r"] == 0.5
+    assert trace.data.spans[1].outputs == {"content": "45"}
+
+
+def test_other_ranks_track_nothing(
+    tmp_path: Path, runtime: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with track("rl", Config(), {}, runtime) as run:
+        run.metrics({"loss": 1.0}, 1)
+        run.tags(a=1)
+        run.trace("rollout", [], [], {})
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_default_store_survives_temporary_workspaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / ".dvc" / "tmp" / "exps" / "tmpabc"))
+    assert tracking_uri(RuntimeConfig()) == f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
+    assert tracking_uri(RuntimeConfig()) == "http://host:5000"
+    assert tracking_uri(RuntimeConfig(tracking_uri="sqlite:///x.db")) == "sqlite:///x.db"
+
+
+def test_an_unusable_store_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    runtime = RuntimeConfig(tracking_uri=f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}")
+    opened = track("sft", Config(), {}, runtime)
+    with pytest.raises(TrackingError, match=r"runtime\.tracking_uri"), opened:
+        pass
+
+
+def test_missing_input_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrackingError, match=r"absent\.parquet not found"):
+        digests(tmp_path / "absent.parquet")
+
+
+FIRST_START = """
+import sys
+from astra.settings import RuntimeConfig, StageConfig
+from astra.tracking.mlflow import track
+with track("sft", StageConfig(), {}, RuntimeConfig(tracking_uri=sys.argv[1])) as run:
+    run.metrics({"loss": 1.0}, 1)
+"""
+
+
+def test_concurrent_first_starts_share_one_store(runtime: RuntimeConfig, root: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(root / "src")}
+    command = [sys.executable, "-c", FIRST_START, str(runtime.tracking_uri)]
+    started = [
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for process in started:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    client = MlflowClient(tracking_uri=runtime.tracking_uri)
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    assert experiment is not None
+    assert len(client.search_runs([experiment.experiment_id])) == 4

@@ -1,0 +1,124 @@
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from astra.rollout.chat import PolicyConfig
+from astra.settings import ParamsError, load
+from astra.train.checkpoints import mark_finished, optimizer_files, resume_point, run_folder
+from astra.train.config import RLConfig, SFTConfig
+from astra.train.errors import TrainingError
+from astra.train.optimizers import MuonAdamW
+
+
+def checkpoint(folder: Path, step: int, optimizer: bool) -> Path:
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    (path / "model.safetensors").touch()
+    if optimizer:
+        (path / "optimizer.pt").touch()
+    return path
+
+
+def test_resume_takes_the_newest_checkpoint(tmp_path: Path) -> None:
+    assert resume_point(tmp_path) is None
+    checkpoint(tmp_path, 90, optimizer=False)
+    newest = checkpoint(tmp_path, 100, optimizer=True)
+    assert resume_point(tmp_path) == str(newest)
+
+
+def test_resume_without_optimizer_state_is_refused(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 5, optimizer=True)
+    checkpoint(tmp_path, 10, optimizer=False)
+    with pytest.raises(TrainingError, match=r"checkpoint-10: its optimizer state is missing"):
+        resume_point(tmp_path)
+
+
+def test_a_finished_run_starts_afresh(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 5, optimizer=True)
+    mark_finished(tmp_path)
+    assert resume_point(tmp_path) is None
+    assert not tmp_path.exists()
+
+
+def test_sharded_optimizer_state_counts(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path, 5, optimizer=False)
+    (path / "global_step5").mkdir()
+    assert optimizer_files(path) == [path / "global_step5"]
+
+
+def test_run_folder_depends_on_parameters_and_data() -> None:
+    a = SFTConfig(policy=PolicyConfig(path="p"))
+    b = a.model_copy(update={"seed": 1})
+    folders = {
+        run_folder("sft", config, {"data": digest}) for config in (a, b) for digest in ("x", "y")
+    }
+    assert len(folders) == 4
+
+
+@pytest.mark.parametrize(
+    ("block", "named"),
+    [
+        ("rl: {reward: f3}", r"rl\.reward: .*'f1', 'recall', 'precision' or 'answer'"),
+        ("rl: {final_answer: maybe}", r"rl\.final_answer: .*'subtask' or 'ignore'"),
+        ("rl: {irrelevant_tools: all}", r"'banded', 'random' or 'none'"),
+        ("rl: {roc: {mode: best}}", r"rl\.roc\.mode: .*'off', 'sample' or 'sort'"),
+        ("rl: {groups: 3, micro_batch_size: 7}", r"multiple of micro_batch_size"),
+        ("rl: {learning_rat: 1}", r"rl\.learning_rat"),
+        ("rl: {steps: 0}", r"rl\.steps"),
+    ],
+)
+def test_bad_parameters_are_named_with_what_is_allowed(
+    tmp_path: Path, block: str, named: str
+) -> None:
+    params = tmp_path / "params.yaml"
+    params.write_text(block)
+    with pytest.raises(ParamsError, match=named):
+        load("rl", RLConfig, params)
+
+
+def test_unknown_optimizer_is_refused() -> None:
+    with pytest.raises(ValidationError, match="'adamw' or 'muon'"):
+        SFTConfig.model_validate({"policy": {"path": "p"}, "optimizer": "lion"})
+
+
+def net() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.ModuleDict(
+        {"embed_tokens": torch.nn.Embedding(8, 4), "layer": torch.nn.Linear(4, 4)}
+    )
+
+
+def step(model: torch.nn.Module, optimizer: MuonAdamW) -> None:
+    hidden = model["embed_tokens"](torch.arange(8))  # type: ignore[index,operator]
+    model["layer"](hidden).pow(2).sum().backward()  # type: ignore[index,operator]
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_muon_takes_hidden_matrices_only_and_schedules_reach_both_parts() -> None:
+    model = net()
+    optimizer = MuonAdamW(model, muon_lr=0.1, adamw_lr=0.01)
+    muon, adamw = optimizer.param_groups
+    assert [tuple(p.shape) for p in muon["params"]] == [(4, 4)]
+    assert sorted(tuple(p.shape) for p in adamw["params"]) == [(4,), (8, 4)]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: 0.0 if s else 1.0)
+    step(model, optimizer)
+    schedule.step()
+    before = [p.clone() for p in model.parameters()]
+    step(model, optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_optimizer_state_survives_a_checkpoint() -> None:
+    first, second = net(), net()
+    a, b = MuonAdamW(first, 0.1, 0.01), MuonAdamW(second, 0.1, 0.01)
+    step(first, a)
+    second.load_state_dict(first.state_dict())
+    b.load_state_dict(copy.deepcopy(a.state_dict()))
+    step(first, a)
+    step(second, b)
+    for left, right in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(left, right)

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training_world import make_sample
+
+from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.store.metrics import StageMetrics
+from astra.tracking.mlflow import Run
+from astra.train.checkpoints import optimizer_files, save_policy
+from astra.train.config import SFTConfig
+from astra.train.errors import TrainingError
+from astra.train.sft import (
+    IGNORED,
+    Encoded,
+    encode_samples,
+    report_sft,
+    split_samples,
+    total_steps,
+    train_sft,
+)
+
+NO_RUN = Run(None, "", "")
+
+
+@pytest.fixture
+def policy() -> LoadedPolicy:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    return load_policy(PolicyConfig(path="policies/tiny"))
+
+
+def config(**options: Any) -> SFTConfig:
+    settings = {
+        "policy": {"path": "policies/tiny"}, "max_steps": 8, "epochs": 9, "batch_size": 8,
+        "micro_batch_size": 4, "optimizer": "muon", "learning_rate": 3e-3, "eval_steps": 4,
+        "save_steps": 2, "max_tokens": 512,
+    }  # fmt: skip
+    return SFTConfig.model_validate(settings | options)
+
+
+def encoded(policy: LoadedPolicy, count: int = 24, first: int = 0) -> Encoded:
+    samples = [make_sample(seed) for seed in range(first, first + count)]
+    return encode_samples(samples, policy.codec, 512)
+
+
+def test_labels_cover_what_the_assistant_writes_alone(policy: LoadedPolicy) -> None:
+    sample = make_sample(3)
+    (row,) = encode_samples([sample], policy.codec, 512).rows
+    trained = [label for label in row["labels"] if label != IGNORED]
+    text = policy.codec.tokenizer.decode(trained)
+    assert text.count("<|im_end|>") == sum(m.role == "assistant" for m in sample.messages)
+    assert "<tool_response>" not in text
+    assert sample.messages[1].content not in text
+    assert all(
+        label in (IGNORED, token)
+        for label, token in zip(row["labels"], row["input_ids"], strict=True)
+    )
+
+
+def test_long_samples_are_dropped_and_counted(policy: LoadedPolicy) -> None:
+    part = encode_samples([make_sample(seed) for seed in range(9)], policy.codec, 20)
+    assert not part.rows
+    assert {rejection.reason for rejection in part.rejections} == {"too_long"}
+    assert len(part.rejections) == 9
+
+
+def test_unknown_split_is_refused() -> None:
+    train, evaluation = split_samples([make_sample(1), make_sample(2, "eval")])
+    assert (len(train), len(evaluation)) == (1, 1)
+    with pytest.raises(TrainingError, match="unknown split 'heldout'"):
+        split_samples([make_sample(1, "heldout")])
+
+
+def test_total_steps_is_bounded_by_epochs_and_by_max_steps() -> None:
+    assert total_steps(24, config(max_steps=None, epochs=2, batch_size=10)) == 6
+    assert total_steps(24, config(max_steps=4, epochs=2, batch_size=10)) == 4
+    assert total_steps(1, config(max_steps=None, epochs=0.1)) == 1
+
+
+def test_training_learns_prunes_optimizer_state_and_reports(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    train, evaluation = encoded(policy), encoded(policy, 4, first=10**6)
+    result = train_sft(policy, train, evaluation, config(), tmp_path, NO_RUN)
+    losses = result.curves.values("loss")
+    assert len(losses) == result.steps == 8
+    assert losses[-1] < losses[0] - 1
+    saved = sorted(tmp_path.glob("checkpoint-*"), key=lambda p: int(p.name[11:]))
+    assert [len(optimizer_files(path)) for path in saved] == [0, 0, 0, 1]
+    assert all((path / "model.safetensors").is_file() for path in saved)
+    assert all((path / "scheduler.pt").is_file() for path in saved)
+    metrics = StageMetrics("sft")
+    report_sft(metrics, train, evaluation, result)
+    document = metrics.document()
+    assert document["train_samples"] == 24
+    assert document["steps"] == 8
+    assert document["eval_loss"] < losses[0]
+
+
+def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
+    def run(folder: Path) -> LoadedPolicy:
+        torch.manual_seed(0)
+        one = load_policy(PolicyConfig(path="policies/tiny"))
+        settings = config(keep_optimizer_states=9)
+        train_sft(one, encoded(one), Encoded(), settings, folder, NO_RUN)
+        return one
+
+    whole = run(tmp_path / "a")
+    run(tmp_path / "b")
+    for step in (6, 8):  # as if it had been killed after step 4
+        shutil.rmtree(tmp_path / "b" / f"checkpoint-{step}")
+    resumed = run(tmp_path / "b")
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_stalled_evaluation_ends_training(policy: LoadedPolicy, tmp_path: Path) -> None:
+    settings = config(
+        max_steps=20, eval_steps=1, patience=2, learning_rate=1e-12, muon_learning_rate=1e-12,
+        save_steps=50,
+    )  # fmt: skip
+    result = train_sft(
+        policy, encoded(policy), encoded(policy, 2, 10**6), settings, tmp_path, NO_RUN
+    )
+    assert result.stopped_early
+    assert result.steps < 20
+
+
+def test_nothing_to_train_on_is_one_clear_error(policy: LoadedPolicy, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no training sample that fits"):
+        train_sft(policy, Encoded(), Encoded(), config(), tmp_path, NO_RUN)
+
+
+def test_a_saved_policy_is_complete_and_replaces_what_was_there(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    folder = tmp_path / "models" / "sft"
+    folder.mkdir(parents=True)
+    (folder / "stale").touch()
+    save_policy(policy.model, policy.codec.tokenizer, folder)
+    assert not (folder / "stale").exists()
+    again = load_policy(PolicyConfig(path=str(folder)))
+    sample = make_sample(1)
+    assert again.codec.encode_conversation(
+        sample.messages, sample.tools
+    ) == policy.codec.encode_conversation(sample.messages, sample.tools)
+    assert "/" not in (folder / "config.json").read_text()
