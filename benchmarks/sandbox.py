@@ -43,11 +43,11 @@ def quantiles(samples: list[float], scale: float = 1e6) -> Figures:
     return {f"p{q}": round(ordered[last * q // 100] * scale, 1) for q in (50, 90, 99)}
 
 
-def cpu_seconds(sandbox: LocalSandbox | None) -> float:
-    """CPU time of this process, its reaped children, the zygotes and their reaped sessions."""
+def cpu_seconds() -> float:
+    """CPU time of this process and all below it, reaped ones included."""
     used = os.times()
     total = used.user + used.system + used.children_user + used.children_system
-    level = sandbox.zygote_pids if sandbox else []
+    level = children(os.getpid())
     while level:
         for pid in level:
             try:
@@ -59,13 +59,13 @@ def cpu_seconds(sandbox: LocalSandbox | None) -> float:
     return total
 
 
-def rate(sandbox: LocalSandbox | None, count: int, work: Callable[[], object]) -> Figures:
+def rate(count: int, work: Callable[[], object]) -> Figures:
     """Items per second of wall clock and of CPU time."""
-    cpu, wall = cpu_seconds(sandbox), time.perf_counter()
+    cpu, wall = cpu_seconds(), time.perf_counter()
     work()
     wall = time.perf_counter() - wall
     time.sleep(0.05)  # let the last sessions be reaped
-    cpu = max(cpu_seconds(sandbox) - cpu, 1 / _TICK)
+    cpu = max(cpu_seconds() - cpu, 1 / _TICK)
     return {"per_s": round(count / wall, 1), "per_cpu_s": round(count / cpu, 1)}
 
 
@@ -131,8 +131,8 @@ def live(sandbox: LocalSandbox) -> Figures:
         samples[name] += [timed(work) for _ in range(300)]
     figures: Figures = {name: quantiles(found) for name, found in samples.items()}
     figures["ratio_p50"] = round(figures["live_us"]["p50"] / figures["floor_us"]["p50"], 2)
-    figures["live"] = rate(sandbox, 20_000, lambda: [call() for _ in range(20_000)])
-    figures["floor"] = rate(None, 20_000, lambda: [floor() for _ in range(20_000)])
+    figures["live"] = rate(20_000, lambda: [call() for _ in range(20_000)])
+    figures["floor"] = rate(20_000, lambda: [floor() for _ in range(20_000)])
     session.close()
     return figures
 
@@ -148,7 +148,6 @@ def episode(sandbox: LocalSandbox, calls: int) -> None:
 def fresh(sandbox: LocalSandbox, count: int = 600) -> Figures:
     samples: list[float] = []
     figures = rate(
-        sandbox,
         count,
         lambda: samples.extend(timed(lambda: episode(sandbox, 1)) for _ in range(count)),
     )
@@ -174,11 +173,10 @@ def warm(tier: str, count: int = 200) -> Figures:
 
 def amortised(sandbox: LocalSandbox) -> Figures:
     """k calls per session, session included, and how many times faster than the naive peer."""
-    naive = rate(None, 60, lambda: [naive_call() for _ in range(60)])
+    naive = rate(60, lambda: [naive_call() for _ in range(60)])
     figures: Figures = {"naive": naive}
     for k, sessions in ((1, 300), (10, 200), (100, 100), (1000, 20)):
         found = rate(
-            sandbox,
             k * sessions,
             lambda k=k, n=sessions: [episode(sandbox, k) for _ in range(n)],
         )
@@ -196,7 +194,6 @@ def episodes(tier: str) -> Figures:
     with LocalSandbox(LIMITS, force_tier=tier, zygotes=2) as sandbox:
         opened: list[Session] = []
         opening = rate(
-            sandbox,
             EPISODES,
             lambda: opened.extend(map(good, sandbox.sessions([SOURCE] * EPISODES))),
         )
@@ -216,7 +213,7 @@ def episodes(tier: str) -> Figures:
                 )
                 left -= len(batch)
 
-        calls = rate(sandbox, CALLS, play)
+        calls = rate(CALLS, play)
     return {
         "opening": opening,
         "calls": calls,

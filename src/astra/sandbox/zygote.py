@@ -67,6 +67,7 @@ def main() -> None:
         kernel = _sibling("zygote_kernel")
         session, wire = _sibling("zygote_session"), _sibling("wire")
         _forget_host()
+        config["builtins"] = session.guarded_builtins(config["imports"])
         _wall_in(config, kernel, control)
     except Exception as error:
         control.send(json.dumps({"ok": False, "reason": f"{error}"}).encode())

@@ -16,9 +16,9 @@ import os
 import resource
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 REQUESTS, REPLIES, CONTROL = 3, 4, 5
 _LENGTH = struct.Struct("!I")
@@ -27,6 +27,29 @@ _ISOLATION_FAILED = 111
 
 # C code imports these on behalf of whoever calls it, through the caller's own __import__
 _INTERNAL_IMPORTS = frozenset({"_strptime", "warnings", "locale", "numbers", "copyreg"})
+
+
+def guarded_builtins(imports: Iterable[str]) -> dict[str, Any]:
+    """The builtins of tool code, whose import knows only what is allowed.
+
+    Made once, before sessions are forked: making it touches every builtin, and each page a
+    session touches is copied.
+    """
+    table = dict(vars(builtins))
+    real, allowed = builtins.__import__, _INTERNAL_IMPORTS.union(imports)
+
+    def guarded(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        parts = name.split(".")
+        listed = any(".".join(parts[: end + 1]) in allowed for end in range(len(parts)))
+        partly = any(f"{name}.{member}" in allowed for member in fromlist or ())
+        if level or not (listed or partly):
+            raise ImportError(f"import of {name!r} is not allowed in the sandbox")
+        return real(name, globals, locals, fromlist, 0)
+
+    table["__import__"] = guarded
+    return table
 
 
 class SharedStream(io.TextIOBase):
@@ -167,7 +190,7 @@ class _Server:
         self._wire = wire
         self._buffer: Any = wire.FrameBuffer()
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._allowed = _INTERNAL_IMPORTS.union(cast("list[str]", config["imports"]))
+        self._builtins: dict[str, Any] = config["builtins"]
         self._hidden: tuple[str, ...] = tuple(config["hidden"])
         self._cap: int = config["max_output_bytes"]
         self.capture(output)
@@ -235,7 +258,7 @@ class _Server:
         for name, code in sources.items():
             module = ModuleType(name)
             namespace = module.__dict__
-            namespace["__builtins__"] = self._builtins()
+            namespace["__builtins__"] = self._builtins
             sys.modules[f"tool:{name}"] = module  # dataclasses and pickling look it up
             namespace["__name__"] = f"tool:{name}"
             exec(marshal.loads(base64.b64decode(code)), namespace)
@@ -243,23 +266,6 @@ class _Server:
             if not callable(function):
                 raise LookupError(f"the source does not define a function named {name!r}")
             self._functions[name] = function
-
-    def _builtins(self) -> dict[str, Any]:
-        table = dict(vars(builtins))
-        real, allowed = builtins.__import__, self._allowed
-
-        def guarded(
-            name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-        ) -> Any:
-            parts = name.split(".")
-            listed = any(".".join(parts[: end + 1]) in allowed for end in range(len(parts)))
-            partly = any(f"{name}.{member}" in allowed for member in fromlist or ())
-            if level or not (listed or partly):
-                raise ImportError(f"import of {name!r} is not allowed in the sandbox")
-            return real(name, globals, locals, fromlist, 0)
-
-        table["__import__"] = guarded
-        return table
 
     def _describe(self, error: BaseException) -> str:
         """The last line of a traceback, without paths of the host."""
