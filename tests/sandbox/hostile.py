@@ -301,15 +301,23 @@ def run_row(sandbox: LocalSandbox, name: str) -> str:
     return "" if served else f"{name}: the pool does not serve any more"
 
 
+def mounts_and_descriptors() -> tuple[int, int]:
+    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    return len(lines), len(os.listdir("/proc/self/fd"))
+
+
 def main() -> None:
     """All rows in both tiers; prints one JSON object."""
     failures: dict[str, object] = {"uid": os.getuid()}
+    before = mounts_and_descriptors()
     for tier in "AB":
         with LocalSandbox(LIMITS, force_tier=tier) as sandbox:
             seen = [run_row(sandbox, name) for name in rows()]
         failures[tier] = [text for text in seen if text]
         failures[f"rows {tier}"] = len(seen)
     left = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
+    if (after := mounts_and_descriptors()) != before:
+        left.append(f"mounts and descriptors: {before} before, {after} after")
     failures["left"] = left
     json.dump(failures, sys.stdout)
 

@@ -155,6 +155,22 @@ def test_a_zygote_that_hangs_is_killed_and_replaced(
     assert settled(len(below)) <= len(below)
 
 
+def test_every_pending_call_ends_when_the_zygote_is_killed(
+    limits: SandboxLimits, sandbox: LocalSandbox
+) -> None:
+    source = {"f": "import time\ndef f(x):\n    time.sleep(0.2)\n    return x"}
+    with LocalSandbox(limits, force_tier=sandbox.tier) as victim:
+        found = [one for one in victim.sessions([source] * 8) if not isinstance(one, Exception)]
+        kill = threading.Timer(0.3, lambda: os.kill(victim.zygote_pids[0], signal.SIGKILL))
+        kill.start()
+        results = victim.call_many([(one, "f", {"x": at}) for at, one in enumerate(found)])
+        statuses = [result.status for result in results]
+        assert len(results) == 8
+        assert set(statuses) <= {SandboxStatus.OK, SandboxStatus.INFRA}
+        assert SandboxStatus.INFRA in statuses
+        assert opened(victim, 1)[0].call("add", {"x": 5}).value == 5
+
+
 def test_a_session_killed_from_outside_in_the_middle_of_a_call(sandbox: LocalSandbox) -> None:
     before = descendants(os.getpid())
     victims = sandbox.sessions([{"f": "import time\ndef f():\n    time.sleep(30)"}] * 2)
