@@ -166,16 +166,16 @@ def test_ablations_rerun_what_depends_on_them_only(built: Workspace) -> None:
 
 
 def test_a_temporary_experiment_runs_its_own_code_and_is_tracked(built: Workspace) -> None:
-    module = built.folder / "src" / "astra" / "train" / "errors.py"
+    module = built.folder / "src" / "astra" / "train" / "groups.py"  # of stage rl alone
     text = module.read_text()
-    module.write_text(text + '\nprint(f"errors is {__file__}")\n')
+    module.write_text(text + '\nprint(f"groups is {__file__}")\n')
     try:
         output = built.run("dvc", "exp", "run", "--temp", "-n", "aside", "-S", "rl.steps=1")
     finally:
         module.write_text(text)
         built.run("git", "checkout", "-q", "dvc.lock")
     assert "rl" in built.ran(output)
-    assert f"errors is {built.folder}/.dvc/tmp/exps/" in output
+    assert f"groups is {built.folder}/.dvc/tmp/exps/" in output
     assert built.run("git", "status", "--porcelain") == "", "the workspace is left alone"
     assert "aside" in {name for _, name in built.runs()}
 

@@ -39,8 +39,15 @@ def test_every_combination_composes(root: Path, tmp_path: Path) -> None:
         params.compose(tmp_path / "params.yaml", overrides)
         composed = yaml.safe_load((tmp_path / "params.yaml").read_text())
         assert composed["scale"] == scale
+        assert (root / composed["policy_files"]).exists(), "a dependency of sft and bench"
         for block, model in params.BLOCKS.items():
             load(block, model, tmp_path / "params.yaml")
+
+
+def test_a_policy_folder_of_ones_own_is_what_stages_depend_on(tmp_path: Path) -> None:
+    params.compose(tmp_path / "params.yaml", ["policy.path=models/mine"])
+    composed = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    assert composed["policy_files"] == composed["sft"]["policy"]["path"] == "models/mine"
 
 
 def test_a_bad_reward_is_refused_with_the_allowed_values(tmp_path: Path) -> None:
