@@ -18,7 +18,8 @@ from astra.cli.scores import score_tables, where_next
 from astra.errors import AstraError
 from astra.llm.cache import AnswerCache, cache_path
 from astra.prompting import PromptError
-from astra.sandbox.probe import NO_TIER, probe
+from astra.sandbox.probe import probe
+from astra.settings import RuntimeConfig, load
 
 commands = typer.Typer(
     help="Look at what the pipeline made, and at the machine it runs on.",
@@ -114,12 +115,15 @@ def doctor() -> None:
 
 @sandbox_app.command("probe")
 def sandbox_probe() -> None:
-    """Start and attack the sandbox; exit 1 if no tier works."""
+    """Start and attack the sandbox; exit 1 below runtime.sandbox_min_tier."""
+    wanted = load("runtime", RuntimeConfig).sandbox_min_tier
     report = probe()
-    typer.echo(f"tier: {report.tier}")
+    typer.echo(f"tier: {report.tier} (runtime.sandbox_min_tier: {wanted})")
     for name, outcome in report.findings.items():
         typer.echo(f"  {name}: {outcome}")
-    if report.tier == NO_TIER:
+    if report.remedy:
+        typer.echo(f"for a stronger tier: {report.remedy}")
+    if not report.meets(wanted):
         raise typer.Exit(1)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from astra.toolbank.catalogue import parse_catalogue
 from astra.toolbank.openapi import parse_openapi
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 
@@ -196,4 +197,5 @@ FORMATS: dict[str, Callable[[Any, RawServer], Iterable[RawServer]]] = {
     "rapidapi": _rapidapi,
     "bfcl": _bfcl,
     "astra": _astra,
+    "catalogue": parse_catalogue,
 }

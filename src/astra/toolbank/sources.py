@@ -12,7 +12,7 @@ from astra.errors import AstraError
 from astra.records.tool import Launch
 from astra.settings import StageConfig
 
-SourceFormat = Literal["mcp", "openai", "openapi", "rapidapi", "bfcl", "astra"]
+SourceFormat = Literal["mcp", "openai", "openapi", "rapidapi", "bfcl", "astra", "catalogue"]
 
 
 class SourceError(AstraError):

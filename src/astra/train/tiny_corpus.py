@@ -13,6 +13,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 
 from astra.text.names import WORDS
 from astra.train.tiny_tokenizer import common_words
@@ -109,7 +110,7 @@ def fields(rng: random.Random) -> list[Span]:
 def relay(rng: random.Random) -> list[Span]:
     """Who passes to whom; then the way from one name, two or three steps long."""
     people = list(dict.fromkeys(name(rng) for _ in range(rng.randint(4, 7))))
-    links = list(zip(people, people[1:], strict=False))
+    links = list(pairwise(people))
     shown = rng.sample(links, len(links))
     start = rng.randrange(max(1, len(people) - 3))
     way = people[start : start + rng.randint(3, 4)]

@@ -1,0 +1,56 @@
+"""Catalogue services: stable, usable, and apart from the question worlds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from astra.qa.domains import DOMAINS
+from astra.toolbank.documents import parse_document
+from astra.toolbank.raw import BadDocument, RawServer
+
+BASE = RawServer(name="catalogue", source="file:catalogue.yaml", tools=())
+
+
+@pytest.fixture(scope="module")
+def document(root: Path) -> dict[str, Any]:
+    path = root / "sources" / "documents" / "catalogue.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def test_more_services_leave_earlier_ones_as_they_are(document: dict[str, Any]) -> None:
+    few = parse_document("catalogue", {**document, "servers": 5}, BASE)
+    many = parse_document("catalogue", {**document, "servers": 50}, BASE)
+    assert few == many[:5]
+    assert len({server.name for server in many}) == 50
+    assert len({server.source for server in many}) == 50
+
+
+def test_services_have_unique_tools_and_most_have_linked_ones(document: dict[str, Any]) -> None:
+    linked = 0
+    for server in parse_document("catalogue", document, BASE):
+        names = [tool.name for tool in server.tools]
+        assert len(set(names)) == len(names) >= 3
+        outputs = {tool.output["title"] for tool in server.tools if "x-entity" in tool.output}
+        asked = {name for tool in server.tools for name in tool.parameters["properties"]}
+        linked += bool(outputs & asked)
+    assert linked > 0.75 * document["servers"]
+
+
+def test_no_relation_is_asked_in_both_tracks(document: dict[str, Any]) -> None:
+    """A service's entities are no entity types of the question worlds."""
+    worlds = {kind.name for domain in DOMAINS.values() for kind in domain.types}
+    worlds |= {"city", "country", "airport", "element"}
+    words = {word for group in document["subjects"].values() for word in group}
+    assert not worlds & (words | set(document["roles"]) | set(document["links"]))
+
+
+@pytest.mark.parametrize(
+    "broken", [[], {"servers": 3}, {"servers": "many"}, {"servers": 1, "extra": 2}]
+)
+def test_a_broken_catalogue_is_a_bad_document(broken: Any) -> None:
+    with pytest.raises(BadDocument, match="no catalogue"):
+        parse_document("catalogue", broken, BASE)
