@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from astra.errors import AstraError
 from astra.llm.offline import OfflineTeacher
-from astra.llm.protocol import ModelConfig, OfflineHandlers, Teacher
+from astra.llm.protocol import ModelConfig, ModelsConfig, OfflineHandlers, Teacher
 from astra.settings import RuntimeConfig
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ def build_teacher(
     from astra.llm.openai_backend import OpenAITeacher
 
     return OpenAITeacher(config, runtime, stage)
+
+
+def build_teachers(
+    config: ModelsConfig, runtime: RuntimeConfig, handlers: OfflineHandlers, stage: str = "adhoc"
+) -> list[Teacher]:
+    """One teacher per model of a role that wants several, in their order."""
+    return [build_teacher(model, runtime, handlers, stage) for model in config.models]
 
 
 def build_policy(
