@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import openai
+import httpx2
 
 from astra.llm.budget import Hold, Tokens, estimate
 from astra.llm.gateway import Gateway
@@ -285,22 +285,18 @@ class ChatTransport:
 
     async def _post(self, server: Server, body: Mapping[str, Any]) -> Any:
         """The reply's JSON. Raises Fault."""
-        assert server.client is not None
         try:
-            async with asyncio.timeout(server.timeout_s):
-                # Not chat.completions.create: checking every message against its types costs
-                # as much as the rest of the request.
-                return await server.client.post(
-                    "/chat/completions", cast_to=object, body=dict(body)
-                )
-        except (openai.APITimeoutError, TimeoutError) as error:
+            response = await server.post("/chat/completions", body)
+        except (httpx2.TimeoutException, TimeoutError) as error:
             raise Retriable("timeout", "timeout") from error
-        except openai.APIConnectionError as error:
-            problem = f"connection failed: {error.__cause__ or error}"
+        except httpx2.HTTPError as error:
+            problem = f"connection failed: {error or type(error).__name__}"
             raise Retriable(problem, "connection") from error
-        except openai.APIStatusError as error:
-            raise classified(error) from error
-        except (ValueError, openai.APIError) as error:
+        if response.status_code != 200:
+            raise classified(response.status_code, response.content, response.headers)
+        try:
+            return json.loads(response.content)
+        except ValueError as error:
             raise Retriable(f"the response is no JSON: {error}", "no_completion") from error
 
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import openai
-
 from astra.llm.budget import Tokens
 from astra.llm.protocol import ProviderError
 from astra.llm.servers import Server
@@ -124,18 +122,29 @@ class BadRequest(Fault):
         return RefusedRequest(str(self))
 
 
-def classified(error: openai.APIStatusError) -> Fault:
-    status = error.status_code
-    message = f"HTTP {status}: {error.message[:300]}"
+def classified(status: int, content: bytes, headers: Mapping[str, str]) -> Fault:
+    """What an HTTP error means for the request, by its status and the error that it states."""
+    text, code = _stated(content)
+    message = f"HTTP {status}: {text[:300]}"
     kind = f"http_{status}"
-    if status in FATAL or (status == 429 and error.code == "insufficient_quota"):
+    if status in FATAL or (status == 429 and code == "insufficient_quota"):
         return Fatal(message, kind)
     if status in RETRIED or status >= 500:
-        wait = retry_after_s(error.response.headers)
+        wait = retry_after_s(headers)
         if wait is not None and wait > RETRY_AFTER_MAX_S:
             return Fatal(f"asks to wait {wait:.0f} s; run again later ({message})", kind)
         return Retriable(message, kind, wait)
     return BadRequest(message, kind)
+
+
+def _stated(content: bytes) -> tuple[str, str]:
+    """Message and code of an error body, or its text."""
+    try:
+        document = json.loads(content)
+        error = document.get("error", document)
+        return str(error.get("message", error)), str(error.get("code") or error.get("type") or "")
+    except (AttributeError, ValueError):
+        return content.decode(errors="replace").strip(), ""
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
