@@ -126,14 +126,19 @@ def resident_mb() -> float:
 
 
 def rates(count: int) -> dict[str, Any]:
+    """Best of three, floor and teacher in turn: other work on the machine only slows."""
     found: dict[str, Any] = {"latency_s": LATENCY_S, "cores": os.cpu_count()}
     with peer() as url:
         floor(url, 200, 16)  # both sides warm
         teacher(url, 200, 16, start=10**9)
         for in_flight in (64, 256):
-            bare = floor(url, count, in_flight)
-            ours = teacher(url, count, in_flight, start=in_flight * 10**6)
-            times = round(ours["cpu_ms_per_ask"] / bare["cpu_ms_per_ask"], 2)
+            pairs = [
+                (floor(url, count, in_flight), teacher(url, count, in_flight, start=number * 10**6))
+                for number in range(in_flight, in_flight + 3)
+            ]
+            bare = max((pair[0] for pair in pairs), key=lambda run: run["per_s"])
+            ours = max((pair[1] for pair in pairs), key=lambda run: run["per_s"])
+            times = [round(us["cpu_ms_per_ask"] / it["cpu_ms_per_ask"], 2) for it, us in pairs]
             found[f"{in_flight}_in_flight"] = {
                 "teacher": ours, "aiohttp": bare, "cpu_times_aiohttp": times
             }  # fmt: skip

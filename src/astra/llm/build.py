@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from astra.errors import AstraError
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from astra.llm.policy import EndpointPolicy
 
 
+Factory = Callable[[ModelConfig, RuntimeConfig, OfflineHandlers, str], Teacher]
+FACTORY: Factory | None = None
+"""Makes every teacher instead, where set: prompts are shown without asking that way."""
+
+
 def build_teacher(
     config: ModelConfig, runtime: RuntimeConfig, handlers: OfflineHandlers, stage: str = "adhoc"
 ) -> Teacher:
@@ -20,6 +26,8 @@ def build_teacher(
 
     Raises AstraError before any request when the openai backend has no endpoint or no key.
     """
+    if FACTORY is not None:
+        return FACTORY(config, runtime, handlers, stage)
     if config.backend == "offline":
         return OfflineTeacher(config, handlers)
     # Late: the offline backend starts without the client library.

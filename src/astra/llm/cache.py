@@ -2,9 +2,8 @@
 
 One SQLite file under the cache root, outside the workspace, shared by all stages, experiments
 and processes. Keys are hashes; values are JSON replies, so the file holds no prompt, no
-credential and no code. An answer is committed before the asker sees it, by a thread that takes
-the answers of all asks that wait into one transaction. From then on it survives a kill of the
-process; the disk is synchronised once a second, so a power cut costs at most the last second.
+credential and no code. An answer is on disk before the asker sees it: a thread commits the
+answers of all asks that wait in one transaction, so that a slow disk costs latency, not rate.
 
 The same file keeps the ledger: what was spent under each budget, by stage and model.
 """
@@ -42,7 +41,6 @@ SPEND = (
     "money = money + excluded.money"
 )
 WRITE_TIMEOUT_S = 60.0
-SYNC_EVERY_S = 1.0
 
 
 class CacheError(StageStop):
@@ -97,7 +95,7 @@ class AnswerCache:
 
     def __init__(self, root: Path | None = None) -> None:
         self.path = cache_path(root)
-        self._connection: sqlite3.Connection = connect(self.path)
+        self._connection: sqlite3.Connection = connect(self.path, synchronous="FULL")
         for table in TABLES:
             self._connection.execute(table)
         columns = [row[1] for row in self._connection.execute("PRAGMA table_info(answers)")]
@@ -208,17 +206,12 @@ class AnswerCache:
 
     def _write_all(self) -> None:
         """The writer thread: one transaction for all that waits, then the next."""
-        connection = connect(self.path)
-        synced = time.monotonic()
+        # Answers cost money, hence also safe against a power cut.
+        connection = connect(self.path, synchronous="FULL")
         while True:
             batch, last = self._drain()
             problem: CacheError | None = None
-            now = time.monotonic()
-            full = last or now - synced >= SYNC_EVERY_S
-            synced = now if full else synced
             try:
-                # A full commit synchronises the log with all that was committed before it.
-                connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE")
                 for write in batch:
                     connection.execute(write.statement, write.values)
