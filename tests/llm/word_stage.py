@@ -1,6 +1,6 @@
 """A small stage for tests, run as its own process: one ask per number, one record per answer.
 
-    python word_stage.py URL COUNT CONCURRENCY
+python word_stage.py URL COUNT CONCURRENCY
 """
 
 from __future__ import annotations

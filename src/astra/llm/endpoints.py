@@ -287,9 +287,10 @@ class ChatTransport:
         """The reply's JSON. Raises Fault."""
         try:
             response = await server.post("/chat/completions", body)
-        except (httpx2.TimeoutException, TimeoutError) as error:
+        except (httpx2.ReadTimeout, TimeoutError) as error:
             raise Retriable("timeout", "timeout") from error
         except httpx2.HTTPError as error:
+            # Also ConnectTimeout: the transport reports a dropped connection as one.
             problem = f"connection failed: {error or type(error).__name__}"
             raise Retriable(problem, "connection") from error
         if response.status_code != 200:
