@@ -72,7 +72,7 @@ def check(
         str, typer.Option(help="Check this model instead of those that params.yaml names.")
     ] = "",
     asks: Annotated[
-        int, typer.Option(min=1, help="Requests that measure throughput; 0: by concurrency.")
+        int, typer.Option(min=0, help="Requests that measure throughput; 0: by concurrency.")
     ] = 0,
 ) -> None:
     """Verify every endpoint that a run would use; exit 1 if one is not fit."""
