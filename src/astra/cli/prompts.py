@@ -15,8 +15,8 @@ import typer
 import yaml
 
 from astra import prompting
+from astra.cli.capture import Captured, capturing
 from astra.errors import AstraError
-from astra.llm.capture import Captured, capturing
 from astra.prompting import PromptError
 from astra.settings import PARAMS
 
