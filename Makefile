@@ -27,8 +27,8 @@ smoke: $(STAMP) ## the graph at the committed scale, nothing printed but progres
 	$(RUN) dvc repro
 
 check: $(STAMP) ## lint, types, import contracts
-	$(RUN) ruff check src stages tests benchmarks
-	$(RUN) ruff format --check src stages tests benchmarks
+	$(RUN) ruff check
+	$(RUN) ruff format --check
 	$(RUN) pyright
 	$(RUN) lint-imports
 

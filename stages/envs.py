@@ -9,7 +9,7 @@ from astra.envsynth.run import run_envs
 from astra.llm.build import build_teacher
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance
-from astra.sandbox.local import LocalSandbox
+from astra.sandbox.build import build_sandbox
 from astra.settings import RuntimeConfig, load
 from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
@@ -22,7 +22,7 @@ def main() -> None:
     metrics = StageMetrics("envs")
     instances = read_records(Path("data/qa_valid.parquet"), QAInstance)
     teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs")
-    with LocalSandbox(config.sandbox, runtime.sandbox_min_tier, runtime.sandbox_workers) as sandbox:
+    with build_sandbox(config.sandbox, runtime) as sandbox:
         made = asyncio.run(
             run_envs(instances, teacher, sandbox, config, runtime.concurrency, metrics)
         )

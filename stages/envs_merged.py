@@ -9,7 +9,7 @@ from astra.envsynth.offline import HANDLERS
 from astra.envsynth.run import Inputs, run_envs_merged
 from astra.llm.build import build_teacher
 from astra.records.environment import Arena
-from astra.sandbox.local import LocalSandbox
+from astra.sandbox.build import build_sandbox
 from astra.settings import RuntimeConfig, load
 from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
@@ -23,7 +23,7 @@ def main() -> None:
     inputs = Inputs.at(Path("data"))
     teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs_merged")
     embedder = build_embedder(config.embedding, runtime)
-    with LocalSandbox(config.sandbox, runtime.sandbox_min_tier, runtime.sandbox_workers) as sandbox:
+    with build_sandbox(config.sandbox, runtime) as sandbox:
         arenas = asyncio.run(
             run_envs_merged(
                 inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from astra.records.environment import Arena
 from astra.rollout.chat import PolicyConfig, load_policy
-from astra.sandbox.local import LocalSandbox
+from astra.rollout.device import prepare_torch
+from astra.sandbox.build import build_sandbox
 from astra.settings import RuntimeConfig, load
 from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
@@ -12,7 +13,6 @@ from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
 from astra.train.checkpoints import mark_finished, run_folder, save_policy
 from astra.train.config import RLConfig
-from astra.train.device import prepare_torch
 from astra.train.rl import choose_arenas, report_rl, train_rl
 
 ARENAS, START = Path("data/envs_merged.parquet"), Path("models/sft")
@@ -26,7 +26,7 @@ def main() -> None:
     inputs = digests(ARENAS, START)
     folder = run_folder("rl", config, inputs)
     with (
-        LocalSandbox(config.sandbox, runtime.sandbox_min_tier, runtime.sandbox_workers) as sandbox,
+        build_sandbox(config.sandbox, runtime) as sandbox,
         track("rl", config, inputs, runtime) as run,
     ):
         run.tags(sandbox_tier=sandbox.tier)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from astra.records.trajectory import SFTSample
 from astra.rollout.chat import load_policy
+from astra.rollout.device import prepare_torch
 from astra.settings import RuntimeConfig, load
 from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
@@ -11,7 +12,6 @@ from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
 from astra.train.checkpoints import mark_finished, run_folder, save_policy
 from astra.train.config import SFTConfig
-from astra.train.device import prepare_torch
 from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
 
 SFT_SET = Path("data/sft_set.parquet")

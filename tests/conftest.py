@@ -28,3 +28,8 @@ def corpora() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("ASTRA_CORPORA is not set: the real tool corpora are not at hand")
     return Path(folder)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The graph first: beside it on another worker, everything else ends in the meantime."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -119,6 +119,14 @@ class RuntimeConfig(StageConfig):
     """Compute threads of torch; more than idle cores makes it many times slower."""
     device: str = "auto"
     """auto | cpu | cuda"""
+    sandbox: Literal["local", "ray"] = "local"
+    """Where tool code runs: this machine, or every node of a Ray cluster."""
+    sandbox_warm: int = 0
+    """Isolated sessions kept ready on each machine."""
+    sandbox_max_sessions: int | None = None
+    """Sessions alive at once on each machine; None: what memory and open files allow."""
+    sandbox_memory_mb: int | None = None
+    """What all sessions of a machine may hold; None: half of what is available at start."""
     sandbox_min_tier: str = "B"
     sandbox_workers: int = 2
     """Zygote processes that sessions are spread over."""

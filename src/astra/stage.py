@@ -95,10 +95,13 @@ class Progress:
         self._total = total
         self._done = 0
         self._drops: Counter[str] = Counter()
+        self._note = ""
         self._started = time.monotonic()
 
-    def advance(self, by: int = 1) -> None:
+    def advance(self, by: int = 1, note: str = "") -> None:
+        """Count finished items; ``note`` (a loss, say) ends the next line."""
         self._done += by
+        self._note = note
         if CLOCK.due():
             self._report()
 
@@ -121,6 +124,8 @@ class Progress:
         if self._drops:
             reasons = (f"{reason} {count}" for reason, count in self._drops.most_common(4))
             parts.append(f"dropped: {', '.join(reasons)}")
+        if self._note:
+            parts.append(self._note)
         log.info("%s", ", ".join(parts))
 
 

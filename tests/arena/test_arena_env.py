@@ -120,8 +120,7 @@ def test_banded_draws_up_to_k_of_each_band(arena: Arena) -> None:
     offered = _with_candidates(arena)
     for seed in range(20):
         names = [
-            tool.tool.name
-            for tool in draw(offered, IrrelevantMode.BANDED, 2, random.Random(seed))
+            tool.tool.name for tool in draw(offered, IrrelevantMode.BANDED, 2, random.Random(seed))
         ]
         assert len(set(names)) == len(names) == 6
         assert "get_price" not in names

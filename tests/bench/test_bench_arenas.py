@@ -142,16 +142,21 @@ def test_all_checkpoints_meet_the_same_arenas_between_floor_and_ceiling(
         "parallel_single_hop": 5,
         "single_hop": 5,
     }
-    lines = (workspace / "plots/bench/scores.csv").read_text().splitlines()
-    assert lines[0] == "checkpoint,score,mean,low,high,arenas"
-    assert any(line.startswith("rl,f1,") for line in lines)
-    assert (workspace / "plots/bench/by_hops.csv").is_file()
+    lines = (workspace / "plots/bench/f1.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["label", "base", "sft", "rl"]
+    lines = (workspace / "plots/bench/success_by_scenario.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == [
+        f"{part} {checkpoint}"
+        for part in ("parallel_single_hop", "single_hop")
+        for checkpoint in ("base", "sft", "rl")
+    ]
+    assert (workspace / "plots/bench/f1_by_hops.csv").is_file()
     assert "## base: " in (workspace / "runs/bench/examples.md").read_text()
 
     from mlflow import MlflowClient
 
     client = MlflowClient(store)
-    experiment = client.get_experiment_by_name("astra")
+    experiment = client.get_experiment_by_name("astra/bench")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id])
     assert sorted(run.data.tags["checkpoint"] for run in runs[:3]) == ["base", "rl", "sft"]

@@ -198,7 +198,6 @@ def test_an_arena_that_cannot_prove_its_reward_does_not_ship(sandbox: Sandbox) -
     assert "not unique" in problem[1]
 
 
-
 def test_renaming_touches_names_not_data() -> None:
     tool = Tool(name="get_x", description="d", parameters={"type": "object", "required": ["key"]})
     code = 'ROWS = ["get_x"]\n\n\ndef get_x(key):\n    return get_x2(key) or get_x(ROWS)\n'

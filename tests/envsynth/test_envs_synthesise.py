@@ -49,9 +49,7 @@ class Spoiling:
         return None
 
 
-def test_every_operation_becomes_a_verified_tool(
-    teacher: OfflineTeacher, sandbox: Sandbox
-) -> None:
+def test_every_operation_becomes_a_verified_tool(teacher: OfflineTeacher, sandbox: Sandbox) -> None:
     outcomes = run([instance(*EVERY_OP)], teacher, sandbox)
     assert [item for item in outcomes if isinstance(item, Rejection)] == []
     made = [item for item in outcomes if isinstance(item, Environment)]
@@ -166,12 +164,8 @@ def test_a_wrong_gold_answer_and_an_unjudged_question_are_dropped(
     assert reasons == ["wrong_answer", "necessity_unknown", "provider_error"]
 
 
-def test_batches_and_concurrency_change_nothing(
-    teacher: OfflineTeacher, sandbox: Sandbox
-) -> None:
-    many = [
-        instance(price(1, "Amber Cove", 812), *EVERY_OP[1:8], domain=f"d{k}") for k in range(3)
-    ]
+def test_batches_and_concurrency_change_nothing(teacher: OfflineTeacher, sandbox: Sandbox) -> None:
+    many = [instance(price(1, "Amber Cove", 812), *EVERY_OP[1:8], domain=f"d{k}") for k in range(3)]
     assert run(many, teacher, sandbox) == run(many, teacher, sandbox, batch_instances=1)
 
 

@@ -28,9 +28,7 @@ GOOD = ROWS + (
 )
 
 
-def tool(
-    name: str = "get_price", required: dict[str, str] | None = None, **optional: Any
-) -> Tool:
+def tool(name: str = "get_price", required: dict[str, str] | None = None, **optional: Any) -> Tool:
     properties: dict[str, Any] = {
         key: {"type": kind} for key, kind in (required or {"listing": "string"}).items()
     }
@@ -155,9 +153,7 @@ def test_a_true_tool_passes_and_says_what_was_checked(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_a_planted_fault_is_found(sandbox: Sandbox, fault: str) -> None:
     expected = EXPECTED[fault]
-    assert reason(sandbox, FAULTS[fault]) in (
-        expected if isinstance(expected, set) else {expected}
-    )
+    assert reason(sandbox, FAULTS[fault]) in (expected if isinstance(expected, set) else {expected})
 
 
 def test_a_fault_does_not_harm_its_neighbours(sandbox: Sandbox) -> None:
@@ -269,9 +265,7 @@ def test_a_value_that_truly_shares_the_answer_is_no_evidence(sandbox: Sandbox) -
     assert reason(sandbox, true, gold=gold, question=question) is None
     constant = f'def get_price(listing):\n    {districts}[listing]\n    return "Sage Park"\n'
     assert reason(sandbox, constant, gold=gold, question=question) == "constant"
-    tried = perturbations(
-        instance(question), question, tool(), true, {"listing": "Amber Cove"}
-    )
+    tried = perturbations(instance(question), question, tool(), true, {"listing": "Amber Cove"})
     others = {item.arguments["listing"] for item in tried if item.kind == Kind.OTHER}
     assert "Pine Gate" not in others
     assert {"Jade Mill", "Opal Dale"} <= others

@@ -58,6 +58,14 @@ class Workspace:
             for name, stage in stages.items()
         }
 
+    def runs(self) -> list[tuple[str, str]]:
+        """(MLflow experiment, run name) of every run."""
+        with sqlite3.connect(self.folder / "mlflow.db") as store:
+            return store.execute(
+                "SELECT experiments.name, runs.name FROM runs JOIN experiments"
+                " USING (experiment_id)"
+            ).fetchall()
+
 
 @pytest.fixture(scope="module")
 def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
@@ -115,10 +123,13 @@ def test_touching_a_module_reruns_its_stage_and_dependants_only(built: Workspace
     text = module.read_text()
     module.write_text(text + "\n# touched\n")
     try:
-        dry = built.ran(built.run("dvc", "repro", "--dry"))
+        reached = built.ran(built.run("dvc", "repro", "--dry", "--force-downstream"))
+        ran = built.ran(built.run("dvc", "repro"))
     finally:
         module.write_text(text)
-    assert dry == ["sft_set", "sft", "rl", "bench"]
+        built.run("git", "checkout", "-q", "dvc.lock")
+    assert reached == ["sft_set", "sft", "rl", "bench"]
+    assert ran == ["sft_set"], "a comment changes no output, so dependants are not rebuilt"
 
 
 def test_data_stages_are_byte_identical_across_runs_and_concurrency(built: Workspace) -> None:
@@ -141,28 +152,52 @@ def test_data_stages_are_byte_identical_across_runs_and_concurrency(built: Works
 
 
 def test_ablations_rerun_what_depends_on_them_only(built: Workspace) -> None:
-    output = built.run("dvc", "exp", "run", "-n", "recall", "-S", "rl.reward=recall")
+    # The untrained policy earns nothing under any reward, so that alone would change no weight.
+    ablation = ("-S", "rl.reward=recall", "-S", "rl.weight_decay=0.1")
+    output = built.run("dvc", "exp", "run", "-n", "recall", *ablation)
     assert built.ran(output) == ["rl", "bench"]
     again = built.run("dvc", "exp", "run", "-n", "back", "-S", "rl.reward=f1")
     assert built.ran(again) == []
+    assert built.run("git", "status", "--porcelain") == "", "back at what is committed"
     refused = built.run("dvc", "exp", "run", "-S", "rl.reward=f3", fails=True)
     assert "rl.reward" in refused
-    assert "recall" in refused
+    assert "'f1', 'recall', 'precision' or 'answer' (got 'f3')" in refused
     assert built.ran(refused) == []
 
 
+def test_a_temporary_experiment_runs_its_own_code_and_is_tracked(built: Workspace) -> None:
+    module = built.folder / "src" / "astra" / "train" / "errors.py"
+    text = module.read_text()
+    module.write_text(text + '\nprint(f"errors is {__file__}")\n')
+    try:
+        output = built.run("dvc", "exp", "run", "--temp", "-n", "aside", "-S", "rl.steps=1")
+    finally:
+        module.write_text(text)
+        built.run("git", "checkout", "-q", "dvc.lock")
+    assert "rl" in built.ran(output)
+    assert f"errors is {built.folder}/.dvc/tmp/exps/" in output
+    assert built.run("git", "status", "--porcelain") == "", "the workspace is left alone"
+    assert "aside" in {name for _, name in built.runs()}
+
+
 def test_training_runs_are_tracked(built: Workspace) -> None:
-    with sqlite3.connect(built.folder / "mlflow.db") as store:
-        names = {row[0] for row in store.execute("SELECT name FROM experiments")}
-        tags = {row[0] for row in store.execute("SELECT value FROM tags")}
-        runs = store.execute("SELECT count(*) FROM runs").fetchone()[0]
-    assert {"sft", "rl", "bench"} <= {name.rsplit("/", 1)[-1] for name in names}
-    assert runs >= 5
-    assert "recall" in tags, "the run carries the experiment's name"
+    assert {
+        ("astra/sft", "workspace"),
+        ("astra/rl", "workspace"),
+        *(("astra/bench", f"workspace/{checkpoint}") for checkpoint in ("base", "sft", "rl")),
+    } <= set(built.runs())
+    recall = [experiment for experiment, name in built.runs() if name == "recall"]
+    assert recall == ["astra/rl"], "a run carries the name of its DVC experiment"
+    assert not built.run("git", "status", "--porcelain"), "mlflow.db and runs/ are ignored"
 
 
 def test_plots_render(built: Workspace, tmp_path: Path) -> None:
-    built.run("dvc", "plots", "show", "-o", str(tmp_path / "plots"))
+    output = built.run("dvc", "plots", "show", "-o", str(tmp_path / "plots"))
+    assert "fail" not in output.lower()
     page = (tmp_path / "plots" / "index.html").read_text()
-    assert "reward" in page
-    assert "loss" in page
+    written = sorted(built.folder.glob("plots/*/*.csv"))
+    assert {path.parent.name for path in written} == set(STAGES)
+    titles = [str(path.relative_to(built.folder)) for path in written]
+    titles += ["Loss of fine-tuning", "Reward of reinforcement learning"]
+    missing = [title for title in titles if f'"text": "{title}"' not in page]
+    assert not missing

@@ -1,8 +1,6 @@
 """Hostile code in both tiers: it reaches os and ctypes, and the kernel must stop it."""
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +11,7 @@ from astra.sandbox.attacks import REACH
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 
-# frames of this session's server: its socket is 3, and the request's ids are in a caller's frame
+# frames of this session's server: replies go out at 4, the request's ids are in a caller's frame
 FRAMES = """
 def request():
     import struct, json
@@ -26,7 +24,7 @@ def send(message):
     import struct, json
     os, ctypes, modules = reach()
     data = json.dumps(message).encode() if isinstance(message, dict) else message
-    os.write(3, struct.pack("!I", len(data)) + data)
+    os.write(4, struct.pack("!I", len(data)) + data)
 """
 
 
@@ -114,8 +112,8 @@ def test_executable_memory_and_foreign_abis(sandbox: LocalSandbox) -> None:
         ("os._exit(0)", SandboxStatus.EXIT),
         ("ctypes.string_at(1)", SandboxStatus.EXIT),
         ("os.abort()", SandboxStatus.EXIT),
-        ("os.close(3)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
-        ("os.write(3, b'\\xff' * 8)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
+        ("os.close(4)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
+        ("os.write(4, b'\\xff' * 8)\nimport time\ntime.sleep(30)", SandboxStatus.PROTOCOL),
         ("send(b'[' * 100_000)", SandboxStatus.PROTOCOL),
         ("send(b'\\x80\\x04K\\x01.')", SandboxStatus.PROTOCOL),
         ("send({**request(), 'v': 1})", SandboxStatus.PROTOCOL),
@@ -124,7 +122,7 @@ def test_executable_memory_and_foreign_abis(sandbox: LocalSandbox) -> None:
         ("send({**request(), 'v': float('nan'), 'f': 1})", SandboxStatus.PROTOCOL),
         ("r = request()\nsend({'i': r['i'], 'n': r['n'], 'v': 1e400})", SandboxStatus.PROTOCOL),
         ("r = request()\nsend({'i': r['i'], 'n': r['n'], 'e': 1, 't': 2})", SandboxStatus.PROTOCOL),
-        ("os.write(3, b'\\0\\0')\nimport time\ntime.sleep(30)", SandboxStatus.TIMEOUT),
+        ("os.write(4, b'\\0\\0')\nimport time\ntime.sleep(30)", SandboxStatus.TIMEOUT),
     ],
 )  # fmt: skip
 def test_ends_and_forged_frames_are_judged_by_the_host(
@@ -153,8 +151,18 @@ def test_a_reply_sent_ahead_poisons_the_session(sandbox: LocalSandbox) -> None:
 
 
 def test_a_rewritten_encoder_reaches_nobody_else(sandbox: LocalSandbox) -> None:
-    body = "modules['json'].dumps = None\nmodules['json'].JSONEncoder.encode = lambda s, x: 'NaN'\n"
-    assert attack(sandbox, body + "return 1").status is SandboxStatus.PROTOCOL
+    body = "json = modules['json']\njson.dumps = json.loads = None\n"
+    body += "json.JSONEncoder.encode = json.JSONDecoder.decode = lambda s, x: 'NaN'\n"
+    assert attack(sandbox, body + "return 1").value == 1  # the wire holds its own
+    body = """
+frame = modules["sys"]._getframe()
+while "_wire" not in getattr(frame.f_locals.get("self"), "__dict__", {}):
+    frame = frame.f_back
+wire = frame.f_locals["self"]._wire
+wire.encode = lambda message: b"\\0\\0\\0\\x0b" + b'{"v":  NaN}'
+return 1
+"""
+    assert attack(sandbox, body).status is SandboxStatus.PROTOCOL
 
 
 def test_no_environment_path_or_descriptor_of_the_host_is_visible(sandbox: LocalSandbox) -> None:
@@ -167,10 +175,10 @@ return [dict(os.environ), s.path, s.argv, s.executable, s.prefix, fds, libc.gete
     helper = "def failing(f, *a):\n    try: f(*a)\n    except OSError: return True\n"
     result = attack_with(sandbox, helper, body)
     if sandbox.tier == "A":
-        assert result.value == [{}, [], [""], "", "/", [0, 1, 2, 3], 0, []], result
+        assert result.value == [{}, [], [""], "", "/", [0, 1, 2, 3, 4], 0, []], result
     else:
         assert result.value[:5] == [{}, [], [""], "", "/"], result
-        assert set(result.value[5]) <= {0, 1, 2, 3}, result
+        assert set(result.value[5]) <= {0, 1, 2, 3, 4}, result
         assert result.value[6:] == [0, []], result
 
 
@@ -207,42 +215,3 @@ except OSError as error:
     assert not Path(tempfile.gettempdir(), "secret").exists()
     one.close()
     two.close()
-
-
-AS_NOBODY = """
-import json, os
-from astra.sandbox.attacks import REACH
-from astra.sandbox.local import LocalSandbox
-out = {"uid": os.getuid()}
-for tier in "AB":
-    with LocalSandbox(force_tier=tier) as sandbox:
-        session = sandbox.session({"f": REACH + "def f():\\n return reach()[0].getpid()"})
-        dead = sandbox.session({"f": "def f():\\n while True: pass"})
-        out[tier] = [sandbox.findings, session.call("f", {}).value, dead.call("f", {}).status,
-                     sandbox.facts]
-print(json.dumps(out))
-"""
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="changing the user needs root")
-def test_both_tiers_work_for_an_ordinary_user() -> None:
-    """With the distribution's interpreter, since root's own may be unreachable to others."""
-    packages = [path for path in sys.path if path.endswith("site-packages")]
-    source = Path(__file__).parents[2] / "src"
-    result = subprocess.run(
-        ["/usr/bin/python3", "-c", AS_NOBODY],
-        env={"PYTHONPATH": os.pathsep.join([str(source), *packages])},
-        user=65534, group=65534, extra_groups=[], capture_output=True, text=True, timeout=60,
-        cwd="/",
-    )  # fmt: skip
-    if "ModuleNotFoundError" in result.stderr or "cannot open" in result.stderr:
-        pytest.skip("the distribution's interpreter cannot import this project")
-    assert result.returncode == 0, result.stderr
-    out = json.loads(result.stdout)
-    assert out["uid"] == 65534
-    for tier in "AB":
-        findings, _, looped, facts = out[tier]
-        assert set(findings.values()) == {"denied"}
-        assert looped == "timeout"
-        assert facts["uid"] == 65534
-    assert out["A"][1] == 1  # alone in its pid namespace

@@ -179,4 +179,6 @@ def test_a_tier_that_does_not_exist_is_refused_loudly(
 def test_probe_reports_the_tier_and_every_finding(limits: SandboxLimits) -> None:
     report = probe(limits)
     assert report.tier in ("A", "B", "C", "none")
+    assert report.meets("C") == (report.tier != "none")
+    assert not report.meets("A") or report.remedy == ""
     assert report.tier == "none" or report.findings["socket_inet"] == "denied"

@@ -2,15 +2,20 @@
 
 import json
 import math
+import os
+import socket
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra.sandbox import wire
-from astra.sandbox.session import check_reply
+from astra.sandbox.driver import Gate
+from astra.sandbox.limits import SandboxLimits
+from astra.sandbox.session import Ends, LocalSession, Shared, check_reply
 
+LIMITS = SandboxLimits(call_timeout_s=1.0, max_output_bytes=100)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8")),
@@ -96,3 +101,27 @@ def test_depth_and_long_digit_strings_within_the_limits_travel() -> None:
         assert wire.decode(wire.encode({"v": value})[4:])["v"] == value
     with pytest.raises(wire.WireError, match="nested"):
         wire.encode({"v": [[deep]]})
+
+
+@given(st.binary(max_size=300) | st.binary(max_size=30).map(lambda b: wire.HEADER.pack(len(b)) + b))
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_session_sends_its_call_ends_with_a_status(data: bytes) -> None:
+    """A peer of arbitrary bytes: no crash, no hang, never a value, nothing left open."""
+    before = len(os.listdir("/proc/self/fd"))
+    requests_out, requests = os.pipe2(os.O_NONBLOCK)
+    replies, replies_in = os.pipe2(os.O_NONBLOCK)
+    status, zygote = socket.socketpair()
+    output = os.memfd_create("output")
+    os.write(output, data)
+    os.write(replies_in, data)
+    os.close(replies_in)
+    zygote.close()
+    session = LocalSession(Ends(requests, replies, status, output), LIMITS, Shared(Gate(1)))
+    session.load_steps({"f": ""})
+    result = session.call("f", {"x": 1})
+    assert result.status in ("protocol", "infra")
+    assert result.value is None
+    assert len(result.stdout) <= LIMITS.max_output_bytes
+    assert not session.alive
+    os.close(requests_out)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -113,9 +113,7 @@ def test_samples_carry_scores_and_the_papers_statistics(
     assert document["calls_per_sample"] == 2
     assert document["share_1_to_5_calls"] == 1
     assert document["functions_covered"] == 2
-    assert (
-        Path("plots/sft_set/calls_per_sample.csv").read_text() == "calls_per_sample,count\n2,40\n"
-    )
+    assert Path("plots/sft_set/calls_per_sample.csv").read_text() == "value,count\n2,40\n"
 
 
 def test_a_judge_outage_accepts_nothing_and_ends_the_stage(

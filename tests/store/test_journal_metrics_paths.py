@@ -56,7 +56,7 @@ def test_metrics_hold_counts_drops_and_plots_of_this_run_only(tmp_path: Path) ->
     document = json.loads((tmp_path / "metrics" / "tasks.json").read_text())
     assert document == {"in": 3, "out": 1, "dropped": {"duplicate": 2}, "mean": 0.5}
     assert not stale.exists()
-    assert (tmp_path / "plots/tasks/hops.csv").read_text() == "hops,count\n9,1\n10,2\nmany,1\n"
+    assert (tmp_path / "plots/tasks/hops.csv").read_text() == "value,count\n9,1\n10,2\nmany,1\n"
 
 
 def test_nan_is_no_metric_and_leaves_the_old_file(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from astra.records.message import (
 )
 from astra.settings import RuntimeConfig, StageConfig
 from astra.tracking.mlflow import (
-    EXPERIMENT,
     TrackingError,
     digests,
     file_digest,
@@ -54,14 +53,29 @@ def test_params_inputs_metrics_and_tags_are_recorded(
     client = MlflowClient(tracking_uri=runtime.tracking_uri)
     stored = client.get_run(run.id)
     assert stored.info.status == "FINISHED"
-    assert stored.info.run_name == "brave-crow/sft"
+    assert stored.info.run_name == "brave-crow"
     assert stored.data.params["learning_rate"] == "0.1"
     assert stored.data.params["limits.turns"] == "3"
-    assert stored.data.params[f"input.{data}"] == file_digest(data)
+    assert stored.data.tags[f"input.{data}"] == file_digest(data)
+    assert stored.data.tags["dvc_exp_name"] == "brave-crow"
+    assert len(stored.data.tags["git_commit"]) == 40
+    assert client.get_experiment(stored.info.experiment_id).name == "astra/sft"
     assert stored.data.tags["sandbox_tier"] == "A"
     assert stored.data.tags["lib.torch"].startswith("2.")
     assert [m.value for m in client.get_metric_history(run.id, "loss")] == [2.0, 1.0]
     assert "odd" not in stored.data.metrics
+
+
+def test_a_run_outside_an_experiment_and_its_parts_have_names(
+    runtime: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DVC_EXP_NAME", raising=False)
+    monkeypatch.setenv("DVC_EXP_BASELINE_REV", "c0ffee")
+    with track("bench", Config(), {}, runtime, part="rl") as run:
+        pass
+    stored = MlflowClient(tracking_uri=runtime.tracking_uri).get_run(run.id)
+    assert stored.info.run_name == "workspace/rl"
+    assert stored.data.tags["git_commit"] == "c0ffee"
 
 
 def test_a_failed_stage_leaves_a_failed_run(runtime: RuntimeConfig) -> None:
@@ -82,7 +96,7 @@ def test_an_episode_becomes_a_trace(runtime: RuntimeConfig) -> None:
     result = ToolResult(status=CallStatus.OK, content="45", value=45)
     with track("rl", Config(), {}, runtime) as run:
         run.trace("rollout", messages, [ExecutedCall(turn=0, call=call, result=result)], {"r": 0.5})
-    experiment = mlflow.get_experiment_by_name(EXPERIMENT)
+    experiment = mlflow.get_experiment_by_name("astra/rl")
     assert experiment is not None
     (trace,) = mlflow.search_traces(locations=[experiment.experiment_id], return_type="list")
     assert [span.name for span in trace.data.spans] == ["rollout", "get_price"]
@@ -145,6 +159,6 @@ def test_concurrent_first_starts_share_one_store(runtime: RuntimeConfig, root: P
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
     client = MlflowClient(tracking_uri=runtime.tracking_uri)
-    experiment = client.get_experiment_by_name(EXPERIMENT)
+    experiment = client.get_experiment_by_name("astra/sft")
     assert experiment is not None
     assert len(client.search_runs([experiment.experiment_id])) == 4

@@ -35,6 +35,11 @@ class ArenaError(AstraError):
     """An arena cannot be opened: two tools share a name, or a tool's code does not load."""
 
 
+def offered(arena: Arena, extra_tools: Sequence[ArenaTool]) -> list[ArenaTool]:
+    """The tools of an episode by name: the order in which the gold calls use them must not show."""
+    return sorted((*arena.tools, *extra_tools), key=lambda offer: offer.tool.name)
+
+
 class ArenaEnv:
     """Executes calls of one episode. Opened lazily, or together with others by ``open_envs``.
 
@@ -45,11 +50,11 @@ class ArenaEnv:
     def __init__(
         self, arena: Arena, sandbox: Sandbox, extra_tools: tuple[ArenaTool, ...] = ()
     ) -> None:
-        offered = (*arena.tools, *extra_tools)
-        self._tools = {offer.tool.name: offer for offer in offered}
-        if len(self._tools) != len(offered):
-            names = sorted(offer.tool.name for offer in offered)
-            raise ArenaError(f"arena {arena.id}: tool names are not unique: {', '.join(names)}")
+        offers = offered(arena, extra_tools)
+        self._tools = {offer.tool.name: offer for offer in offers}
+        if len(self._tools) != len(offers):
+            names = ", ".join(offer.tool.name for offer in offers)
+            raise ArenaError(f"arena {arena.id}: tool names are not unique: {names}")
         self.arena = arena
         self.sandbox = sandbox
         self._session: Session | None = None

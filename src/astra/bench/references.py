@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from astra.agent.prompt import final_message
 from astra.agent.toolcalls import render_call
 from astra.arena.answers import render_answer
+from astra.arena.env import offered
 from astra.arena.prompt import initial_messages
 from astra.records.base import canonical_json
 from astra.records.environment import Arena
@@ -51,7 +52,7 @@ def scripted_engine(name: str, jobs: Sequence[Job], codec: ChatCodec, max_rows: 
     write = {FLOOR: idle_turns, CEILING: oracle_turns}[name]
     scripts: dict[tuple[int, ...], list[list[int]]] = {}
     for job in jobs:
-        tools = [offer.tool for offer in (*job.arena.tools, *job.extra_tools)]
+        tools = [offer.tool for offer in offered(job.arena, job.extra_tools)]
         prompt = codec.encode_prompt(initial_messages(job.arena), tools)
         scripts[tuple(prompt)] = [
             list(codec.tokenizer.encode(turn, add_special_tokens=False))

@@ -21,6 +21,7 @@ from astra.store.metrics import StageMetrics
 SCORES = (
     "f1", "f1_plain", "precision", "recall", "success", "answer", "calls", "turns", "malformed",
 )  # fmt: skip
+SCORES_BY_PART = ("f1", "success", "answer")
 BREAKDOWNS: Mapping[str, Callable[[BenchEpisode], str]] = {
     "scenario": lambda episode: episode.scenario.value,
     "hops": lambda episode: str(episode.hops),
@@ -133,26 +134,32 @@ def _rounded(value: Estimate) -> dict[str, float | int]:
 
 
 def write_plots(folder: Path, document: Mapping[str, Any]) -> None:
-    """scores.csv (one row per checkpoint and score), by_scenario.csv and by_hops.csv."""
+    """``<score>.csv``, and for some scores ``<score>_by_scenario.csv`` and ``<score>_by_hops.csv``.
+
+    One bar per row: columns ``label`` (checkpoint, preceded by the part) and ``mean``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoints: dict[str, Any] = document["checkpoints"]
-    rows = [
-        [checkpoint, score, found["mean"], found["low"], found["high"], found["n"]]
-        for checkpoint, block in checkpoints.items()
-        for score, found in block["scores"].items()
-    ]
-    _write_csv(
-        folder / "scores.csv", ["checkpoint", "score", "mean", "low", "high", "arenas"], rows
-    )
-    shown = ("f1", "success", "answer")
-    for breakdown in ("scenario", "hops"):
-        rows = [
-            [checkpoint, label, means["n"], *(means.get(score, "") for score in shown)]
-            for checkpoint, block in checkpoints.items()
-            for label, means in block[f"by_{breakdown}"].items()
-        ]
-        header = ["checkpoint", breakdown, "arenas", *shown]
-        _write_csv(folder / f"by_{breakdown}.csv", header, rows)
+    for stale in folder.glob("*.csv"):
+        stale.unlink()
+    checkpoints: Mapping[str, Any] = document["checkpoints"]
+    bars: dict[str, dict[str, float]] = {}
+    for checkpoint, block in checkpoints.items():
+        for score, found in block["scores"].items():
+            bars.setdefault(score, {})[checkpoint] = found["mean"]
+        for breakdown in ("scenario", "hops"):
+            for part, means in block[f"by_{breakdown}"].items():
+                for score in SCORES_BY_PART:
+                    if score in means:
+                        name = f"{score}_by_{breakdown}"
+                        bars.setdefault(name, {})[f"{part} {checkpoint}"] = means[score]
+    for name, means in bars.items():
+        # Parts together, checkpoints in the order they were trained in.
+        rows = means.items() if name in SCORES else sorted(means.items(), key=_part)
+        _write_csv(folder / f"{name}.csv", ["label", "mean"], list(rows))
+
+
+def _part(row: tuple[str, float]) -> str:
+    return row[0].rsplit(" ", 1)[0]
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

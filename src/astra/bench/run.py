@@ -22,9 +22,11 @@ from astra.records.qa import Split
 from astra.records.score import Score, Scored, Unscored
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec, LoadedPolicy, PolicyConfig, load_codec, load_policy
+from astra.rollout.device import prepare_torch
 from astra.rollout.driver import Job, Rollout, RolloutDriver
 from astra.rollout.engine import Engine, Sampling
-from astra.sandbox.local import LocalSandbox
+from astra.sandbox.build import build_sandbox
+from astra.sandbox.protocol import Sandbox
 from astra.settings import RuntimeConfig
 from astra.tracking.mlflow import digests, track
 
@@ -66,13 +68,12 @@ def run_arenas(
     Raises BenchError when the gold calls fail or too many episodes are lost to our machinery.
     """
     jobs = [_job(arena, config) for arena in arenas]
-    device = _prepare_torch(runtime)
+    device = prepare_torch(runtime, config.seed)
     policies = {BASE: config.policy} | {
         name: PolicyConfig(path=str(path), dtype=config.policy.dtype)
         for name, path in trained.items()
     }
-    tier, workers = runtime.sandbox_min_tier, runtime.sandbox_workers
-    with LocalSandbox(config.sandbox, tier, workers) as sandbox:
+    with build_sandbox(config.sandbox, runtime) as sandbox:
         codec = load_codec(config.policy)
         played: list[BenchEpisode] = []
         for name in (FLOOR, CEILING):
@@ -95,7 +96,7 @@ def _measure(
     policy: PolicyConfig,
     device: str,
     jobs: Sequence[Job],
-    sandbox: LocalSandbox,
+    sandbox: Sandbox,
     config: BenchConfig,
     runtime: RuntimeConfig,
     table: Path,
@@ -103,7 +104,7 @@ def _measure(
     """One checkpoint, one MLflow run."""
     folder = Path(policy.path)
     inputs = digests(table, folder) if folder.is_dir() else digests(table)
-    with track(f"bench-{name}", config, inputs, runtime) as run:
+    with track("bench", config, inputs, runtime, part=name) as run:
         run.tags(checkpoint=name, policy=policy.path, revision=policy.revision or "")
         run.tags(sandbox_tier=sandbox.tier, torch_device=device)
         loaded = load_policy(policy, device)
@@ -130,7 +131,7 @@ def _play(
     jobs: Sequence[Job],
     engine: Engine,
     codec: ChatCodec,
-    sandbox: LocalSandbox,
+    sandbox: Sandbox,
     config: BenchConfig,
 ) -> list[BenchEpisode]:
     driver = RolloutDriver(engine, codec, sandbox, config.limits)
@@ -246,16 +247,3 @@ def _check_ceiling(episodes: Sequence[BenchEpisode]) -> None:
             f"the gold calls fail in {len(failed)} of {len(episodes)} arenas: {shown}; the limits "
             "in conf/bench are too tight for them, or envs_merged must be rebuilt"
         )
-
-
-def _prepare_torch(runtime: RuntimeConfig) -> str:
-    """Set the threads; the device's name."""
-    import torch
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    torch.set_num_threads(runtime.threads)
-    cuda = torch.cuda.is_available()
-    if runtime.device == "cuda" and not cuda:
-        raise BenchError("runtime.device is cuda, but torch sees no GPU; set it to auto or cpu")
-    return "cuda" if cuda and runtime.device != "cpu" else "cpu"

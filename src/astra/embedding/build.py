@@ -17,6 +17,4 @@ def build_embedder(config: EmbeddingConfig, runtime: RuntimeConfig) -> Embedder:
         raise EmbeddingError(
             "embedding backend `openai` needs runtime.embedding_endpoint (base_url, api_key_env)"
         )
-    return EndpointEmbedder(
-        config, endpoint, runtime.request_timeout_s, runtime.max_attempts
-    )
+    return EndpointEmbedder(config, endpoint, runtime.request_timeout_s, runtime.max_attempts)

@@ -73,7 +73,7 @@ def complexity_ask(
 ) -> Ask[DocumentReply]:
     return Ask(
         "envsynth/complexity",
-        {**_context(instance, question), "tool": document_of(tool)},
+        {**_context(instance, question), "tool": tool.view()},
         DocumentReply,
         sample,
     )
@@ -84,7 +84,7 @@ def call_ask(
 ) -> Ask[CallReply]:
     return Ask(
         "envsynth/call",
-        {**_context(instance, question), "tool": document_of(tool), "feedback": feedback},
+        {**_context(instance, question), "tool": tool.view(), "feedback": feedback},
         CallReply,
         sample,
     )
@@ -103,7 +103,7 @@ def code_ask(
         "envsynth/code",
         {
             **_context(instance, question),
-            "tool": document_of(tool),
+            "tool": tool.view(),
             "arguments": arguments,
             "other_keys": other_keys,
             "feedback": feedback,
@@ -126,18 +126,12 @@ def merge_ask(
     return Ask(
         "envsynth/merge_code",
         {
-            "tool": document_of(members[0][1].tool),
+            "tool": members[0][1].tool.view(),
             "members": _members(members),
             "feedback": feedback,
         },
         MergeReply,
         sample,
-    )
-
-
-def document_of(tool: Tool) -> dict[str, Any]:
-    return tool.model_dump(
-        mode="json", include={"name", "description", "parameters", "output_schema"}
     )
 
 
@@ -175,7 +169,7 @@ def _members(members: list[tuple[SubQuestion, Environment]]) -> list[dict[str, A
             "id": question.id,
             "question": question.question,
             "operation": question.operation and question.operation.model_dump(mode="json"),
-            "tool": document_of(environment.tool),
+            "tool": environment.tool.view(),
             "arguments": environment.arguments,
             "answer": json.loads(json.dumps(environment.answer.value)),
             "code": environment.code,

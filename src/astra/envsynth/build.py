@@ -54,9 +54,7 @@ async def build_arenas(
             if problem is None:
                 arenas.append(arena)
             else:
-                rejections.append(
-                    Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1])
-                )
+                rejections.append(Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1]))
     return arenas, rejections, counts
 
 

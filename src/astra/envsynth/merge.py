@@ -180,9 +180,7 @@ def _candidate(group: _Group, made: MergedTool) -> Candidate:
             GoldCall(
                 made.calls[question.id],
                 question.answer,
-                perturbations(
-                    instance, question, made.tool, made.code, made.calls[question.id]
-                ),
+                perturbations(instance, question, made.tool, made.code, made.calls[question.id]),
             )
             for question, _ in group.members
         ),

@@ -16,17 +16,17 @@ AGGREGATES = {
 }
 Row = dict[str, Any]
 
-_DATE = '''def _day(text):
+_DATE = """def _day(text):
     try:
         return date.fromisoformat(text)
     except (TypeError, ValueError):
         raise ValueError(f"{text} is not a date like 2024-01-31") from None
-'''
+"""
 
-_TIDY = '''def _tidy(value):
+_TIDY = """def _tidy(value):
     value = round(value, 2)
     return int(value) if value == int(value) else value
-'''
+"""
 
 
 def write_code(
@@ -120,9 +120,7 @@ def _parameters(tool: Mapping[str, Any]) -> list[str]:
     return [*required, *(f"{name}=None" for name in optional)]
 
 
-def _query_body(
-    tool: Mapping[str, Any], operation: Mapping[str, Any]
-) -> tuple[str, list[str]]:
+def _query_body(tool: Mapping[str, Any], operation: Mapping[str, Any]) -> tuple[str, list[str]]:
     schema = tool["parameters"]
     required = [name for name in schema["properties"] if name in schema["required"]]
     optional = [name for name in schema["properties"] if name not in schema["required"]]

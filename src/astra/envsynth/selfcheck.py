@@ -35,9 +35,7 @@ def check_arenas(arenas: Sequence[Arena], sandbox: Sandbox) -> list[Problem | No
         results = execute_batch([(envs[at], call) for at, call in [*wanted, *empty]])
         executed: dict[int, list[ExecutedCall]] = {at: [] for at in envs}
         emptied: dict[int, list[ExecutedCall]] = {at: [] for at in envs}
-        for number, ((at, call), result) in enumerate(
-            zip([*wanted, *empty], results, strict=True)
-        ):
+        for number, ((at, call), result) in enumerate(zip([*wanted, *empty], results, strict=True)):
             done = executed if number < len(wanted) else emptied
             done[at].append(ExecutedCall(turn=0, call=call, result=result))
     finally:
@@ -77,9 +75,7 @@ def reference_calls(arena: Arena) -> list[ToolCall]:
 
 
 def _empty_calls(arena: Arena) -> list[ToolCall]:
-    return [
-        ToolCall(id=call.id, name=call.name, arguments="{}") for call in reference_calls(arena)
-    ]
+    return [ToolCall(id=call.id, name=call.name, arguments="{}") for call in reference_calls(arena)]
 
 
 def problem_of(

@@ -133,9 +133,7 @@ async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | 
     instance, question = node.instance, node.question
     sample = node.outer * config.inner_attempts + node.inner
     if node.tool is None:
-        reply = await teacher.ask(
-            asks.document_ask(instance, question, node.feedback, node.outer)
-        )
+        reply = await teacher.ask(asks.document_ask(instance, question, node.feedback, node.outer))
         scaled = await teacher.ask(
             asks.complexity_ask(instance, question, reply.tool.tool(), node.outer)
         )
@@ -159,9 +157,7 @@ async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | 
 
 
 def _candidate(node: _Node, draft: _Draft) -> Candidate:
-    wrong = perturbations(
-        node.instance, node.question, draft.tool, draft.code, draft.arguments
-    )
+    wrong = perturbations(node.instance, node.question, draft.tool, draft.code, draft.arguments)
     gold = GoldCall(dict(draft.arguments), node.question.answer, wrong)
     return Candidate(draft.tool, draft.code, (gold,))
 

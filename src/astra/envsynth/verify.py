@@ -68,10 +68,7 @@ class Candidate:
             [
                 self.tool.model_dump(mode="json"),
                 self.code,
-                [
-                    [call.arguments, call.answer.model_dump(mode="json")]
-                    for call in self.calls
-                ],
+                [[call.arguments, call.answer.model_dump(mode="json")] for call in self.calls],
             ]
         )
 
@@ -255,9 +252,7 @@ def _perturbed_problem(call: GoldCall, results: Sequence[SandboxResult]) -> Prob
         if result.status == SandboxStatus.EXCEPTION and _leaks(call, item, result.error):
             return "answer_in_error", f"an error message states the answer: {result.error:.100}"
     answered = [
-        hit
-        for hit, result in zip(hits, results, strict=True)
-        if result.status == SandboxStatus.OK
+        hit for hit, result in zip(hits, results, strict=True) if result.status == SandboxStatus.OK
     ]
     if not answered or all(answered):
         return "constant", "no other arguments give another answer"
@@ -265,7 +260,8 @@ def _perturbed_problem(call: GoldCall, results: Sequence[SandboxResult]) -> Prob
         others = [
             hit
             for hit, item, result in zip(hits, call.perturbed, results, strict=True)
-            if item.argument == name and item.kind == Kind.OTHER
+            if item.argument == name
+            and item.kind == Kind.OTHER
             and result.status == SandboxStatus.OK
         ]
         if others and all(others):

@@ -21,6 +21,15 @@ class Tool(Frozen):
     """Parameter -> schema keywords (``examples``, ``minimum``, ...) that narrow the values drawn
     when tasks are written, so that live calls succeed. Never shown to an agent."""
 
+    def view(self) -> dict[str, Any]:
+        """What a teacher is shown."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+            "output_schema": self.output_schema,
+        }
+
     def openai(self) -> dict[str, Any]:
         """The ``{"type": "function", "function": {...}}`` form that chat APIs take."""
         return {
@@ -69,3 +78,13 @@ class ToolServer(Record):
     tools: tuple[Tool, ...]
     repairs: tuple[str, ...] = ()
     """What normalisation changed, one line each."""
+
+    def view(self) -> dict[str, str]:
+        """What a teacher is shown of the server itself."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "domain": self.domain,
+            "language": self.language,
+        }

@@ -7,8 +7,9 @@ raw system calls, so what it tests is the kernel's boundary and not the import c
 import base64
 import marshal
 
+from astra.sandbox.driver import drive
 from astra.sandbox.protocol import SandboxStatus, SandboxUnavailable
-from astra.sandbox.session import LocalSession, drive
+from astra.sandbox.session import LocalSession
 
 REACH = """
 def reach():

@@ -1,19 +1,22 @@
 """The host's handle on one zygote process: start, open sessions, notice its death, end it."""
 
 import base64
+import fcntl
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
 from astra.sandbox import filters
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import SandboxUnavailable
+from astra.sandbox.session import Ends
 
 TIERS = ("A", "B", "C")
 """Strongest first. A: namespaces, empty root, Landlock where present, seccomp, rlimits.
@@ -42,6 +45,7 @@ class ZygoteProcess:
         self._lock = threading.Lock()
         self._gone = False
         config = _config(tier, limits)
+        self._output_bytes = output_bytes(limits)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = here
         try:
@@ -79,28 +83,31 @@ class ZygoteProcess:
         return text.decode(errors="replace").strip()[-500:] or "the zygote ended at start"
 
     @property
+    def pid(self) -> int:
+        """The process the host started; in tier A the zygote proper is its child."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         return not self._gone and self._process.poll() is None
 
-    def open(self) -> tuple[socket.socket, socket.socket]:
-        """Ask for one session: (its channel, its status socket)."""
-        channel, theirs = socket.socketpair()
-        status, status_theirs = socket.socketpair()
-        try:
-            with self._lock:
-                if self._gone:
-                    raise ZygoteGone("the zygote was ended")
-                descriptors = [theirs.fileno(), status_theirs.fileno()]
-                socket.send_fds(self._control, [b"o"], descriptors)
-        except (OSError, ZygoteGone) as error:
-            channel.close()
-            status.close()
-            self._gone = True
-            raise ZygoteGone(str(error)) from error
-        finally:
-            theirs.close()
-            status_theirs.close()
-        return channel, status
+    def open(self) -> Ends:
+        """Ask for one session; it greets once its walls stand."""
+        return self._request(b"o")
+
+    def open_template(self, control: int) -> Ends:
+        """Ask for a session that loads once and then forks others, asked for at ``control``."""
+        return self._request(b"t", [control])
+
+    def _request(self, kind: bytes, extra: Sequence[int] = ()) -> Ends:
+        with self._lock:
+            if self._gone:
+                raise ZygoteGone("the zygote was ended")
+            try:
+                return request_session(self._control, kind, self._output_bytes, extra)
+            except OSError as error:
+                self._gone = True
+                raise ZygoteGone(str(error)) from error
 
     def condemn(self) -> None:
         """Kill a zygote that does not answer; its sessions end as infra failures."""
@@ -121,8 +128,47 @@ class ZygoteProcess:
             self._process.wait()
 
 
+def output_bytes(limits: SandboxLimits) -> int:
+    """Size of a session's output region: a length and room, for stdout and for stderr."""
+    return 2 * (4 + limits.max_output_bytes)
+
+
+MAX_FORKS = 256
+"""Sessions alive at once that one template may have forked."""
+
+
+def request_session(
+    control: socket.socket, kind: bytes, output_bytes: int, extra: Sequence[int] = ()
+) -> Ends:
+    """Make the two ends of a session and hand one to the zygote. Raises OSError."""
+    with ExitStack() as undo, ExitStack() as theirs:
+
+        def pipe() -> tuple[int, int]:
+            pair = os.pipe2(os.O_CLOEXEC)
+            for descriptor in pair:
+                undo.callback(os.close, descriptor)
+            return pair
+
+        requests_out, requests = pipe()
+        replies, replies_in = pipe()
+        os.set_blocking(requests, False)
+        os.set_blocking(replies, False)
+        output = os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        undo.callback(os.close, output)
+        os.ftruncate(output, output_bytes)
+        fcntl.fcntl(output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        status, status_theirs = socket.socketpair()
+        undo.callback(status.close)
+        theirs.callback(status_theirs.close)
+        passed = [requests_out, replies_in, status_theirs.fileno(), output, *extra]
+        socket.send_fds(control, [kind], passed)
+        undo.pop_all()
+        os.close(requests_out)
+        os.close(replies_in)
+        return Ends(requests, replies, status, output)
+
+
 def _config(tier: str, limits: SandboxLimits) -> bytes:
-    program = filters.program(with_files=tier == "A")
     return json.dumps(
         {
             "tier": tier,
@@ -131,7 +177,10 @@ def _config(tier: str, limits: SandboxLimits) -> bytes:
             "cpu_s": limits.cpu_s,
             "tmp_mb": limits.tmp_mb,
             "max_output_bytes": limits.max_output_bytes,
-            "filter": base64.b64encode(program).decode(),
+            "filters": {
+                kind: base64.b64encode(filters.program(kind)).decode() for kind in filters.KINDS
+            },
+            "max_forks": MAX_FORKS,
         }
     ).encode()
 

@@ -1,10 +1,9 @@
 """What callers see of a sandbox: statuses, results, errors, and the two protocols."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from astra.errors import AstraError
 
@@ -28,11 +27,11 @@ class SandboxStatus(StrEnum):
     LOAD_ERROR = "load_error"
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxResult:
-    """One call. ``value`` is meaningful only when ``status`` is ok.
+class SandboxResult(NamedTuple):
+    """One call; ``value`` is meaningful only when ``status`` is ok.
 
-    ``error`` is the last line of a traceback, e.g. ``KeyError: 'x'``, or the host's reason.
+    ``stdout`` and ``stderr`` hold what was printed also where the session was killed. ``error``
+    is the last line of a traceback, e.g. ``KeyError: 'x'``, or the host's reason.
     """
 
     status: SandboxStatus

@@ -1,80 +1,61 @@
-"""The host's end of one session, as steps that many sessions can take turns in.
+"""The host's end of one session: two pipes to talk over, a status socket, an output region.
 
-A *step generator* does non-blocking work and yields a ``Wait`` whenever it needs the peer; it is
-resumed with True when the descriptor is ready and with False when the deadline passed. One
-driver, ``drive``, runs one or many of them, so a single call and a batch share every rule.
+The tool's standard output lies in memory shared with the host, so that what a session printed
+before it was killed is not lost. All verdicts but values and exceptions come from the host's
+clock and the kernel's exit status.
 """
 
+import errno
 import os
 import select
 import signal
 import socket
 import struct
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from astra.sandbox import wire
+from astra.sandbox.driver import Gate, Steps
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 
 _STATUS = struct.Struct("!iQQ")
+_LENGTH = struct.Struct("!I")
 _EXIT_GRACE_S = 0.5
 _KILL_GRACE_S = 2.0
 NO_GREETING = "the session did not start in time"
 _MAX_ERROR = 2_300
 _READ_SIZE = 1 << 16
-_NOW = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_CPU_SHARE = 0.5  # the limit counts clock ticks and may fire before the exact time is used up
+_NONCES = 32  # drawn from the kernel at once
 
 
-Wait = tuple[int, int, float]
-"""Until the descriptor (first) is ready for the poll events, or the monotonic deadline passes."""
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the sessions of one sandbox have in common."""
 
-T = TypeVar("T")
-Steps = Generator[Wait, bool, T]
-
-
-def drive(tasks: Sequence[Steps[T]]) -> list[T]:
-    """Run all tasks, overlapped, and return their results in order."""
-    results: dict[int, T] = {}
-    waits: dict[int, Wait] = {}
-    owners: dict[int, int] = {}
-    poll = select.poll()
-
-    def resume(index: int, ready: bool | None) -> None:
-        try:
-            wait = next(tasks[index]) if ready is None else tasks[index].send(ready)
-        except StopIteration as stop:
-            results[index] = stop.value
-            return
-        waits[index] = wait
-        owners[wait[0]] = index
-        poll.register(wait[0], wait[1])
-
-    def settle(index: int, ready: bool) -> None:
-        descriptor = waits.pop(index)[0]
-        del owners[descriptor]
-        poll.unregister(descriptor)
-        resume(index, ready)
-
-    for index in range(len(tasks)):
-        resume(index, None)
-    while waits:
-        left = min(wait[2] for wait in waits.values()) - monotonic()
-        for descriptor, _ in poll.poll(max(0.0, left) * 1000 + 0.5):
-            settle(owners[descriptor], True)
-        now = monotonic()
-        for index in [key for key, wait in waits.items() if wait[2] <= now]:
-            settle(index, False)
-    return [results[index] for index in range(len(tasks))]
+    gate: Gate
+    claim_memory_kill: Callable[[], bool] = lambda: False
+    """Whether a kill that nobody has claimed yet was for memory; claims it."""
 
 
-def _poll_one(wait: Wait) -> bool:
-    descriptor, events, deadline = wait
-    poll = select.poll()
-    poll.register(descriptor, events)
-    return bool(poll.poll(max(0.0, deadline - monotonic()) * 1000 + 0.5))
+@dataclass(slots=True)
+class Ends:
+    """The host's descriptors of one session. The pipe ends do not block."""
+
+    requests: int
+    replies: int
+    status: socket.socket
+    output: int
+    """A memory file: stdout, then stderr, each a length and that many bytes of room."""
+
+    def close(self) -> None:
+        for descriptor in (self.requests, self.replies, self.output):
+            os.close(descriptor)
+        self.status.close()
 
 
 def check_reply(payload: bytes, sequence: int, nonce: str) -> dict[str, Any]:
@@ -86,6 +67,8 @@ def check_reply(payload: bytes, sequence: int, nonce: str) -> dict[str, Any]:
     reply = wire.decode(payload)
     if type(reply.get("i")) is not int or (reply["i"], reply.get("n")) != (sequence, nonce):
         raise wire.WireError("a reply is out of sequence")
+    if len(reply) == 3 and "v" in reply:
+        return reply  # the usual one
     shape = {"v"} if "v" in reply else {"e", "t"}
     if not {"i", "n"} | shape <= reply.keys() <= {"i", "n", "o", "r"} | shape:
         raise wire.WireError("a reply has the wrong fields")
@@ -98,17 +81,25 @@ class LocalSession:
     """One session. For one thread at a time; after its end every call returns the reason."""
 
     def __init__(
-        self, channel: socket.socket, status: socket.socket, limits: SandboxLimits
+        self,
+        ends: Ends,
+        limits: SandboxLimits,
+        shared: Shared,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        self._channel, self._status, self._limits = channel, status, limits
+        self._end: tuple[SandboxStatus, str] | None = None
+        self.on_close: Callable[[], None] = lambda: None
+        """Runs after ``close`` by the caller: never in the collector, so it may take locks."""
+        self._ends, self._limits, self._shared, self._on_end = ends, limits, shared, on_end
+        self._gate = shared.gate
         self._functions: frozenset[str] = frozenset()
         self._buffer = wire.FrameBuffer()
         self._sequence = 0
+        self._nonces: list[str] = []
         self._unsent = memoryview(b"")
-        self._end: tuple[SandboxStatus, str] | None = None
-        whole, part = divmod(limits.call_timeout_s, 1)
-        patience = struct.pack("@ll", int(whole), int(part * 1e6) or int(not whole))
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        self._last_output = ("", "")
+        self._poll = select.poll()
+        self._poll.register(ends.replies, select.POLLIN)
 
     @property
     def alive(self) -> bool:
@@ -116,21 +107,36 @@ class LocalSession:
         return self._end is None
 
     def call(self, function: str, arguments: Mapping[str, Any]) -> SandboxResult:
-        """Call a loaded function with keyword arguments; never raises for what the tool does."""
-        steps = self.call_steps(function, arguments, blocking=True)
+        """Call a loaded function with keyword arguments; never raises for what the tool does.
+
+        Waits for its turn where as many calls as there are cores already run.
+        """
+        self._gate.take()
+        try:
+            return self._call_alone(self.call_steps(function, arguments, alone=True))
+        finally:
+            self._gate.give()
+
+    def _call_alone(self, steps: "Steps[SandboxResult]") -> SandboxResult:
         try:
             wait = next(steps)
             while True:
-                wait = steps.send(_poll_one(wait))
+                poll = select.poll()
+                poll.register(wait[0], wait[1])
+                left = max(0.0, wait[2] - monotonic())
+                wait = steps.send(bool(poll.poll(left * 1000 + 0.5)))
         except StopIteration as stop:
             return stop.value
 
     def close(self) -> None:
         """End the process; idempotent. The zygote kills it when these descriptors close."""
-        self._finish(SandboxStatus.INFRA, "the session was closed")
+        if self._end is None:
+            self._finish(SandboxStatus.INFRA, "the session was closed")
+            self.on_close()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_on_end"):  # __init__ came that far
+            self._finish(SandboxStatus.INFRA, "the session was dropped")
 
     def greet_steps(self, timeout_s: float) -> "Steps[str]":
         """Wait until the walls stand; the reason why not, or an empty string."""
@@ -146,17 +152,20 @@ class LocalSession:
         self._finish(SandboxStatus.INFRA, reason)
         return reason
 
+    def adopt(self, template: "LocalSession") -> None:
+        """This session was forked from a template: what that has loaded can be called here."""
+        self._functions = template._functions
+
     def load_steps(self, sources: Mapping[str, str]) -> "Steps[SandboxResult]":
         """Load host-compiled sources; the result's status tells how it went."""
         self._functions = frozenset(sources)
         return self._exchange({"load": dict(sources)})
 
     def call_steps(
-        self, function: str, arguments: Mapping[str, Any], blocking: bool = False
+        self, function: str, arguments: Mapping[str, Any], alone: bool = False
     ) -> "Steps[SandboxResult]":
-        """One call. With ``blocking`` the kernel's receive timeout stands in for the first wait,
-        which saves a system call where only one session is driven."""
-        return self._exchange({"f": function, "a": dict(arguments)}, blocking)
+        """One call. With ``alone`` the first wait is a poll made here, not the driver's."""
+        return self._exchange({"f": function, "a": dict(arguments)}, alone)
 
     def _refusal(self, body: dict[str, Any]) -> SandboxResult | None:
         if self._end is not None:
@@ -167,37 +176,42 @@ class LocalSession:
             return SandboxResult(SandboxStatus.EXCEPTION, None, error, "", 0.0)
         return None
 
-    def _exchange(self, body: dict[str, Any], blocking: bool = False) -> "Steps[SandboxResult]":
+    def _exchange(self, body: dict[str, Any], alone: bool = False) -> "Steps[SandboxResult]":
         if (refusal := self._refusal(body)) is not None:
             return refusal
         started = monotonic()
         self._sequence += 1
-        nonce = os.urandom(8).hex()
+        nonce = self._nonces.pop() if self._nonces else self._draw_nonces()
         body["i"], body["n"] = self._sequence, nonce
         try:
             frame = wire.encode(body)
         except wire.WireError as error:
             text = f"ValueError: arguments refused: {error}"[:_MAX_ERROR]
             return SandboxResult(SandboxStatus.EXCEPTION, None, text, "", 0.0)
-        deadline = started + self._limits.call_timeout_s
+        timeout_s = self._limits.call_timeout_s
         try:
             payload = None
-            if self._send_now(frame) or (yield from self._send_rest(deadline)):
-                if not blocking or not self._receive_blocking():
-                    payload = yield from self._receive(deadline)
-                else:
-                    payload = self._buffer.pop() or (yield from self._receive(deadline))
+            if self._send_now(frame) or (yield from self._send_rest(started + timeout_s)):
+                if alone and self._poll.poll(timeout_s * 1000 + 0.5):
+                    payload = self._read()
+                if payload is None:
+                    payload = yield from self._receive(started + timeout_s)
             if payload is not None:
                 reply = check_reply(payload, self._sequence, nonce)
-                if len(self._buffer):
+                if self._buffer:
                     raise wire.WireError("there are bytes after the reply")
                 return self._result(reply, monotonic() - started)
-            yield from self._kill(SandboxStatus.TIMEOUT, f"no answer in {deadline - started:g} s")
+            yield from self._kill(SandboxStatus.TIMEOUT, f"no answer in {timeout_s:g} s")
         except wire.WireError as error:
             yield from self._kill(SandboxStatus.PROTOCOL, str(error)[:_MAX_ERROR])
-        except OSError:
-            yield from self._post_mortem()
+        except OSError as error:
+            yield from self._post_mortem(error)
         return self._ended(monotonic() - started)
+
+    def _draw_nonces(self) -> str:
+        text = os.urandom(8 * _NONCES).hex()
+        self._nonces = [text[at : at + 16] for at in range(0, len(text), 16)]
+        return self._nonces.pop()
 
     def _result(self, reply: dict[str, Any], elapsed_s: float) -> SandboxResult:
         cap = self._limits.max_output_bytes
@@ -210,12 +224,13 @@ class LocalSession:
 
     def _ended(self, elapsed_s: float) -> SandboxResult:
         status, reason = self._end or (SandboxStatus.INFRA, "the session ended")
-        return SandboxResult(status, None, reason, "", elapsed_s)
+        out, err = self._last_output
+        return SandboxResult(status, None, reason, out, elapsed_s, err)
 
     def _send_now(self, frame: bytes) -> bool:
-        """Whether the socket took the whole frame; the rest waits for ``_send_rest``."""
+        """Whether the pipe took the whole frame; the rest waits for ``_send_rest``."""
         try:
-            sent = self._channel.send(frame, _NOW)
+            sent = os.write(self._ends.requests, frame)
         except BlockingIOError:
             sent = 0
         if sent == len(frame):
@@ -226,34 +241,32 @@ class LocalSession:
     def _send_rest(self, deadline: float) -> "Steps[bool]":
         """Whether everything was sent in time; OSError when the peer is gone."""
         while self._unsent:
-            if not (yield (self._channel.fileno(), select.POLLOUT, deadline)):
+            if not (yield (self._ends.requests, select.POLLOUT, deadline)):
                 return False
             try:
-                self._unsent = self._unsent[self._channel.send(self._unsent, _NOW) :]
+                self._unsent = self._unsent[os.write(self._ends.requests, self._unsent) :]
             except BlockingIOError:
                 continue
         return True
 
-    def _receive_blocking(self) -> bool:
-        """One read that the kernel ends at the call timeout; False when it did."""
+    def _read(self) -> bytes | None:
+        """Take what the pipe holds: one payload, or None while it is incomplete."""
         try:
-            data = self._channel.recv(_READ_SIZE)
+            data = os.read(self._ends.replies, _READ_SIZE)
         except BlockingIOError:
-            return False
+            return None
         if not data:
-            raise ConnectionResetError("the session closed its channel")
+            raise ConnectionResetError(errno.ECONNRESET, "the session closed its channel")
         self._buffer.feed(data)
-        return True
+        return self._buffer.pop()
 
     def _receive(self, deadline: float) -> "Steps[bytes | None]":
         """One payload, or None at the deadline; OSError when the peer is gone."""
         while (payload := self._buffer.pop()) is None:
-            if not (yield (self._channel.fileno(), select.POLLIN, deadline)):
+            if not (yield (self._ends.replies, select.POLLIN, deadline)):
                 return None
-            data = self._channel.recv(_READ_SIZE, socket.MSG_DONTWAIT)
-            if not data:
-                raise ConnectionResetError("the session closed its channel")
-            self._buffer.feed(data)
+            if (payload := self._read()) is not None:
+                return payload
         return payload
 
     def _kill(self, status: SandboxStatus, reason: str) -> "Steps[None]":
@@ -262,33 +275,50 @@ class LocalSession:
         yield from self._exit_status(_KILL_GRACE_S)
         self._finish(status, reason)
 
-    def _post_mortem(self) -> "Steps[None]":
+    def _post_mortem(self, error: OSError) -> "Steps[None]":
         """The channel broke: let the exit status say why, and kill what only closed it."""
         found = yield from self._exit_status(_EXIT_GRACE_S)
         if found is None:
-            yield from self._kill(SandboxStatus.PROTOCOL, "the session closed its channel")
+            reason = f"the session closed its channel ({error.strerror})"
+            yield from self._kill(SandboxStatus.PROTOCOL, reason)
             return
-        self._finish(*_classify(found, self._limits.cpu_s))
+        status, reason = _classify(found, self._limits.cpu_s)
+        if status is SandboxStatus.MEMORY and not self._shared.claim_memory_kill():
+            status, reason = SandboxStatus.INFRA, "the process was killed from outside"
+        self._finish(status, reason)
 
     def _exit_status(self, grace_s: float) -> "Steps[bytes | None]":
         """The zygote's report; empty when the zygote is gone, None while the session runs on."""
-        ready = yield (self._status.fileno(), select.POLLIN, monotonic() + grace_s)
+        ready = yield (self._ends.status.fileno(), select.POLLIN, monotonic() + grace_s)
         if not ready:
             return None
         try:
-            return self._status.recv(_STATUS.size)
+            return self._ends.status.recv(_STATUS.size)
         except OSError:
             return b""
 
     def _hang_up(self) -> None:
         with suppress(OSError):  # the zygote is gone, and the session with it
-            self._status.shutdown(socket.SHUT_WR)
+            self._ends.status.shutdown(socket.SHUT_WR)
 
     def _finish(self, status: SandboxStatus, reason: str) -> None:
-        if self._end is None:
-            self._end = (status, reason)
-        self._channel.close()
-        self._status.close()
+        if self._end is not None:
+            return
+        self._end = (status, reason)
+        self._last_output = self._output()
+        self._ends.close()
+        self._on_end()
+
+    def _output(self) -> tuple[str, str]:
+        """What was printed since the last reply; lengths the session wrote are only hints."""
+        cap = self._limits.max_output_bytes
+        found: list[str] = []
+        for start in (0, _LENGTH.size + cap):
+            head = os.pread(self._ends.output, _LENGTH.size, start)
+            size = min(cap, _LENGTH.unpack(head)[0]) if len(head) == _LENGTH.size else 0
+            data = os.pread(self._ends.output, size, start + _LENGTH.size) if size else b""
+            found.append(data.decode("utf-8", "ignore"))
+        return found[0], found[1]
 
 
 def _classify(report: bytes, cpu_s: int) -> tuple[SandboxStatus, str]:
@@ -299,7 +329,9 @@ def _classify(report: bytes, cpu_s: int) -> tuple[SandboxStatus, str]:
     if not code & 0x7F:
         return SandboxStatus.EXIT, f"the process exited with status {code >> 8}"
     number = code & 0x7F
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and cpu_us >= 0.95e6 * cpu_s):
+    if number == signal.SIGXCPU or (
+        number == signal.SIGKILL and cpu_us >= _CPU_SHARE * 1e6 * cpu_s
+    ):
         return SandboxStatus.TIMEOUT, f"the session used up its {cpu_s} s of CPU time"
     if number == signal.SIGKILL:
         return SandboxStatus.MEMORY, "the kernel killed the process for memory"

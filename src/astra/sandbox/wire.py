@@ -10,9 +10,11 @@ a tool that rewrote its own encoder still cannot get an unsafe value past the ho
 """
 
 import json
+import json.encoder
 import math
 import re
 import struct
+from collections.abc import Callable
 from typing import Any, cast
 
 HEADER = struct.Struct("!I")
@@ -20,6 +22,7 @@ MAX_FRAME = 1 << 20
 MAX_DEPTH = 64
 MAX_INT_DIGITS = 512
 
+_PACK, _UNPACK = HEADER.pack, HEADER.unpack_from
 _LONG_DIGITS = re.compile(rb"[0-9]{%d}" % (MAX_INT_DIGITS + 1))
 
 
@@ -44,36 +47,57 @@ def _parse_float(digits: str) -> float:
     return value
 
 
-_DECODER = json.JSONDecoder(
-    parse_constant=_refuse_constant, parse_int=_parse_int, parse_float=_parse_float
-)
-# no white space is skipped around a value: the peers send none
-_SCAN: Any = cast("Any", _DECODER).scan_once
-_ENCODER = json.JSONEncoder(
-    allow_nan=False, ensure_ascii=False, check_circular=True, separators=(",", ":")
-)
+def _scanner(parse_int: Callable[[str], int]) -> Any:
+    decoder = json.JSONDecoder(
+        parse_constant=_refuse_constant, parse_int=parse_int, parse_float=_parse_float
+    )
+    # no white space is skipped around a value: the peers send none
+    return cast("Any", decoder).scan_once
+
+
+# int itself is parsed in C; the checked one is needed only where there are long runs of digits
+_SCAN, _SCAN_CHECKED = _scanner(int), _scanner(_parse_int)
+_SCAN_OWN: Any = cast("Any", json.JSONDecoder()).scan_once
+
+
+def _chunks() -> Callable[[Any, int], Any]:
+    """The C encoder that JSONEncoder makes anew for every message, made once."""
+    encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    module: Any = json.encoder
+    if module.c_make_encoder is None or module.c_encode_basestring is None:
+        return lambda value, _: encoder.iterencode(value)
+    # no table of visited objects: a cycle ends in RecursionError
+    return module.c_make_encoder(
+        None, encoder.default, module.c_encode_basestring, None, ":", ",", False, False, False
+    )
+
+
+_CHUNKS = _chunks()
 
 
 def encode(message: dict[str, Any]) -> bytes:
     """One whole frame, or WireError saying why the message may not travel."""
     try:
-        payload = _ENCODER.encode(message).encode("utf-8")
+        payload = "".join(_CHUNKS(message, 0)).encode("utf-8")
     except RecursionError:
         raise WireError("the value is nested too deeply") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise WireError(str(error)) from None
-    if len(payload) > MAX_FRAME:
-        raise WireError(f"the message is {len(payload)} bytes; the limit is {MAX_FRAME}")
-    if _may_be_deep(payload) or _LONG_DIGITS.search(payload):
-        decode(payload)
-    return HEADER.pack(len(payload)) + payload
+    size = len(payload)
+    if size > MAX_DEPTH:
+        if size > MAX_FRAME:
+            raise WireError(f"the message is {size} bytes; the limit is {MAX_FRAME}")
+        if _may_be_deep(payload) or _has_long_digits(payload):
+            decode(payload)
+    return _PACK(size) + payload
 
 
 def decode(payload: bytes) -> dict[str, Any]:
     """The message in one payload; WireError for anything a peer must not send."""
+    scan = _SCAN_CHECKED if _has_long_digits(payload) else _SCAN
     try:
         text = payload.decode("utf-8")
-        message, end = _SCAN(text, 0)
+        message, end = scan(text, 0)
         if end != len(text):
             raise ValueError(f"extra data at {end}")
     except RecursionError:
@@ -84,11 +108,20 @@ def decode(payload: bytes) -> dict[str, Any]:
         raise WireError(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(message, dict):
         raise WireError("the message is not an object")
-    if _may_be_deep(payload):
+    if len(payload) > MAX_DEPTH and _may_be_deep(payload):
         _check_depth(cast("dict[str, Any]", message))
     if b"\\u" in payload:
         _check_surrogates(message)
     return cast("dict[str, Any]", message)
+
+
+def decode_own(payload: bytes) -> dict[str, Any]:
+    """A message that ``encode`` has already checked, from a peer that is trusted."""
+    return _SCAN_OWN(payload.decode("utf-8"), 0)[0]
+
+
+def _has_long_digits(payload: bytes) -> bool:
+    return len(payload) > MAX_INT_DIGITS and _LONG_DIGITS.search(payload) is not None
 
 
 def _may_be_deep(payload: bytes) -> bool:
@@ -124,20 +157,21 @@ class FrameBuffer:
 
     def __init__(self) -> None:
         self._data = b""
+        self._end = 0  # of the frame at the start, once its header is there
 
     def feed(self, data: bytes) -> None:
         self._data = self._data + data if self._data else data
-        if len(self._data) >= HEADER.size and HEADER.unpack_from(self._data)[0] > MAX_FRAME:
-            length: int = HEADER.unpack_from(self._data)[0]
-            raise WireError(f"a frame announces {length} bytes; the limit is {MAX_FRAME}")
+        if len(self._data) >= HEADER.size:
+            self._end = HEADER.size + cast("int", _UNPACK(self._data)[0])
+            if self._end > HEADER.size + MAX_FRAME:
+                length = self._end - HEADER.size
+                raise WireError(f"a frame announces {length} bytes; the limit is {MAX_FRAME}")
 
     def pop(self) -> bytes | None:
         """The next complete payload, or None while it is still arriving."""
         data = self._data
-        if len(data) < HEADER.size:
-            return None
-        end: int = HEADER.size + HEADER.unpack_from(data)[0]
-        if len(data) < end:
+        end = self._end
+        if len(data) < HEADER.size or len(data) < end:
             return None
         self._data = b""
         if len(data) > end:

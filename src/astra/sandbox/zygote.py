@@ -1,12 +1,12 @@
 """The process sessions are forked from: exec'd fresh, so that it holds no secret of the host.
 
 Started as an isolated interpreter (no environment, no site, no user paths) with one socket. It
-reads one
-configuration packet, imports the allowed modules, builds the walls that all sessions share,
-answers whether that worked, then forks one session per packet of two descriptors: the
-session's own socket and a status socket. On the status socket it writes (wait status, CPU
-microseconds, peak KiB) once the session has ended; when the host closes its end, the session is
-killed. It never reads a byte of tool code. It ends when its control socket does.
+reads one configuration packet, imports the allowed modules, builds the walls that all sessions
+share, answers whether that worked, then forks one session per packet of descriptors: the
+session's two pipes, a status socket and a memory file for its output. On the status socket it
+writes (wait status, CPU microseconds, peak KiB) once the session has ended; when the host closes
+its end, the session is killed. It never reads a byte of tool code. It ends when its control
+socket does.
 """
 
 import base64
@@ -15,6 +15,7 @@ import gc
 import importlib
 import importlib.util
 import json
+import mmap
 import os
 import resource
 import select
@@ -22,13 +23,23 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
+TEMPLATE = b"t"
 STATUS = struct.Struct("!iQQ")
 SANDBOX_UID = 65534
 _MAX_PACKET = 1 << 18
+
+_SHARED_LIMITS = {
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_STACK: 8 << 20,
+    resource.RLIMIT_MEMLOCK: 0,
+    resource.RLIMIT_MSGQUEUE: 0,
+}
+"""Inherited by every session; the others are set where a session starts."""
 
 # loaded on first use by allowed modules, when no file can be opened any more
 _LATE_IMPORTS = (
@@ -56,6 +67,7 @@ def main() -> None:
         kernel = _sibling("zygote_kernel")
         session, wire = _sibling("zygote_session"), _sibling("wire")
         _forget_host()
+        config["builtins"] = session.guarded_builtins(config["imports"])
         _wall_in(config, kernel, control)
     except Exception as error:
         control.send(json.dumps({"ok": False, "reason": f"{error}"}).encode())
@@ -65,7 +77,11 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    _Zygote(config, control, kernel, session, wire).serve()
+
+    def start(kind: bytes, output: Any) -> None:
+        session.run(config, wire, kernel, output, Forks if kind == TEMPLATE else None)
+
+    Forks(control.detach(), kernel, start, namespaces=config["tier"] == "A").serve()
 
 
 def _prepare(config: dict[str, Any]) -> None:
@@ -80,7 +96,7 @@ def _prepare(config: dict[str, Any]) -> None:
         ctypes.CDLL("libgcc_s.so.1")  # libc opens it late, to unwind
     with open("/proc/self/statm", encoding="ascii") as file:
         config["base_bytes"] = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    config["filter_bytes"] = base64.b64decode(config["filter"])
+    config["filters"] = {k: base64.b64decode(text) for k, text in config["filters"].items()}
     config["hidden"] = sorted({sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)}, key=len)
     config["hidden"].reverse()
     null = os.open("/dev/null", os.O_RDWR)
@@ -119,14 +135,37 @@ def _wall_in(config: dict[str, Any], kernel: ModuleType, control: socket.socket)
         _enter_namespaces(kernel, control)
         kernel.empty_root()
         kernel.drop_bounding_set()
-    elif os.geteuid() == 0:
+    elif _may_change_uid():
         os.setgroups([])
         os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
         os.setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    for kind, value in _SHARED_LIMITS.items():
+        kernel.limit(kind, value)
     os.umask(0o077)
     os.chdir("/")
     kernel.set_dumpable(False)
     kernel.no_new_privileges()
+
+
+def _may_change_uid() -> bool:
+    """Whether we are root and there is another uid to become.
+
+    A rootless container may map no uid but 0; its root is an ordinary user outside, and is
+    treated as one here.
+    """
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            ranges = [tuple(map(int, line.split())) for line in file]
+        with open("/proc/self/setgroups", encoding="ascii") as file:
+            groups = file.read().strip()
+    except OSError:
+        return True
+    mapped = any(first <= SANDBOX_UID < first + count for first, _, count in ranges)
+    return mapped and groups == "allow"
 
 
 def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
@@ -138,7 +177,7 @@ def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
     """
     flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET
     flags |= kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
-    if os.geteuid() == 0:
+    if _may_change_uid():
         os.setgroups([])
         _unshare_mapped_by_helper(kernel, flags)
         os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
@@ -181,25 +220,27 @@ def _unshare_mapped_by_helper(kernel: ModuleType, flags: int) -> None:
         raise OSError("the uid map of the user namespace was refused")
 
 
-class _Zygote:
-    """The event loop: one control socket, and per session a status socket and a pidfd."""
+class Forks:
+    """The event loop: a control socket, and per session a status socket and a pidfd.
+
+    The zygote runs one to fork sessions; a template runs one to fork sessions of its own.
+    ``start`` is what a child does, given the kind of request and its output region; it finds
+    its pipes (and a template its control socket) at fixed descriptors.
+    """
 
     def __init__(
         self,
-        config: dict[str, Any],
-        control: socket.socket,
+        control: int,
         kernel: ModuleType,
-        session: ModuleType,
-        wire: ModuleType,
+        start: Callable[[bytes, mmap.mmap], None],
+        namespaces: bool,
     ) -> None:
-        self._config, self._control, self._kernel = config, control, kernel
-        self._session, self._wire = session, wire
-        self._namespaces = config["tier"] == "A"
-        self._self_pidfd = os.pidfd_open(os.getpid()) if self._namespaces else -1
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        # told what it is: asking the kernel is not allowed in a template
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
+        self._kernel, self._start, self._namespaces = kernel, start, namespaces
+        self._self_pidfd = os.pidfd_open(os.getpid()) if namespaces else -1
         self._poll = select.epoll()
-        self._poll.register(control.fileno(), select.EPOLLIN)
+        self._poll.register(control, select.EPOLLIN)
         self._by_status: dict[int, tuple[int, int]] = {}  # status fd -> (pid, pidfd)
         self._by_pidfd: dict[int, tuple[int, int]] = {}  # pidfd -> (pid, status fd)
 
@@ -217,21 +258,23 @@ class _Zygote:
 
     def _accept(self) -> bool:
         """Fork a session for one request; False when the host is gone."""
-        packet, descriptors, _, _ = socket.recv_fds(self._control, 16, 2)
+        packet, descriptors, _, _ = socket.recv_fds(self._control, 16, 5)
         if not packet:
             return False
-        if len(descriptors) != 2:
+        if len(descriptors) != (5 if packet == TEMPLATE else 4):
             for descriptor in descriptors:
                 os.close(descriptor)
             return True
-        channel, status = descriptors
+        status = descriptors[2]
         try:
-            pid = self._fork(channel)
+            pid = self._fork(packet, descriptors)
         except OSError:
             os.close(status)  # the host reads: ended without a status
             return True
         finally:
-            os.close(channel)
+            for descriptor in descriptors:
+                if descriptor != status:
+                    os.close(descriptor)
         pidfd = os.pidfd_open(pid)
         self._by_status[status] = (pid, pidfd)
         self._by_pidfd[pidfd] = (pid, status)
@@ -239,16 +282,14 @@ class _Zygote:
         self._poll.register(pidfd, select.EPOLLIN)
         return True
 
-    def _fork(self, channel: int) -> int:
+    def _fork(self, kind: bytes, descriptors: list[int]) -> int:
         if self._namespaces:
             self._kernel.unshare(self._kernel.CLONE_NEWPID)
         try:
             pid = os.fork()
             if not pid:
                 try:
-                    os.dup2(channel, self._session.SOCKET)
-                    os.closerange(self._session.SOCKET + 1, 1 << 30)
-                    self._session.run(self._config, self._wire, self._kernel)
+                    self._become_session(kind, descriptors)
                 finally:
                     os._exit(1)
         finally:
@@ -256,16 +297,30 @@ class _Zygote:
                 self._kernel.enter_pid_namespace(self._self_pidfd)
         return pid
 
+    def _become_session(self, kind: bytes, descriptors: list[int]) -> None:
+        """Keep the pipes at 3 and 4 (a template its socket at 5), the output mapped, no more.
+
+        Received descriptors are above 4, since 0-2, a socket and the poll set lie below.
+        """
+        requests, replies, _, output, *control = descriptors
+        region = mmap.mmap(output, 0)
+        os.close(output)
+        for target, source in enumerate([requests, replies, *control], start=3):
+            os.dup2(source, target)
+        os.closerange(5 + len(control), 1 << 30)
+        self._start(kind, region)
+
     def _kill(self, status: int) -> None:
         pid = self._by_status[status][0]
-        self._poll.modify(status, 0)
+        self._poll.unregister(status)  # a hang-up is reported again and again, whatever the mask
         os.kill(pid, signal.SIGKILL)
 
     def _reap(self, pidfd: int) -> None:
         pid, status = self._by_pidfd.pop(pidfd)
         del self._by_status[status]
         self._poll.unregister(pidfd)
-        self._poll.unregister(status)
+        with suppress(OSError):  # already out where the session was killed
+            self._poll.unregister(status)
         _, code, used = os.wait4(pid, 0)
         cpu = int((used.ru_utime + used.ru_stime) * 1e6)
         with suppress(OSError):  # the host has closed its end: it is not interested

@@ -1,9 +1,9 @@
-"""One forked session: builds its walls, then serves loads and calls until its socket ends.
+"""One forked session: builds its walls, then serves loads and calls until its pipe ends.
 
-Standard library only, loaded by path into the zygote. Descriptors 0-2 are /dev/null and 3 is
-the socket; nothing else is open. Replies carry the sequence number and nonce of their request.
-Whatever the tool code does to this process (it can rewrite any Python object here), the host
-trusts only the framing rules, its clock and the exit status.
+Standard library only, loaded by path into the zygote. Descriptors 0-2 are /dev/null, requests
+come at 3 and replies go to 4; nothing else is open. Replies carry the sequence number and nonce
+of their request. Whatever the tool code does to this process (it can rewrite any Python object
+here), the host trusts only the framing rules, its clock and the exit status.
 """
 
 import base64
@@ -11,14 +11,17 @@ import builtins
 import gc
 import io
 import marshal
+import mmap
 import os
 import resource
+import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
-SOCKET = 3
+REQUESTS, REPLIES, CONTROL = 3, 4, 5
+_LENGTH = struct.Struct("!I")
 _MAX_ERROR = 2_000
 _ISOLATION_FAILED = 111
 
@@ -26,73 +29,145 @@ _ISOLATION_FAILED = 111
 _INTERNAL_IMPORTS = frozenset({"_strptime", "warnings", "locale", "numbers", "copyreg"})
 
 
-class CappedStream(io.TextIOBase):
-    """Keeps the first ``cap`` bytes of text, counts no more, and never fails a print."""
+def guarded_builtins(imports: Iterable[str]) -> dict[str, Any]:
+    """The builtins of tool code, whose import knows only what is allowed.
 
-    def __init__(self, cap: int) -> None:
-        self._cap = cap
-        self._room = cap
-        self._parts: list[bytes] = []
+    Made once, before sessions are forked: making it touches every builtin, and each page a
+    session touches is copied.
+    """
+    table = dict(vars(builtins))
+    real, allowed = builtins.__import__, _INTERNAL_IMPORTS.union(imports)
+
+    def guarded(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        parts = name.split(".")
+        listed = any(".".join(parts[: end + 1]) in allowed for end in range(len(parts)))
+        partly = any(f"{name}.{member}" in allowed for member in fromlist or ())
+        if level or not (listed or partly):
+            raise ImportError(f"import of {name!r} is not allowed in the sandbox")
+        return real(name, globals, locals, fromlist, 0)
+
+    table["__import__"] = guarded
+    return table
+
+
+class SharedStream(io.TextIOBase):
+    """Keeps the first ``cap`` bytes of text where the host can read them; never fails a print.
+
+    The region holds the number of bytes kept, then the bytes, so they outlive this process.
+    """
+
+    def __init__(self, region: mmap.mmap, start: int, cap: int) -> None:
+        self._region, self._start, self._cap = region, start, cap
+        self._kept = 0
+        self._full = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
-        if self._room > 0:
-            data = text[: self._room].encode("utf-8", "replace")[: self._room]
-            self._room -= len(data)
-            self._parts.append(data)
+        room = 0 if self._full else self._cap - self._kept
+        if room > 0 and text:
+            whole = text[:room].encode("utf-8", "replace")
+            data = whole[:room]
+            self._full = len(data) < len(whole) or len(text) > room
+            at = self._start + _LENGTH.size + self._kept
+            self._region[at : at + len(data)] = data
+            self._set(self._kept + len(data))
         return len(text)
+
+    def _set(self, kept: int) -> None:
+        self._kept = kept
+        _LENGTH.pack_into(self._region, self._start, kept)
 
     def take(self) -> str:
         """Everything kept since the last call; empties the stream."""
-        if not self._parts:
-            self._room = self._cap
+        self._full = False
+        if not self._kept:
             return ""
-        data = b"".join(self._parts)
-        self._parts.clear()
-        self._room = self._cap
+        at = self._start + _LENGTH.size
+        data = self._region[at : at + self._kept]
+        self._set(0)
         return data.decode("utf-8", "ignore")
 
 
-def run(config: Mapping[str, Any], wire: ModuleType, kernel: ModuleType) -> None:
-    """The whole life of a session; never returns. ``config`` is what the host sent the zygote."""
+def run(
+    config: Mapping[str, Any],
+    wire: ModuleType,
+    kernel: ModuleType,
+    output: mmap.mmap,
+    forks: Any = None,
+) -> None:
+    """The whole life of a session; never returns. ``config`` is what the host sent the zygote.
+
+    With ``forks`` (the zygote's event loop) it is a template: it answers one load, and then
+    forks a session of itself, sealed further, for every request at its control socket.
+    """
     code = _ISOLATION_FAILED
     try:
-        _isolate(config, kernel)
+        _isolate(config, kernel, template=forks is not None)
         _send(wire.encode({"ready": True}))
         code = 0
-        _Server(config, wire).serve()
+        server = _Server(config, wire, output)
+        if forks is None:
+            server.serve()
+        elif server.serve(1):
+            _fork_sessions(config, wire, kernel, server, forks)
     except OSError as error:
         if code:
             _send(wire.encode({"ready": False, "reason": str(error)}))
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
+        code = _exit_code(ended)
     finally:
-        os._exit(code & 0xFF)
+        os._exit(code)
 
 
-def _isolate(config: Mapping[str, Any], kernel: ModuleType) -> None:
+def _exit_code(ended: SystemExit) -> int:
+    return ended.code & 0xFF if isinstance(ended.code, int) else 1
+
+
+def _fork_sessions(
+    config: Mapping[str, Any], wire: ModuleType, kernel: ModuleType, server: "_Server", forks: Any
+) -> None:
+    gc.collect()
+    gc.freeze()
+
+    def start(_: bytes, output: mmap.mmap) -> None:
+        kernel.die_with_parent()
+        kernel.limit(resource.RLIMIT_NPROC, 0)
+        kernel.install_filter(config["filters"]["sealed"])
+        server.capture(output)
+        _send(wire.encode({"ready": True}))
+        code = 0
+        try:
+            server.serve()
+        except SystemExit as ended:
+            code = _exit_code(ended)
+        os._exit(code)
+
+    forks(CONTROL, kernel, start, namespaces=False).serve()
+
+
+def _isolate(config: Mapping[str, Any], kernel: ModuleType, template: bool) -> None:
     """The order matters: what needs privileges first, the filter that forbids the rest last."""
     version: int = config["landlock"]
-    full = config["tier"] == "A"
+    files = config["tier"] == "A" and not template
     megabyte = 1 << 20
     kernel.die_with_parent()
-    if full:
+    if files:
         kernel.private_tmp(config["tmp_mb"])
+    if template:  # its processes are then counted apart from every other session's
+        kernel.unshare(kernel.CLONE_NEWUSER)
     limits = {
         resource.RLIMIT_AS: config["base_bytes"] + config["memory_mb"] * megabyte,
         resource.RLIMIT_CPU: config["cpu_s"],
-        resource.RLIMIT_FSIZE: config["tmp_mb"] * megabyte if full else 0,
-        resource.RLIMIT_NOFILE: 16,
-        resource.RLIMIT_NPROC: 0,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_STACK: 8 * megabyte,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_FSIZE: config["tmp_mb"] * megabyte if files else 0,
+        resource.RLIMIT_NOFILE: 3 * config["max_forks"] if template else 16,
+        resource.RLIMIT_NPROC: config["max_forks"] + 1 if template else 0,
     }
     ruleset = kernel.landlock_ruleset(version) if version else -1
-    if full and version:
+    if files and version:
         kernel.landlock_allow_directory(ruleset, "/tmp", version)
     for kind, value in limits.items():
         kernel.limit(kind, value)
@@ -100,43 +175,55 @@ def _isolate(config: Mapping[str, Any], kernel: ModuleType) -> None:
     if version:
         kernel.landlock_enforce(ruleset)
         os.close(ruleset)
-    kernel.install_filter(config["filter_bytes"])
+    kind = "template" if template else "files" if files else "sealed"
+    kernel.install_filter(config["filters"][kind])
 
 
 def _send(frame: bytes) -> None:
     view = memoryview(frame)
     while view:
-        view = view[os.write(SOCKET, view) :]
+        view = view[os.write(REPLIES, view) :]
 
 
 class _Server:
-    def __init__(self, config: Mapping[str, Any], wire: ModuleType) -> None:
+    def __init__(self, config: Mapping[str, Any], wire: ModuleType, output: mmap.mmap) -> None:
         self._wire = wire
         self._buffer: Any = wire.FrameBuffer()
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._allowed = _INTERNAL_IMPORTS.union(cast("list[str]", config["imports"]))
+        self._builtins: dict[str, Any] = config["builtins"]
         self._hidden: tuple[str, ...] = tuple(config["hidden"])
-        self._out = CappedStream(config["max_output_bytes"])
-        self._err = CappedStream(config["max_output_bytes"])
-        sys.stdout, sys.stderr = self._out, self._err
+        self._cap: int = config["max_output_bytes"]
+        self.capture(output)
         sys.stdin = io.StringIO("")
         gc.enable()
 
-    def serve(self) -> None:
-        buffer, read = self._buffer, os.read
+    def capture(self, output: mmap.mmap) -> None:
+        """Send what the code prints from now on to this region."""
+        self._out = SharedStream(output, 0, self._cap)
+        self._err = SharedStream(output, _LENGTH.size + self._cap, self._cap)
+        sys.stdout, sys.stderr = self._out, self._err
+
+    def serve(self, loads: int = 0) -> bool:
+        """Answer until the pipe ends; with ``loads``, that many requests. Whether all went well."""
+        buffer, read, decode = self._buffer, os.read, self._wire.decode_own
+        good = True
         while True:
-            payload = buffer.pop()
+            payload = data = None
             while payload is None:
-                data = read(SOCKET, 1 << 16)
+                data = read(REQUESTS, 1 << 16)
                 if not data:
-                    return
+                    return False
                 buffer.feed(data)
                 payload = buffer.pop()
-            request = self._wire.decode(payload)
-            del payload
+            request = decode(payload)
+            payload = data = None  # while the call runs, memory is the tool's
             reply = self._answer(request)
+            good = good and "v" in reply
             reply["i"], reply["n"] = request["i"], request["n"]
             self._reply(reply)
+            loads -= 1
+            if not loads:
+                return good
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run one load or call. SystemExit passes through and really ends the process."""
@@ -153,10 +240,9 @@ class _Server:
             return {"e": self._describe(error), "t": type(error).__name__[:200]}
 
     def _reply(self, reply: dict[str, Any]) -> None:
-        out, err = self._out.take(), self._err.take()
-        if out:
+        if out := self._out.take():
             reply["o"] = out
-        if err:
+        if err := self._err.take():
             reply["r"] = err
         try:
             frame = self._wire.encode(reply)
@@ -172,7 +258,7 @@ class _Server:
         for name, code in sources.items():
             module = ModuleType(name)
             namespace = module.__dict__
-            namespace["__builtins__"] = self._builtins()
+            namespace["__builtins__"] = self._builtins
             sys.modules[f"tool:{name}"] = module  # dataclasses and pickling look it up
             namespace["__name__"] = f"tool:{name}"
             exec(marshal.loads(base64.b64decode(code)), namespace)
@@ -180,23 +266,6 @@ class _Server:
             if not callable(function):
                 raise LookupError(f"the source does not define a function named {name!r}")
             self._functions[name] = function
-
-    def _builtins(self) -> dict[str, Any]:
-        table = dict(vars(builtins))
-        real, allowed = builtins.__import__, self._allowed
-
-        def guarded(
-            name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-        ) -> Any:
-            parts = name.split(".")
-            listed = any(".".join(parts[: end + 1]) in allowed for end in range(len(parts)))
-            partly = any(f"{name}.{member}" in allowed for member in fromlist or ())
-            if level or not (listed or partly):
-                raise ImportError(f"import of {name!r} is not allowed in the sandbox")
-            return real(name, globals, locals, fromlist, 0)
-
-        table["__import__"] = guarded
-        return table
 
     def _describe(self, error: BaseException) -> str:
         """The last line of a traceback, without paths of the host."""

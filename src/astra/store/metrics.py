@@ -61,11 +61,11 @@ class StageMetrics:
         for stale in folder.glob("*.csv"):
             stale.unlink()
         for name, histogram in self._distributions.items():
-            write_histogram(folder / f"{name}.csv", name, histogram)
+            write_histogram(folder / f"{name}.csv", histogram)
 
 
-def write_histogram(path: Path, name: str, histogram: Mapping[str, int]) -> None:
-    """Two columns, ``name`` and ``count``; numeric labels in numeric order, others by label."""
+def write_histogram(path: Path, histogram: Mapping[str, int]) -> None:
+    """Columns ``value`` and ``count``; numeric values in numeric order, others by name."""
 
     def order(label: str) -> tuple[int, float, str]:
         try:
@@ -75,7 +75,7 @@ def write_histogram(path: Path, name: str, histogram: Mapping[str, int]) -> None
 
     with path.open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow([name, "count"])
+        writer.writerow(["value", "count"])
         for label in sorted(histogram, key=order):
             writer.writerow([label, histogram[label]])
 

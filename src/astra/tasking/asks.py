@@ -76,24 +76,9 @@ def as_plan(steps: Sequence[PlannedStep]) -> tuple[ChainStep, ...]:
     )
 
 
-def server_view(server: ToolServer) -> dict[str, str]:
-    return {
-        "name": server.name,
-        "title": server.title,
-        "description": server.description,
-        "domain": server.domain,
-        "language": server.language,
-    }
-
-
-def tool_view(tool: Tool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-        "output_schema": tool.output_schema,
-        "hints": tool.hints,
-    }
+def _tool_view(tool: Tool) -> dict[str, Any]:
+    """Writers of tasks also see which values make live calls succeed."""
+    return {**tool.view(), "hints": tool.hints}
 
 
 def _steps_view(steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
@@ -102,12 +87,12 @@ def _steps_view(steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
 
 def _used(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
     names = {step.tool for step in steps}
-    return [tool_view(tool) for tool in server.tools if tool.name in names]
+    return [_tool_view(tool) for tool in server.tools if tool.name in names]
 
 
 def chain_task_ask(server: ToolServer, chain: Chain, sample: int) -> Ask[WrittenTask]:
     variables = {
-        "server": server_view(server),
+        "server": server.view(),
         "tools": _used(server, chain.steps),
         "steps": _steps_view(chain.steps),
         "sketch": chain.task_sketch,
@@ -117,8 +102,8 @@ def chain_task_ask(server: ToolServer, chain: Chain, sample: int) -> Ask[Written
 
 def server_task_ask(server: ToolServer, number: int, sample: int) -> Ask[WrittenTask]:
     variables = {
-        "server": server_view(server),
-        "tools": [tool_view(tool) for tool in server.tools],
+        "server": server.view(),
+        "tools": [_tool_view(tool) for tool in server.tools],
         "number": number,
     }
     return Ask(SERVER_TASK, variables, WrittenTask, sample)
@@ -128,7 +113,7 @@ def drop_parameter_ask(
     server: ToolServer, question: str, steps: Sequence[ChainStep], step: int, parameter: str
 ) -> Ask[Rewritten]:
     variables = {
-        "server": server_view(server),
+        "server": server.view(),
         "tools": _used(server, steps),
         "question": question,
         "steps": _steps_view(steps),
@@ -147,7 +132,7 @@ def augment_ask(
     sample: int,
 ) -> Ask[Rewritten]:
     variables = {
-        "server": server_view(server),
+        "server": server.view(),
         "question": question,
         "literals": list(literals),
         "mode": mode,
@@ -160,8 +145,8 @@ def score_ask(
     server: ToolServer, question: str, kind: str, steps: Sequence[ChainStep]
 ) -> Ask[TaskScores]:
     variables = {
-        "server": server_view(server),
-        "tools": _used(server, steps) if steps else [tool_view(tool) for tool in server.tools],
+        "server": server.view(),
+        "tools": _used(server, steps) if steps else [_tool_view(tool) for tool in server.tools],
         "question": question,
         "kind": kind,
         "steps": _steps_view(steps),

@@ -43,7 +43,7 @@ _NOUN = (
     "Park Pass Peak Plaza Point Port Ridge River Rock Shore Spring Square Tower Trail Valley"
 ).split()
 
-_WORDS = {"person": (_FIRST, _LAST), "thing": (_QUALIFIER, _NOUN)}
+WORDS = {"person": (_FIRST, _LAST), "thing": (_QUALIFIER, _NOUN)}
 
 
 def pool_of(name: str) -> Pool:
@@ -58,7 +58,7 @@ def pool_of(name: str) -> Pool:
 
 @cache
 def _members(kind: str, pool: Pool) -> tuple[str, ...]:
-    first, second = _WORDS[kind]
+    first, second = WORDS[kind]
     names = (f"{a} {b}" for a in first for b in second)
     return tuple(name for name in names if pool_of(name) == pool)
 

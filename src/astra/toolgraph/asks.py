@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from astra.llm.protocol import Ask
 from astra.records.base import Frozen
@@ -33,27 +33,8 @@ class CoherenceVerdict(Frozen):
     task: str
 
 
-def server_view(server: ToolServer) -> dict[str, str]:
-    return {
-        "name": server.name,
-        "title": server.title,
-        "description": server.description,
-        "domain": server.domain,
-        "language": server.language,
-    }
-
-
-def tool_view(tool: Tool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-        "output_schema": tool.output_schema,
-    }
-
-
 def propose_ask(server: ToolServer, sample: int) -> Ask[ChainProposals]:
-    variables = {"server": server_view(server), "tools": [tool_view(t) for t in server.tools]}
+    variables = {"server": server.view(), "tools": [tool.view() for tool in server.tools]}
     return Ask(PROPOSE, variables, ChainProposals, sample)
 
 
@@ -61,8 +42,8 @@ def coherence_ask(
     server: ToolServer, tools: Sequence[Tool], steps: Sequence[ChainStep], sample: int
 ) -> Ask[CoherenceVerdict]:
     variables = {
-        "server": server_view(server),
-        "tools": [tool_view(tool) for tool in tools],
+        "server": server.view(),
+        "tools": [tool.view() for tool in tools],
         "steps": [step.model_dump(mode="json") for step in steps],
     }
     return Ask(COHERENCE, variables, CoherenceVerdict, sample)

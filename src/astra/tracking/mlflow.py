@@ -1,4 +1,4 @@
-"""One MLflow run per training or benchmark stage.
+"""One MLflow run per training stage, one per checkpoint of the benchmark.
 
 What may not enter ``metrics/*.json`` because it differs between machines goes here: wall
 times, library versions, device, sandbox tier, and how metrics moved from step to step. The
@@ -29,7 +29,10 @@ from astra.store.paths import repository_root
 # MLflow must not report usage to anybody; it reads this when it is first imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
-EXPERIMENT = "astra"
+EXPERIMENTS = "astra"
+"""MLflow experiment of a stage: ``astra/<stage>``, apart from whatever else a server holds."""
+UNNAMED = "workspace"
+"""Name of a run outside a DVC experiment; DVC calls that state the workspace."""
 LIBRARIES = ("torch", "transformers", "trl", "accelerate", "tokenizers", "datasets", "mlflow")
 PARAM_LENGTH = 500
 TEXT_LENGTH = 4000
@@ -136,29 +139,35 @@ def _plain(message: Message) -> dict[str, Any]:
 
 @contextmanager
 def track(
-    stage: str, config: BaseModel, inputs: Mapping[str, str], runtime: RuntimeConfig
+    stage: str,
+    config: BaseModel,
+    inputs: Mapping[str, str],
+    runtime: RuntimeConfig,
+    part: str = "",
 ) -> Generator[Run]:
-    """Open a run named after the DVC experiment, and close it as FINISHED or FAILED.
+    """Open a run of MLflow experiment ``astra/<stage>``, and close it as FINISHED or FAILED.
 
-    ``inputs`` maps a path to its SHA-256 (``digests``). Raises TrackingError if the store
+    It is named after the DVC experiment, plus ``part`` where a stage makes several. ``inputs``
+    maps a path to its SHA-256 (``digests``), kept as tags. Raises TrackingError if the store
     cannot be opened: a run whose record would be lost does not start.
     """
     if int(os.environ.get("RANK", "0")) != 0:
         yield Run(None, "", "")
         return
-    client, experiment_id = _open(tracking_uri(runtime))
-    name = os.environ.get("DVC_EXP_NAME")
-    created = client.create_run(experiment_id, run_name=f"{name}/{stage}" if name else stage)
+    client, experiment_id = _open(tracking_uri(runtime), f"{EXPERIMENTS}/{stage}")
+    name = os.environ.get("DVC_EXP_NAME") or UNNAMED
+    created = client.create_run(experiment_id, run_name=f"{name}/{part}" if part else name)
     run = Run(client, created.info.run_id, experiment_id)
     run.tags(
         stage=stage,
-        dvc_exp_name=name or "",
+        dvc_exp_name=name,
         git_commit=_git_commit(),
         device=runtime.device,
         threads=runtime.threads,
+        **{f"input.{path}": digest for path, digest in inputs.items()},
         **{f"lib.{library}": _version(library) for library in LIBRARIES},
     )
-    _log_params(client, run.id, config, inputs)
+    _log_params(client, run.id, config)
     started = time.monotonic()
     try:
         yield run
@@ -170,7 +179,7 @@ def track(
     _flush_traces()
 
 
-def _open(uri: str) -> tuple[Any, str]:
+def _open(uri: str, experiment: str) -> tuple[Any, str]:
     """A client of the store and the experiment's id, created once whoever comes first."""
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -178,13 +187,13 @@ def _open(uri: str) -> tuple[Any, str]:
     try:
         mlflow.set_tracking_uri(uri)
         if not uri.startswith("sqlite:///"):
-            return _client_and_experiment(uri, None)
+            return _client_and_experiment(uri, experiment, None)
         database = Path(uri.removeprefix("sqlite:///"))
         database.parent.mkdir(parents=True, exist_ok=True)
         artifacts = (database.parent / "runs" / "mlflow").absolute().as_uri()
         # Concurrent first starts would run the schema migration twice, which breaks it.
         with FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S):
-            return _client_and_experiment(uri, artifacts)
+            return _client_and_experiment(uri, experiment, artifacts)
     except (MlflowException, OSError) as error:
         raise TrackingError(
             f"MLflow store {uri} cannot be opened: {error}; check runtime.tracking_uri or "
@@ -192,21 +201,20 @@ def _open(uri: str) -> tuple[Any, str]:
         ) from error
 
 
-def _client_and_experiment(uri: str, artifacts: str | None) -> tuple[Any, str]:
+def _client_and_experiment(uri: str, experiment: str, artifacts: str | None) -> tuple[Any, str]:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
-    found = client.get_experiment_by_name(EXPERIMENT)
+    found = client.get_experiment_by_name(experiment)
     if found is not None:
         return client, found.experiment_id
-    return client, client.create_experiment(EXPERIMENT, artifact_location=artifacts)
+    return client, client.create_experiment(experiment, artifact_location=artifacts)
 
 
-def _log_params(client: Any, run_id: str, config: BaseModel, inputs: Mapping[str, str]) -> None:
+def _log_params(client: Any, run_id: str, config: BaseModel) -> None:
     from mlflow.entities import Param
 
     flat = dict(_flatten(config.model_dump(mode="json")))
-    flat |= {f"input.{path}": digest for path, digest in inputs.items()}
     params = [Param(key, str(value)[:PARAM_LENGTH]) for key, value in sorted(flat.items())]
     for start in range(0, len(params), 100):  # the store's limit on one batch
         client.log_batch(run_id, params=params[start : start + 100])
@@ -228,6 +236,10 @@ def _version(library: str) -> str:
 
 
 def _git_commit() -> str:
+    """The commit the run starts from; of an experiment the one it was derived from."""
+    baseline = os.environ.get("DVC_EXP_BASELINE_REV")
+    if baseline:
+        return baseline
     found = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     )

@@ -1,13 +1,17 @@
-"""How torch runs here: device, threads, determinism."""
+"""How torch runs here: device, threads, seeds."""
 
 from __future__ import annotations
 
+from astra.errors import AstraError
 from astra.settings import RuntimeConfig
-from astra.train.errors import TrainingError
+
+
+class DeviceError(AstraError):
+    """The device asked for is not there."""
 
 
 def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
-    """Set threads and seeds; returns the device. TrainingError if CUDA is asked for in vain."""
+    """Set threads and seeds; returns the device. DeviceError if CUDA is asked for in vain."""
     import torch
     from transformers.utils import logging
 
@@ -15,7 +19,7 @@ def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
     torch.set_num_threads(runtime.threads)
     torch.manual_seed(seed)
     if runtime.device == "cuda" and not torch.cuda.is_available():
-        raise TrainingError("runtime.device is cuda, but torch sees no GPU; set it to auto or cpu")
+        raise DeviceError("runtime.device is cuda, but torch sees no GPU; set it to auto or cpu")
     if runtime.device == "cpu" or not torch.cuda.is_available():
         return "cpu"
     return "cuda"

@@ -1,0 +1,152 @@
+"""Generic text that the tiny policy is pretrained on: copying, recall, identifiers, JSON.
+
+No arena, tool server or tool of theirs is read. Words are everyday words in random order and
+pairs; names are made of the same single words as entity names, but pair a first with a noun or a
+qualifier with a surname, which no entity name does. A document is a list of spans; a span is
+trained when what it says follows from what stands before it, because loss on text that cannot be
+predicted drowns the skill (with loss on all tokens copying never emerged).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from astra.text.names import WORDS
+from astra.train.tiny_tokenizer import common_words
+
+Span = tuple[str, bool]
+"""Text, and whether it is trained."""
+
+_SYLLABLES = (
+    "ba be bi bo bu ca ce co da de di do fa fe fi ga go gu ha he hi ja jo ka ke ki ko la le li lo "
+    "lu ma me mi mo mu na ne ni no pa pe po ra re ri ro ru sa se si so ta te ti to va ve vi wa we "
+    "ya yo za zu an ar el en er il in is on or um us"
+).split()
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    return tuple(word for word in common_words() if len(word) > 2)
+
+
+def name(rng: random.Random) -> str:
+    """A capitalised name: two known words of kinds that entity names never pair, or made up."""
+    (first, last), (qualifier, noun) = WORDS["person"], WORDS["thing"]
+    kind = rng.random()
+    if kind < 0.4:
+        return f"{rng.choice(first)} {rng.choice(noun)}"
+    if kind < 0.8:
+        return f"{rng.choice(qualifier)} {rng.choice(last)}"
+    made = ["".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))).capitalize() for _ in "ab"]
+    return " ".join(made[: rng.randint(1, 2)])
+
+
+def phrase(rng: random.Random, longest: int = 3) -> str:
+    return " ".join(rng.sample(_words(), rng.randint(1, longest)))
+
+
+def value(rng: random.Random) -> str:
+    """A name, word, number or date."""
+    match rng.randrange(5):
+        case 0 | 1:
+            return name(rng)
+        case 2:
+            return rng.choice(_words())
+        case 3:
+            return str(rng.randrange(10 ** rng.randint(1, 4)))
+        case _:
+            return f"20{rng.randrange(10, 30)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
+
+
+def repeat(rng: random.Random) -> list[Span]:
+    """A random list, said twice."""
+    items = [value(rng) for _ in range(rng.randint(3, 10))]
+    text = "; ".join(items)
+    return [(f"\n{text} >", False), (f"{text}.", True)]
+
+
+def ledger(rng: random.Random) -> list[Span]:
+    """Entries of a ledger, then some of them looked up in another order."""
+    keys = [rng.choice([name, phrase])(rng) for _ in range(rng.randint(3, 7))]
+    entries = {key: value(rng) for key in keys}
+    spans: list[Span] = [("".join(f"\n{key}: {entries[key]}" for key in entries), False)]
+    for key in rng.sample(sorted(entries), min(len(entries), rng.randint(2, 4))):
+        spans += [(f"\nThe {key} is", False), (f" {entries[key]}.", True)]
+    return spans
+
+
+def identifiers(rng: random.Random) -> list[Span]:
+    """Phrases said in words, found again as identifiers with their bracketed note."""
+    phrases = [phrase(rng) for _ in range(rng.randint(3, 9))]
+    notes = [rng.choice(_words()) for _ in phrases]
+    lines = [
+        f"\n{rng.choice(_words())}_{words.replace(' ', '_')}({note})"
+        for words, note in zip(phrases, notes, strict=True)
+    ]
+    spans: list[Span] = [("".join(lines), False)]
+    for index in rng.sample(range(len(lines)), min(len(lines), rng.randint(2, 4))):
+        spans += [(f"\nMark the {phrases[index]} here:", False), (f" {lines[index][1:]}.", True)]
+    return spans
+
+
+def fields(rng: random.Random) -> list[Span]:
+    """A sentence that gives values to words, then the same as a JSON object."""
+    keys = rng.sample(_words(), rng.randint(1, 4))
+    values = [value(rng) for _ in keys]
+    said = [f"{key} {text}" for key, text in zip(keys, values, strict=True)]
+    document = {
+        key: int(text) if text.isdigit() else text for key, text in zip(keys, values, strict=True)
+    }
+    return [
+        (f"\nWith {' and '.join(said)} {phrase(rng)}:", False),
+        (f" {json.dumps(document)}", True),
+    ]
+
+
+def relay(rng: random.Random) -> list[Span]:
+    """Who passes to whom; then the way from one name, two or three steps long."""
+    people = list(dict.fromkeys(name(rng) for _ in range(rng.randint(4, 7))))
+    links = list(zip(people, people[1:], strict=False))
+    shown = rng.sample(links, len(links))
+    start = rng.randrange(max(1, len(people) - 3))
+    way = people[start : start + rng.randint(3, 4)]
+    return [
+        ("".join(f"\n{giver} hands to {taker}." for giver, taker in shown), False),
+        (f"\nFrom {way[0]}:", False),
+        ("".join(f" {stop};" for stop in way[1:]), True),
+    ]
+
+
+def gathered(rng: random.Random) -> list[Span]:
+    """Entries asked for by several keys at once, answered in the order of the keys."""
+    keys = list(dict.fromkeys(name(rng) for _ in range(rng.randint(3, 7))))
+    entries = {key: value(rng) for key in keys}
+    asked = rng.sample(keys, rng.randint(2, min(4, len(keys))))
+    return [
+        ("".join(f"\n{key} has {entries[key]}." for key in keys), False),
+        (f"\nThose of {', '.join(asked[:-1])} and {asked[-1]}:", False),
+        (f" {'; '.join(entries[key] for key in asked)}.", True),
+    ]
+
+
+KINDS: Sequence[tuple[Callable[[random.Random], list[Span]], int]] = (
+    (repeat, 2),
+    (ledger, 3),
+    (identifiers, 4),
+    (fields, 4),
+    (relay, 2),
+    (gathered, 2),
+)
+
+
+def documents(seed: int) -> Iterator[list[Span]]:
+    """Endless; the same for the same seed."""
+    rng = random.Random(f"tiny corpus {seed}")
+    makers = [maker for maker, _ in KINDS]
+    weights = [weight for _, weight in KINDS]
+    while True:
+        (maker,) = rng.choices(makers, weights)
+        yield maker(rng)
