@@ -11,3 +11,9 @@ class AstraError(Exception):
 
 class OutOfTokens(AstraError):
     """A policy's own budget of generated or context tokens is spent: ends its episode only."""
+
+
+class StageStop(AstraError):
+    """A fault of the whole stage, such as an outage or a spent budget: it ends the stage, and is
+    never put down to one item or episode.
+    """

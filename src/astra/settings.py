@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from astra.errors import AstraError
 
@@ -62,6 +62,44 @@ class Endpoint(StageConfig):
 
     base_url: str
     api_key_env: str = "OPENAI_API_KEY"
+    models: tuple[str, ...] = ()
+    """Models that it serves; empty: any. A role's asks go to the endpoints of its model."""
+    requests_per_minute: int | None = Field(default=None, gt=0)
+    tokens_per_minute: int | None = Field(default=None, gt=0)
+    """Prompt and completion tokens; None: no limit."""
+
+
+class Price(StageConfig):
+    """What a model costs per million tokens, in the currency of the budget."""
+
+    prompt: float = Field(ge=0)
+    completion: float = Field(ge=0)
+    cached_prompt: float | None = Field(default=None, ge=0)
+    """Prompt tokens that the provider says it had cached; None: as ``prompt``."""
+
+
+class Caps(StageConfig):
+    """Most that may be spent; None: no cap."""
+
+    requests: int | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    money: float | None = Field(default=None, ge=0)
+
+    @property
+    def any(self) -> bool:
+        return any(cap is not None for cap in (self.requests, self.tokens, self.money))
+
+
+class BudgetConfig(StageConfig):
+    """Caps on teachers and endpoint policies. Spending is summed on disk under ``name``, so that
+    neither a kill nor a second start makes it forgotten.
+    """
+
+    name: str = "workspace"
+    stage: Caps = Caps()
+    """Each stage by itself."""
+    run: Caps = Caps()
+    """All stages together."""
 
 
 class RuntimeConfig(StageConfig):
@@ -92,5 +130,8 @@ class RuntimeConfig(StageConfig):
     sandbox_min_tier: str = "B"
     sandbox_workers: int = 2
     """Zygote processes that sessions are spread over."""
+    prices: dict[str, Price] = Field(default_factory=dict[str, Price])
+    """By model name; needed where a budget caps money."""
+    budget: BudgetConfig = BudgetConfig()
     tracking_uri: str | None = None
     """MLflow store; None: MLFLOW_TRACKING_URI, else SQLite at the repository root."""

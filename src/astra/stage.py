@@ -17,6 +17,10 @@ log = logging.getLogger("astra")
 Item = TypeVar("Item")
 REPORT_EVERY_S = 60.0
 REPORT_EVERY_TTY_S = 5.0
+AT_END: list[Callable[[], None]] = []
+"""Run once when the stage ends, whichever way; reports on the run register themselves here."""
+NOTES: list[Callable[[], str]] = []
+"""What else a progress line says, for example the cost so far."""
 
 
 def run_stage(name: str, main: Callable[[], None]) -> None:
@@ -29,6 +33,8 @@ def run_stage(name: str, main: Callable[[], None]) -> None:
     )
     for noisy in ("httpx", "httpcore", "mcp", "openai", "urllib3", "alembic", "mlflow"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    AT_END.clear()
+    NOTES.clear()
     started = time.monotonic()
     try:
         main()
@@ -46,6 +52,9 @@ def run_stage(name: str, main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         log.error("interrupted; run the same command again to resume")
         raise SystemExit(130) from None
+    finally:
+        while AT_END:
+            AT_END.pop()()
     log.info("done in %.1f s", time.monotonic() - started)
 
 
@@ -57,8 +66,29 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
+class ReportClock:
+    """Spaces the lines of all reporters of a process: one a minute off a terminal."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time for a line; who asks and hears yes has to write it."""
+        now = time.monotonic()
+        every = REPORT_EVERY_TTY_S if sys.stderr.isatty() else REPORT_EVERY_S
+        if now - self.last < every:
+            return False
+        self.last = now
+        return True
+
+
+CLOCK = ReportClock()
+
+
 class Progress:
-    """One line now and then: done of total, rate, drops by reason. Cheap to call per item."""
+    """One line now and then: done of total, rate, time left, drops by reason, and what ``NOTES``
+    add. Cheap to call per item.
+    """
 
     def __init__(self, what: str, total: int | None = None) -> None:
         self._what = what
@@ -66,17 +96,14 @@ class Progress:
         self._done = 0
         self._drops: Counter[str] = Counter()
         self._note = ""
-        self._started = self._reported = time.monotonic()
-        self._every = REPORT_EVERY_TTY_S if sys.stderr.isatty() else REPORT_EVERY_S
+        self._started = time.monotonic()
 
     def advance(self, by: int = 1, note: str = "") -> None:
         """Count finished items; ``note`` (a loss, say) ends the next line."""
         self._done += by
         self._note = note
-        now = time.monotonic()
-        if now - self._reported >= self._every:
-            self._reported = now
-            self._report(now)
+        if CLOCK.due():
+            self._report()
 
     def drop(self, reason: str) -> None:
         """Count one rejected item and advance."""
@@ -84,21 +111,28 @@ class Progress:
         self.advance()
 
     def close(self) -> None:
-        self._report(time.monotonic())
+        self._report()
 
-    def _report(self, now: float) -> None:
-        rate = self._done / max(now - self._started, 1e-9)
-        of_total = f"/{self._total}" if self._total is not None else ""
-        drops = ", ".join(f"{reason} {count}" for reason, count in self._drops.most_common(4))
-        log.info(
-            "%s %d%s, %.1f/s%s%s",
-            self._what,
-            self._done,
-            of_total,
-            rate,
-            f", dropped: {drops}" if drops else "",
-            f", {self._note}" if self._note else "",
-        )
+    def _report(self) -> None:
+        rate = self._done / max(time.monotonic() - self._started, 1e-9)
+        parts = [f"{self._what} {self._done}", f"{rate:.1f}/s"]
+        if self._total is not None:
+            parts[0] += f"/{self._total}"
+            if 0 < self._done < self._total:
+                parts.append(f"{_duration((self._total - self._done) / rate)} left")
+        parts += [text for note in NOTES if (text := note())]
+        if self._drops:
+            reasons = (f"{reason} {count}" for reason, count in self._drops.most_common(4))
+            parts.append(f"dropped: {', '.join(reasons)}")
+        if self._note:
+            parts.append(self._note)
+        log.info("%s", ", ".join(parts))
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 def blocking(items: AsyncIterator[Item]) -> Iterator[Item]:

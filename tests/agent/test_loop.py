@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from astra.agent.episode import EpisodeLimits
 from astra.agent.loop import Transcript, run_episode
-from astra.errors import AstraError, OutOfTokens
+from astra.errors import AstraError, OutOfTokens, StageStop
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall, ToolResult
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
@@ -92,6 +94,17 @@ def test_a_broken_environment_is_infra_and_every_call_has_its_message() -> None:
     assert done.stop_reason == StopReason.INFRA
     assert done.detail == "the machine is gone"
     assert [call.result.status for call in done.calls] == [CallStatus.INFRA] * 2
+
+
+def test_an_outage_is_raised_and_not_put_down_to_the_episode() -> None:
+    class Down(Echo):
+        async def execute(self, call: ToolCall) -> ToolResult:
+            raise StageStop("no endpoint answers")
+
+    with pytest.raises(StageStop, match="no endpoint answers"):
+        run(Script(turn("{}", "{}")), Down())
+    with pytest.raises(StageStop, match="the budget is spent"):
+        run(Script(turn("{}"), StageStop("the budget is spent")), Echo())
 
 
 def test_infra_outranks_a_limit_of_the_same_turn() -> None:

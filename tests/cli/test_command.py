@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,6 +158,13 @@ def test_doctor_names_what_is_missing(
     result = run("doctor")
     assert result.exit_code == 1
     assert "these blocks use backend openai: tasks.teacher" in result.output
+    reached: list[str] = []
+
+    def get(url: str, **options: Any) -> Any:
+        reached.append(url)
+        return SimpleNamespace(status_code=200 if len(reached) == 1 else 401)
+
+    monkeypatch.setattr(doctor.httpx2, "get", get)
     endpoint = {"base_url": "http://h/v1", "api_key_env": "ASTRA_TEST_KEY"}
     params(workspace, backend="openai", endpoints=[endpoint])
     monkeypatch.delenv("ASTRA_TEST_KEY", raising=False)
@@ -165,6 +173,8 @@ def test_doctor_names_what_is_missing(
     result = run("doctor")
     assert result.exit_code == 0, result.output
     assert "sk-hidden" not in result.output
+    assert reached == ["http://h/v1/models"]
+    assert "the key is refused (HTTP 401)" in run("doctor").output
     tier["tier"] = "C"
     result = run("doctor")
     assert result.exit_code == 1

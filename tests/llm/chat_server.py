@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -72,7 +73,13 @@ class ChatServer:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Http(ThreadingHTTPServer):
+            request_queue_size = 256
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                pass  # a client that was killed
+
+        self._http = Http(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
@@ -106,7 +113,8 @@ class ChatServer:
         try:
             time.sleep(answer.delay_s)
             if answer.drop:
-                handler.connection.close()
+                handler.close_connection = True
+                handler.connection.shutdown(socket.SHUT_RDWR)
                 return
             body = answer.body()
             handler.send_response(answer.status)

@@ -7,7 +7,7 @@ import pytest
 from chat_server import KEY
 
 from astra import prompting
-from astra.llm import endpoints
+from astra.llm import endpoints, servers
 
 TEMPLATES = {"demo/say": "Say {{ word }}.", "demo/other": "Repeat {{ word }}."}
 
@@ -20,6 +20,7 @@ def place(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("ASTRA_TEST_KEY", KEY)
     monkeypatch.setenv("PYTHONPATH", str(root / "src"))
     monkeypatch.setattr(endpoints, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(servers, "REST_S", 0.01)
     monkeypatch.setattr(prompting, "_source", TEMPLATES.__getitem__)
     prompting._compiled.cache_clear()
     yield tmp_path

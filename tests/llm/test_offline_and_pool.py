@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from astra.llm.build import build_teacher
-from astra.llm.pool import map_bounded
+from astra.llm.pool import AHEAD, map_bounded
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Teacher
 from astra.settings import RuntimeConfig
 
@@ -53,7 +53,7 @@ def test_results_come_in_order_within_the_bound_and_items_are_drawn_lazily() -> 
 
     def items() -> Any:
         nonlocal drawn
-        for n in range(50):
+        for n in range(200):
             drawn += 1
             yield n
 
@@ -69,10 +69,10 @@ def test_results_come_in_order_within_the_bound_and_items_are_drawn_lazily() -> 
         results: list[int] = []
         async for result in map_bounded(items(), work, 4):
             results.append(result)
-            assert drawn <= len(results) + 16
+            assert drawn <= len(results) + 4 * AHEAD
         return results
 
-    assert asyncio.run(run()) == list(range(50))
+    assert asyncio.run(run()) == list(range(200))
     assert most == 4
 
 
@@ -113,4 +113,5 @@ def test_the_first_error_cancels_what_is_in_flight() -> None:
 
     with pytest.raises(ValueError, match="boom"):
         asyncio.run(run())
-    assert cancelled[:2] == [2, 3]
+    assert {2, 3} <= set(cancelled)
+    assert len(cancelled) <= 4

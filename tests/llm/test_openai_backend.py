@@ -18,9 +18,10 @@ from astra.errors import AstraError
 from astra.llm import endpoints
 from astra.llm.build import build_teacher
 from astra.llm.cache import AnswerCache
-from astra.llm.endpoints import EndpointError, retry_after_s
 from astra.llm.openai_backend import OpenAITeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
+from astra.llm.servers import EndpointError
+from astra.llm.wire import retry_after_s
 from astra.settings import Endpoint, RuntimeConfig
 
 T = TypeVar("T")
@@ -135,17 +136,27 @@ def test_retry_after_that_is_no_time_is_ignored() -> None:
 
 def test_attempts_are_bounded_and_an_outage_is_no_answer() -> None:
     with ChatServer(default=lambda _: Answer(status=500, error="down")) as server:
-        with pytest.raises(ProviderError, match=r"after 3 attempts.*down"):
-            one(server, max_attempts=3)
+        with pytest.raises(EndpointError, match=r"no endpoint answers.*down"):
+            one(server, max_attempts=3)  # none ever answered: not this ask's fault
         assert len(server.requests) == 3
+        server.script = [Answer(GOOD)]
+
+        async def work(teacher: OpenAITeacher) -> None:
+            await teacher.ask(ask())
+            with pytest.raises(ProviderError, match=r"after 3 attempts.*down"):
+                await teacher.ask(ask(sample=1))
+
+        with_teacher(runtime(server.url, max_attempts=3), work)
+        assert len(server.requests) == 7
 
 
 def test_a_long_outage_stops_the_stage() -> None:
-    with ChatServer(default=lambda _: Answer(status=500)) as server:
+    with ChatServer(Answer(GOOD), default=lambda _: Answer(status=500)) as server:
 
         async def work(teacher: OpenAITeacher) -> list[type[BaseException]]:
             seen: list[type[BaseException]] = []
-            for sample in range(endpoints.OUTAGE_ASKS):
+            await teacher.ask(ask())
+            for sample in range(1, endpoints.OUTAGE_ASKS + 1):
                 try:
                     await teacher.ask(ask(sample=sample))
                 except AstraError as error:

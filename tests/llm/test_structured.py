@@ -78,12 +78,13 @@ def test_strict_only_where_a_server_can_enforce_it() -> None:
     class Free(BaseModel):
         arguments: dict[str, Any]
 
-    field, enforced = response_format(Verdict)
-    schema = json.loads(field)["json_schema"]
+    field, text, enforced = response_format(Verdict)
+    assert json.loads(text) == field
+    schema = field["json_schema"]
     assert enforced
     assert schema["strict"] is True
     assert schema["schema"]["required"] == ["ok", "score", "notes"]
     assert schema["schema"]["additionalProperties"] is False
-    field, enforced = response_format(Free)
+    field, _, enforced = response_format(Free)
     assert not enforced
-    assert json.loads(field)["json_schema"]["strict"] is False
+    assert field["json_schema"]["strict"] is False

@@ -9,7 +9,8 @@ end is a StopReason: what the Episode itself decides, else
   INFRA).
 
 The last two outrank a limit that the same turn reached: the transcript is then not the
-model's doing. Programmer errors are raised.
+model's doing. A StageStop (an outage, a spent budget) concerns every episode and is raised, as
+programmer errors are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 
 from astra.agent.episode import Episode, EpisodeLimits
 from astra.agent.protocols import Env, Policy
-from astra.errors import AstraError, OutOfTokens
+from astra.errors import AstraError, OutOfTokens, StageStop
 from astra.records.message import CallStatus, ExecutedCall, Message, ToolCall, ToolResult
 from astra.records.trajectory import StopReason
 
@@ -81,6 +82,8 @@ async def _drive(episode: Episode, policy: Policy, env: Env) -> None:
     while episode.stop_reason is None:
         try:
             message = await policy.act(episode.messages, env.tools)
+        except StageStop:
+            raise
         except OutOfTokens as error:
             raise _Aborted(StopReason.MAX_TOKENS, error) from error
         except AstraError as error:
@@ -115,5 +118,7 @@ async def _execute(episode: Episode, env: Env, calls: Sequence[ToolCall]) -> Non
 async def _one(env: Env, call: ToolCall) -> tuple[ToolResult, AstraError | None]:
     try:
         return await env.execute(call), None
+    except StageStop:
+        raise
     except AstraError as error:
         return ToolResult(status=CallStatus.INFRA, content=f"error: {error}"), error

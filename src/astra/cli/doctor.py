@@ -5,23 +5,26 @@ from __future__ import annotations
 import configparser
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx2
 import yaml
 
 from astra.errors import AstraError
 from astra.sandbox.pool import TIERS
 from astra.sandbox.probe import NO_TIER, probe
-from astra.settings import PARAMS, RuntimeConfig, load
+from astra.settings import PARAMS, Endpoint, RuntimeConfig, load
 from astra.store.paths import cache_root
 from astra.tracking.mlflow import tracking_uri
 
 PYTHON = (3, 11)
 DISK_GB = 5.0
+REACH_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ def examine() -> list[Finding]:
         runtime = RuntimeConfig()
     checks: tuple[Callable[[RuntimeConfig], Iterator[Finding]], ...] = (
         _python,
+        _gpu,
         _disk,
         _sandbox,
         _endpoints,
@@ -73,6 +77,25 @@ def _python(runtime: RuntimeConfig) -> Iterator[Finding]:
             f"runtime.threads is {runtime.threads}, but this process has {cores} cores",
             "set runtime.threads in conf/runtime to at most the number of idle cores",
         )
+
+
+def _gpu(runtime: RuntimeConfig) -> Iterator[Finding]:
+    listed = shutil.which("nvidia-smi")
+    names: list[str] = []
+    if listed:
+        query = [listed, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+        found = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        names = found.stdout.strip().splitlines() if found.returncode == 0 else []
+    if names:
+        yield Finding("ok", f"GPU: {'; '.join(names)}")
+    elif runtime.device == "cuda":
+        yield Finding(
+            "error",
+            "runtime.device is cuda, but no NVIDIA GPU is visible",
+            "install the driver, or set runtime.device to auto in conf/runtime",
+        )
+    else:
+        yield Finding("ok", "no GPU; the committed scales smoke and test need none")
 
 
 def _disk(runtime: RuntimeConfig) -> Iterator[Finding]:
@@ -113,12 +136,32 @@ def _endpoints(runtime: RuntimeConfig) -> Iterator[Finding]:
     for endpoint in (*runtime.endpoints, *embedding):
         name = endpoint.api_key_env
         if not name or os.environ.get(name):
-            yield Finding("ok", f"endpoint {endpoint.base_url}, key in {name or 'no variable'}")
+            yield _reached(endpoint, needed=bool(online))
         else:
             level = "error" if online else "warning"
             yield Finding(
                 level, f"endpoint {endpoint.base_url}: {name} is not set", f"export {name}=..."
             )
+
+
+def _reached(endpoint: Endpoint, needed: bool) -> Finding:
+    """Whether anything answers there; `astra teacher check` looks closer."""
+    place = f"endpoint {endpoint.base_url}, key in {endpoint.api_key_env or 'no variable'}"
+    key = os.environ.get(endpoint.api_key_env, "none") if endpoint.api_key_env else "none"
+    try:
+        status = httpx2.get(
+            f"{endpoint.base_url.rstrip('/')}/models",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=REACH_S,
+        ).status_code
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        level = "error" if needed else "warning"
+        problem = f"{place}: {error or type(error).__name__}"
+        return Finding(level, problem, "start the server, or correct base_url in conf/runtime")
+    if status in (401, 403):
+        level = "error" if needed else "warning"
+        return Finding(level, f"{place}: the key is refused (HTTP {status})", "export a valid key")
+    return Finding("ok", f"{place}; `astra teacher check` tries it out")
 
 
 def _online_roles() -> list[str]:
@@ -132,6 +175,9 @@ def _online_roles() -> list[str]:
                 found.append(place)
             for key, value in node.items():
                 visit(value, f"{place}.{key}" if place else str(key))
+        elif isinstance(node, list):
+            for index, value in enumerate(node):
+                visit(value, f"{place}[{index}]")
 
     visit(document, "")
     return found
@@ -165,7 +211,11 @@ def _remote(runtime: RuntimeConfig) -> Iterator[Finding]:
     name = config.get("core", "remote", fallback="")
     if name:
         url = config.get(f"'remote \"{name}\"'", "url", fallback="no url")
-        yield Finding("ok", f"DVC remote {name}: {url}")
+        local = Path(url).expanduser() if "://" not in url else None
+        if local is not None and not (Path(".dvc") / local).parent.is_dir():
+            yield Finding("error", f"DVC remote {name}: no folder {local.parent}", "create it")
+        else:
+            yield Finding("ok", f"DVC remote {name}: {url}")
     else:
         yield Finding(
             "warning",

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from astra import prompting
 from astra.cli import doctor as diagnosis
+from astra.cli.cache import cache_app
 from astra.cli.display import show_table
+from astra.cli.prompts import prompts_app
 from astra.cli.scores import score_tables, where_next
+from astra.cli.teacher import teacher_app
 from astra.errors import AstraError
-from astra.llm.cache import AnswerCache, cache_path
-from astra.prompting import PromptError
 from astra.sandbox.probe import probe
 from astra.settings import RuntimeConfig, load
 
@@ -28,11 +27,10 @@ commands = typer.Typer(
     add_completion=False,
 )
 sandbox_app = typer.Typer(help="The sandbox that runs generated tools.", no_args_is_help=True)
-cache_app = typer.Typer(help="The cache of teacher answers.", no_args_is_help=True)
-prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
 commands.add_typer(sandbox_app, name="sandbox")
 commands.add_typer(cache_app, name="cache")
 commands.add_typer(prompts_app, name="prompts")
+commands.add_typer(teacher_app, name="teacher")
 
 
 def app() -> None:
@@ -105,7 +103,7 @@ def _print_table(console: Console, table: Table) -> None:
 
 @commands.command()
 def doctor() -> None:
-    """Check Python, disk, sandbox, endpoints, MLflow and the DVC remote; say how to repair."""
+    """Check Python, GPU, disk, sandbox, endpoints, MLflow and the DVC remote; say how to repair."""
     findings = diagnosis.examine()
     for finding in findings:
         typer.echo(finding.line())
@@ -125,47 +123,3 @@ def sandbox_probe() -> None:
         typer.echo(f"for a stronger tier: {report.remedy}")
     if not report.meets(wanted):
         raise typer.Exit(1)
-
-
-@cache_app.command("stats")
-def cache_stats() -> None:
-    """How many answers are kept per model, and how large the file is."""
-    path = cache_path()
-    if not path.is_file():
-        typer.echo(f"{path}: no answers yet")
-        return
-    cache = AnswerCache()
-    stats = cache.stats()
-    cache.close()
-    typer.echo(f"{stats.path}: {stats.file_bytes / 1e6:.1f} MB")
-    for model, (count, size) in stats.models.items():
-        typer.echo(f"  {model}: {count} answers, {size / 1e6:.1f} MB of text")
-
-
-@prompts_app.command("render")
-def prompts_render(
-    template: Annotated[str, typer.Argument(help="<domain>/<name>, for example qa/decompose.")],
-    params: Annotated[
-        str, typer.Option(help="Variables as a JSON object, or @FILE that holds one.")
-    ] = "",
-    example: Annotated[
-        bool, typer.Option("--example", help="Fill every variable with its own name.")
-    ] = False,
-) -> None:
-    """Print a prompt as a teacher reads it."""
-    if example:
-        typer.echo(prompting.example(template))
-    else:
-        typer.echo(prompting.render(template, _variables(params)))
-    typer.echo(f"template {template}, hash {prompting.template_hash(template)}", err=True)
-
-
-def _variables(params: str) -> dict[str, Any]:
-    text = Path(params[1:]).read_text(encoding="utf-8") if params.startswith("@") else params
-    try:
-        values = json.loads(text or "{}")
-    except ValueError as error:
-        raise PromptError(f"--params is no JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise PromptError("--params must be a JSON object")
-    return values

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from astra.llm.cache import AnswerCache, answer_key
+from astra.llm.cache import answer_key
 from astra.llm.endpoints import Attempts, ChatRequest, ChatTransport
+from astra.llm.gateway import share
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Reply
 from astra.llm.structured import (
     instructions,
@@ -21,7 +21,6 @@ from astra.llm.structured import (
     schema_text,
     without_thinking,
 )
-from astra.llm.usage import Usage
 from astra.prompting import render
 from astra.settings import RuntimeConfig
 
@@ -49,91 +48,71 @@ class OpenAITeacher:
     same time are sent once.
     """
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        runtime: RuntimeConfig,
-        stage: str,
-        cache: AnswerCache | None = None,
-    ) -> None:
+    def __init__(self, config: ModelConfig, runtime: RuntimeConfig, stage: str) -> None:
         self.name = f"openai:{config.model}"
-        self.usage = Usage(stage, self.name)
-        self.usage.write_at_exit()
         self._config = config
-        self._transport = ChatTransport(runtime, self.usage)
-        self._cache = cache or AnswerCache()
+        self._sampling = sampling_fields(config)
+        self._gateway = share(runtime, stage)
+        self.usage = self._gateway.usage(self.name)
+        self._transport = ChatTransport(self._gateway, config.model, self.usage)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def ask(self, ask: Ask[Reply]) -> Reply:
         """The reply, from the cache if it was ever given. ProviderError, ParseError otherwise."""
+        await self._gateway.enter()
         prompt = render(ask.template, ask.variables)
-        sampling = sampling_fields(self._config)
-        key = answer_key(
-            {
-                "backend": "openai",
-                "model": self._config.model,
-                "messages": [_user(prompt)],
-                "schema": schema_text(ask.response),
-                "sampling": sampling,
-                "sample": ask.sample,
-            }
-        )
+        key = self.key(ask, prompt)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             known = self._committed(key, ask.response)
             if known is not None:
                 self.usage.cache_hits += 1
-                return known
-            try:
-                reply = await self._converse(prompt, sampling, ask.response)
-            except (ProviderError, ParseError) as error:
-                self.usage.failures += 1
-                place = f"[{self.usage.stage} {ask.template} sample {ask.sample}]"
-                raise type(error)(f"{place} {error}") from error
-            self._cache.put(key, self.name, {"reply": reply.model_dump(mode="json")})
-            self.usage.answers += 1
-            return reply
+            else:
+                known = await self._answer(ask, key, prompt)
+        self._gateway.tick()
+        return known
+
+    def key(self, ask: Ask[Reply], prompt: str) -> str:
+        """Under which the answer to an ask is kept."""
+        return teacher_key(self._config, prompt, ask.response, ask.sample)
+
+    async def _answer(self, ask: Ask[Reply], key: str, prompt: str) -> Reply:
+        """Ask and commit. The ask stays open in the budget until its answer is on disk."""
+        attempts = self._transport.attempts()
+        try:
+            reply = await self._converse(prompt, ask.response, attempts)
+            await self._gateway.cache.commit(
+                key, self.name, {"reply": reply.model_dump(mode="json")}
+            )
+        except (ProviderError, ParseError) as error:
+            self.usage.failures += 1
+            place = f"[{self.usage.stage} {ask.template} sample {ask.sample}]"
+            raise type(error)(f"{place} {error}") from error
+        finally:
+            attempts.hold.close()
+        self.usage.answers += 1
+        return reply
 
     async def close(self) -> None:
-        self.usage.write()
-        self._cache.close()
-        await self._transport.close()
+        await self._gateway.leave()
 
     def _committed(self, key: str, response: type[Reply]) -> Reply | None:
-        value = self._cache.get(key)
-        if value is None:
-            return None
-        try:
-            return response.model_validate(value["reply"])
-        except (ValidationError, KeyError):
-            return None  # a validator became stricter than its schema: ask again
+        return committed_reply(self._gateway.cache.get(key), response)
 
-    async def _converse(
-        self, prompt: str, sampling: Mapping[str, Any], response: type[Reply]
-    ) -> Reply:
+    async def _converse(self, prompt: str, response: type[Reply], attempts: Attempts) -> Reply:
         """Ask, then ask for repairs while attempts are left."""
-        base = {"model": self._config.model, **sampling}
-        form, enforced = response_format(response)
-        shown = f"{prompt}\n\n{instructions(response)}"
-        attempts = Attempts(self._transport.max_attempts)
         repair: list[dict[str, str]] = []
         while True:
-            request = ChatRequest(
-                plain={**base, "messages": [_user(shown), *repair]},
-                structured={
-                    **base,
-                    "messages": [_user(prompt if enforced else shown), *repair],
-                    "response_format": json.loads(form),
-                },
-                schema_id=form,
-            )
+            request = chat_request(self._config.model, self._sampling, prompt, response, repair)
             reply = await self._transport.chat(request, attempts)
             try:
                 if reply.truncated:
                     raise ParseError("the reply was cut off at the token limit; be brief")
-                return parse_reply(reply.content, response)
+                parsed = parse_reply(reply.content, response)
             except ParseError as error:
+                self.usage.faults["truncated" if reply.truncated else "unparsable"] += 1
                 if attempts.left <= 0:
+                    self._transport.usable(False)
                     raise ParseError(f"unusable after all attempts: {error}") from error
                 self.usage.repairs += 1
                 echo = without_thinking(reply.content).strip()[:ECHO_CHARS] or "(nothing)"
@@ -141,6 +120,56 @@ class OpenAITeacher:
                     {"role": "assistant", "content": echo},
                     _user(repair_request(str(error), response)),
                 ]
+            else:
+                self._transport.usable(True)
+                return parsed
+
+
+def teacher_key(config: ModelConfig, prompt: str, response: type[BaseModel], sample: int) -> str:
+    """The cache key of an ask: model, rendered messages, schema, sampling and sample index."""
+    return answer_key(
+        {
+            "backend": "openai",
+            "model": config.model,
+            "messages": [_user(prompt)],
+            "schema": schema_text(response),
+            "sampling": sampling_fields(config),
+            "sample": sample,
+        }
+    )
+
+
+def committed_reply(value: Mapping[str, Any] | None, response: type[Reply]) -> Reply | None:
+    """A cached value as the reply; None if there is none, or validation became stricter."""
+    if value is None:
+        return None
+    try:
+        return response.model_validate(value["reply"])
+    except (ValidationError, KeyError):
+        return None
+
+
+def chat_request(
+    model: str,
+    sampling: Mapping[str, Any],
+    prompt: str,
+    response: type[BaseModel],
+    repair: Sequence[Mapping[str, str]] = (),
+) -> ChatRequest:
+    """An ask as it is sent, with the messages of a repair after it."""
+    base = {"model": model, **sampling}
+    form, schema_id, enforced = response_format(response)
+    shown = f"{prompt}\n\n{instructions(response)}"
+    return ChatRequest(
+        plain={**base, "messages": [_user(shown), *repair]},
+        structured={
+            **base,
+            "messages": [_user(prompt if enforced else shown), *repair],
+            "response_format": form,
+        },
+        schema_id=schema_id,
+        enforced=enforced,
+    )
 
 
 def _user(content: str) -> dict[str, str]:

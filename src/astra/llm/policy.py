@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from astra.errors import OutOfTokens
-from astra.llm.cache import AnswerCache, answer_key
+from astra.llm.cache import answer_key
 from astra.llm.endpoints import Attempts, ChatReply, ChatRequest, ChatTransport
+from astra.llm.gateway import share
 from astra.llm.openai_backend import sampling_fields
 from astra.llm.protocol import ModelConfig, ParseError, ProviderError
 from astra.llm.structured import without_thinking
-from astra.llm.usage import Usage
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from astra.settings import RuntimeConfig
@@ -30,15 +30,13 @@ class EndpointPolicy:
         runtime: RuntimeConfig,
         stage: str,
         sample: int = 0,
-        cache: AnswerCache | None = None,
     ) -> None:
         self.name = f"openai:{config.model}"
-        self.usage = Usage(stage, self.name)
-        self.usage.write_at_exit()
         self._config = config
         self._sample = sample
-        self._transport = ChatTransport(runtime, self.usage)
-        self._cache = cache or AnswerCache()
+        self._gateway = share(runtime, stage)
+        self.usage = self._gateway.usage(self.name)
+        self._transport = ChatTransport(self._gateway, config.model, self.usage)
 
     def for_sample(self, sample: int) -> EndpointPolicy:
         """The same endpoints, cache and counters for another repetition. Close only one."""
@@ -57,34 +55,40 @@ class EndpointPolicy:
         if tools:
             body["tools"] = [tool.openai() for tool in tools]
         key = answer_key({"backend": "openai", "request": body, "sample": self._sample})
-        known = self._cache.get(key)
+        await self._gateway.enter()
+        known = self._gateway.cache.get(key)
         if known is not None:
             self.usage.cache_hits += 1
             return Message.model_validate(known)
+        attempts = self._transport.attempts()
         try:
-            message = await self._turn(body, first_id=sum(len(m.tool_calls) for m in messages))
+            first_id = sum(len(message.tool_calls) for message in messages)
+            message = await self._turn(body, first_id, attempts)
+            await self._gateway.cache.commit(key, self.name, message.model_dump(mode="json"))
         except (ProviderError, ParseError, OutOfTokens):
             self.usage.failures += 1
             raise
-        self._cache.put(key, self.name, message.model_dump(mode="json"))
+        finally:
+            attempts.hold.close()
         self.usage.answers += 1
+        self._gateway.tick()
         return message
 
     async def close(self) -> None:
-        self.usage.write()
-        self._cache.close()
-        await self._transport.close()
+        await self._gateway.leave()
 
-    async def _turn(self, body: dict[str, Any], first_id: int) -> Message:
-        attempts = Attempts(self._transport.max_attempts)
+    async def _turn(self, body: dict[str, Any], first_id: int, attempts: Attempts) -> Message:
         while True:
             reply = await self._transport.chat(ChatRequest(plain=body), attempts)
             message = _message(reply, first_id)
             if reply.truncated:
                 raise OutOfTokens("the turn was cut off at the token limit; raise max_tokens")
             if message.content or message.tool_calls:
+                self._transport.usable(True)
                 return message
+            self.usage.faults["empty_turn"] += 1
             if attempts.left <= 0:
+                self._transport.usable(False)
                 raise ParseError("the turn holds neither text nor a tool call")
             self.usage.repairs += 1
 

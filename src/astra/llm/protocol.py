@@ -36,6 +36,12 @@ class ModelConfig(StageConfig):
     """Further request fields, for example a reasoning effort; null removes a field."""
 
 
+class ModelsConfig(StageConfig):
+    """Several models for one role, for example the votes of back-translation."""
+
+    models: tuple[ModelConfig, ...] = Field(min_length=1)
+
+
 @dataclass(frozen=True)
 class Ask(Generic[Reply]):
     """One question to a teacher. ``variables`` are JSON-able; ``sample`` tells repeats apart."""

@@ -59,6 +59,11 @@ def without_thinking(text: str) -> str:
     return body
 
 
+def is_object(text: str) -> bool:
+    """Whether nothing but one JSON object follows the thinking: what enforced decoding writes."""
+    return _decoded(text) is not None or _decoded(without_thinking(text)) is not None
+
+
 def _objects(body: str) -> Iterator[Any]:
     """Outermost JSON objects: the whole text, else those in fences, else those in prose.
 
@@ -135,8 +140,9 @@ def repair_request(problem: str, response: type[BaseModel]) -> str:
 
 
 @lru_cache(maxsize=256)
-def response_format(response: type[BaseModel]) -> tuple[str, bool]:
-    """The ``response_format`` field as JSON text, and whether the server will enforce it.
+def response_format(response: type[BaseModel]) -> tuple[dict[str, Any], str, bool]:
+    """The ``response_format`` field (not to be changed), its JSON text, and whether a server that
+    takes it will enforce it.
 
     Strict decoding needs closed objects whose properties are all required; a schema with
     free-form parts is sent as a hint, and the prompt then shows it as well.
@@ -150,7 +156,7 @@ def response_format(response: type[BaseModel]) -> tuple[str, bool]:
         "type": "json_schema",
         "json_schema": {"name": name, "schema": schema, "strict": strict},
     }
-    return json.dumps(field, ensure_ascii=False), strict
+    return field, json.dumps(field, ensure_ascii=False), strict
 
 
 def _children(schema: dict[str, Any]) -> Iterator[Any]:

@@ -5,13 +5,36 @@ Tokens and retries depend on the run, not on the inputs, so they never enter met
 
 from __future__ import annotations
 
-import atexit
 import json
+import math
 import os
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 USAGE_LOG = Path("runs/usage.jsonl")
+STEP = math.log(1.05)
+"""Latencies are counted in classes of 5 %, so that memory does not grow with them."""
+
+
+@dataclass
+class Latency:
+    """Times of answered requests in seconds."""
+
+    classes: Counter[int] = field(default_factory=Counter[int])
+
+    def add(self, seconds: float) -> None:
+        self.classes[math.ceil(math.log(max(seconds, 1e-4)) / STEP)] += 1
+
+    def quantile(self, share: float) -> float | None:
+        """The least time that ``share`` of the requests did not exceed, to 5 %; None if none."""
+        left = share * self.classes.total()
+        for place in sorted(self.classes):
+            left -= self.classes[place]
+            if left <= 1e-9:
+                return round(math.exp(place * STEP), 4)
+        return None
 
 
 @dataclass
@@ -32,21 +55,57 @@ class Usage:
     failures: int = 0
     """Asks that ended without an answer."""
     prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the prompt tokens: those that the provider had cached."""
     completion_tokens: int = 0
+    unreported: int = 0
+    """Replies whose tokens the server did not state; they are estimated."""
+    cost: float = 0.0
+    """By runtime.prices; 0 for a model without a price."""
+    faults: Counter[str] = field(default_factory=Counter[str])
+    """Requests without a usable reply, by kind: http_429, timeout, connection, no_completion,
+    refusal, unparsable."""
+    latency: Latency = field(default_factory=Latency)
 
-    def write_at_exit(self) -> None:
-        """Also a stage that fails, or never closes its teacher, leaves its line."""
-        atexit.register(self.write)
+    def document(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in ("latency", "faults")
+        }
+        shown["cost"] = round(self.cost, 6)
+        return {
+            **shown,
+            "faults": dict(sorted(self.faults.items())),
+            "latency_p50_s": self.latency.quantile(0.5),
+            "latency_p95_s": self.latency.quantile(0.95),
+        }
 
     def write(self, path: Path = USAGE_LOG) -> None:
-        """Append one JSON line, once; nothing is written if nothing was asked."""
-        atexit.unregister(self.write)
+        """Append one JSON line; nothing is written if nothing was asked."""
         if not (self.requests or self.cache_hits):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(asdict(self), ensure_ascii=False) + "\n"
+        line = json.dumps(self.document(), ensure_ascii=False) + "\n"
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)
+
+    def summary(self) -> str:
+        """One line for a person."""
+        parts = [
+            f"{self.model}: {self.answers} answered, {self.cache_hits} from the cache, "
+            f"{self.failures} failed; {self.requests} requests ({self.retries} retries, "
+            f"{self.repairs} repairs), {self.prompt_tokens} + {self.completion_tokens} tokens"
+        ]
+        if self.cost:
+            parts.append(f"cost {self.cost:.4f}")
+        p50, p95 = self.latency.quantile(0.5), self.latency.quantile(0.95)
+        if p50 is not None and p95 is not None:
+            parts.append(f"latency p50 {p50:.2f} s, p95 {p95:.2f} s")
+        if self.faults:
+            kinds = ", ".join(f"{kind} {n}" for kind, n in self.faults.most_common())
+            parts.append(f"faults: {kinds}")
+        return "; ".join(parts)

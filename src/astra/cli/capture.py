@@ -1,0 +1,87 @@
+"""What a teacher would be asked, without asking: the first ask that fits is caught.
+
+Every other ask is answered from the cache where the role is a model that was asked before, and
+by the offline rules elsewhere, so that prompts which build on earlier answers come about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from astra.errors import StageStop
+from astra.llm import build
+from astra.llm.cache import AnswerCache
+from astra.llm.offline import OfflineTeacher
+from astra.llm.openai_backend import (
+    chat_request,
+    committed_reply,
+    sampling_fields,
+    teacher_key,
+)
+from astra.llm.protocol import Ask, ModelConfig, OfflineHandlers, Reply
+from astra.prompting import render
+from astra.settings import RuntimeConfig
+
+
+class Captured(StageStop):
+    """The ask that was wanted. ``plain`` and ``structured`` are the two bodies it is sent as."""
+
+    def __init__(self, ask: Ask[Any], prompt: str, config: ModelConfig) -> None:
+        super().__init__(f"captured {ask.template}")
+        self.template = ask.template
+        self.prompt = prompt
+        request = chat_request(config.model, sampling_fields(config), prompt, ask.response)
+        self.plain = dict(request.plain)
+        self.structured = dict(request.structured or {})
+
+
+class CapturingTeacher:
+    """Raises Captured at the ``nth`` ask of ``template`` whose prompt contains ``text``."""
+
+    def __init__(
+        self, config: ModelConfig, handlers: OfflineHandlers, template: str, text: str, nth: int
+    ) -> None:
+        self.name = f"{config.backend}:{config.model}"
+        self._config = config
+        self._offline = OfflineTeacher(config, handlers)
+        self._wanted = (template, text)
+        self._nth = nth
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        template, text = self._wanted
+        prompt = render(ask.template, ask.variables)
+        if ask.template == template and text in prompt:
+            self._nth -= 1
+            if self._nth <= 0:
+                raise Captured(ask, prompt, self._config)
+        if self._config.backend == "openai":
+            cache = AnswerCache()
+            value = cache.get(teacher_key(self._config, prompt, ask.response, ask.sample))
+            cache.close()
+            known = committed_reply(value, ask.response)
+            if known is not None:
+                return known
+        return await self._offline.ask(ask)
+
+    async def close(self) -> None:
+        return None
+
+
+@contextmanager
+def capturing(template: str, text: str, nth: int) -> Generator[None]:
+    """Within the block every teacher that is built captures."""
+
+    def make(
+        config: ModelConfig, runtime: RuntimeConfig, handlers: OfflineHandlers, stage: str
+    ) -> CapturingTeacher:
+        del runtime, stage
+        return CapturingTeacher(config, handlers, template, text, nth)
+
+    before = build.FACTORY
+    build.FACTORY = make
+    try:
+        yield
+    finally:
+        build.FACTORY = before

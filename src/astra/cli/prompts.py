@@ -1,0 +1,151 @@
+"""``astra prompts``: a prompt as a teacher reads it, for a real record of the data."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from astra import prompting
+from astra.cli.capture import Captured, capturing
+from astra.errors import AstraError
+from astra.prompting import PromptError
+from astra.settings import PARAMS
+
+prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
+
+
+@prompts_app.command("render")
+def render(
+    template: Annotated[str, typer.Argument(help="<domain>/<name>, for example qa/decompose.")],
+    params: Annotated[
+        str, typer.Option(help="Variables as a JSON object, or @FILE that holds one.")
+    ] = "",
+    example: Annotated[
+        bool, typer.Option("--example", help="Fill every variable with its own name.")
+    ] = False,
+    match: Annotated[
+        str, typer.Option(help="Of the real asks: the first whose prompt contains this.")
+    ] = "",
+    nth: Annotated[int, typer.Option(min=1, help="Of the real asks that fit: which.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The request bodies, with and without a JSON schema.")
+    ] = False,
+) -> None:
+    """Print a prompt as a teacher reads it.
+
+    Without --params and --example: exactly what the stage would send for the data in data/.
+    """
+    if example:
+        typer.echo(prompting.example(template))
+    elif params:
+        typer.echo(prompting.render(template, _variables(params)))
+    else:
+        captured = real_ask(template, match, nth)
+        bodies = {"structured": captured.structured, "plain": captured.plain}
+        if as_json:
+            typer.echo(json.dumps(bodies, indent=2, ensure_ascii=False))
+        else:
+            for message in captured.plain["messages"]:
+                typer.echo(message["content"])
+    typer.echo(f"template {template}, hash {prompting.template_hash(template)}", err=True)
+
+
+def _variables(params: str) -> dict[str, Any]:
+    text = Path(params[1:]).read_text(encoding="utf-8") if params.startswith("@") else params
+    try:
+        values = json.loads(text or "{}")
+    except ValueError as error:
+        raise PromptError(f"--params is no JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise PromptError("--params must be a JSON object")
+    return values
+
+
+def real_ask(template: str, text: str, nth: int) -> Captured:
+    """Run the stages that use the template until one makes the ask. Nothing of theirs is kept.
+
+    Raises PromptError if none does, saying why not.
+    """
+    prompting.template_hash(template)  # an unknown template is refused first
+    problems: list[str] = []
+    for stage in stages_with(template):
+        with _scratch_workspace() as root, capturing(template, text, nth):
+            try:
+                _run(root / "stages" / f"{stage}.py")
+            except Captured as captured:
+                return captured
+            except AstraError as error:
+                problems.append(f"{stage}: {error}")
+            else:
+                problems.append(f"{stage}: makes no such ask with the present data")
+    raise PromptError(f"prompt {template!r} is not sent; " + ("; ".join(problems) or "no stage"))
+
+
+def stages_with(template: str) -> list[str]:
+    """Stages of dvc.yaml that depend on the template's file."""
+    domain, _, name = template.partition("/")
+    file = f"src/astra/{domain}/prompts/{name}.md.j2"
+    if not Path("dvc.yaml").is_file():
+        raise PromptError(f"no dvc.yaml in {Path.cwd()}; run it in the repository root")
+    document: Any = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))
+    return [
+        stage
+        for stage, body in document["stages"].items()
+        if any(file == dep or file.startswith(f"{dep}/") for dep in body.get("deps", ()))
+    ]
+
+
+@contextmanager
+def _scratch_workspace() -> Generator[Path]:
+    """A folder that shows the workspace's inputs and takes all that a stage writes.
+
+    Yields the workspace. Caches stay the workspace's own.
+    """
+    root = Path.cwd()
+    place = os.environ.get("DVC_ROOT")
+    with tempfile.TemporaryDirectory(prefix="astra-prompt-") as folder:
+        scratch = Path(folder)
+        for name in ("sources", "policies", "models", "conf"):
+            if (root / name).exists():
+                (scratch / name).symlink_to(root / name)
+        (scratch / "data").mkdir()
+        for file in (root / "data").glob("*"):
+            (scratch / "data" / file.name).symlink_to(file)
+        (scratch / PARAMS).write_text(_without_agent(root / PARAMS), encoding="utf-8")
+        os.environ["DVC_ROOT"] = place or str(root)
+        os.chdir(scratch)
+        try:
+            yield root
+        finally:
+            os.chdir(root)
+            if place is None:
+                del os.environ["DVC_ROOT"]
+
+
+def _without_agent(params: Path) -> str:
+    """The parameters, with rules as the agent of trajectories: a model would really be asked."""
+    if not params.is_file():
+        raise PromptError(f"{params} not found; run `make params`")
+    document: Any = yaml.safe_load(params.read_text(encoding="utf-8"))
+    block = document.get("trajectories", {})
+    if block.get("agent", {}).get("backend") == "openai":
+        block["agent"] = {"backend": "offline", "model": "v1"}
+    return yaml.safe_dump(document, allow_unicode=True)
+
+
+def _run(stage: Path) -> None:
+    spec = importlib.util.spec_from_file_location(f"stage_{stage.stem}", stage)
+    if spec is None or spec.loader is None or not stage.is_file():
+        raise PromptError(f"no stage file {stage}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main()

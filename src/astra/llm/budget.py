@@ -1,0 +1,172 @@
+"""Caps on requests, tokens and money, for one stage and for all stages of a run.
+
+A request is admitted only if the caps hold even when it uses all it may. Near a cap requests
+therefore wait for those in flight to settle; when none is in flight and the next one still
+does not fit, the stage stops. By then every answer paid for is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from astra.errors import AstraError, StageStop
+from astra.llm.cache import AnswerCache, Spent
+from astra.settings import BudgetConfig, Caps, Price
+
+BYTES_PER_TOKEN = 3
+"""Low on purpose: an estimate should rather be too many tokens."""
+COMPLETION_TOKENS = 4096
+"""Taken to be possible where a request does not limit its completion."""
+
+
+class BudgetReached(StageStop):
+    """A cap of ``runtime.budget`` leaves no room for another request."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Of one request, estimated or as the server reports them."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    """Of ``prompt``: those the provider had cached."""
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.completion
+
+
+def estimate(body: Mapping[str, Any]) -> Tokens:
+    """The most that a request is likely to use."""
+    texts = sum(len(str(message.get("content") or "").encode()) for message in body["messages"])
+    texts += len(str(body.get("tools") or "")) + len(str(body.get("response_format") or ""))
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or COMPLETION_TOKENS
+    return Tokens(prompt=texts // BYTES_PER_TOKEN + 1, completion=int(limit))
+
+
+def cost(tokens: Tokens, price: Price | None) -> float:
+    if price is None:
+        return 0.0
+    cached = price.prompt if price.cached_prompt is None else price.cached_prompt
+    fresh = tokens.prompt - tokens.cached
+    total = fresh * price.prompt + tokens.cached * cached + tokens.completion * price.completion
+    return total / 1e6
+
+
+class Budget:
+    """What one process of a stage may still spend. Used within one event loop."""
+
+    def __init__(
+        self, config: BudgetConfig, prices: Mapping[str, Price], stage: str, cache: AnswerCache
+    ) -> None:
+        self.limited = config.stage.any or config.run.any
+        self._capped_money = any(caps.money is not None for caps in (config.stage, config.run))
+        self._prices = prices
+        self._cache = cache
+        self._stage = stage
+        self._name = os.environ.get("DVC_EXP_NAME") or config.name
+        self._caps: tuple[tuple[str, Caps, Spent], ...] = (
+            ("stage", config.stage, cache.spent(self._name, stage)),
+            ("run", config.run, cache.spent(self._name)),
+        )
+        self._now = Spent()
+        """Spent by this process."""
+        self._reserved = Spent()
+        self._open = 0
+        """Asks between their first admitted request and the commit of their answer."""
+        self._changed = asyncio.Event()
+
+    def price(self, model: str) -> Price | None:
+        return self._prices.get(model)
+
+    def check_price(self, model: str) -> None:
+        """Raises AstraError where money is capped and ``model`` has no price."""
+        if self._capped_money and model not in self._prices:
+            raise AstraError(
+                f"runtime.budget caps money, but runtime.prices has no price for {model!r}; add "
+                "one to conf/runtime (per million tokens), or cap tokens instead"
+            )
+
+    def hold(self) -> Hold:
+        """The part of one ask; close it once its answer is committed or given up."""
+        return Hold(self)
+
+    def _reached(self, amount: Spent) -> str:
+        """Which cap ``amount`` more would break, or nothing."""
+        for scope, caps, before in self._caps:
+            for unit in ("requests", "tokens", "money"):
+                cap = getattr(caps, unit)
+                spent = getattr(before, unit) + getattr(self._now, unit)
+                wanted = getattr(self._reserved, unit) + getattr(amount, unit)
+                if cap is not None and spent + wanted > cap:
+                    owner = f"stage {self._stage}" if scope == "stage" else "the run"
+                    return (
+                        f"budget {self._name!r} of {owner} is spent: {spent:g} of {cap:g} {unit}, "
+                        f"and the next request may take {getattr(amount, unit):g}. Every answer "
+                        f"so far is kept in {self._cache.path}. To go on, raise runtime.budget."
+                        f"{scope}.{unit} in conf/runtime (or change runtime.budget.name), `make "
+                        "params`, and run the same command again: it resumes where it stopped"
+                    )
+        return ""
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class Hold:
+    """One ask's account: ``admit`` before each request, ``charge`` after it, ``close`` at last."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._open = False
+        self._reserved = Spent()
+
+    async def admit(self, model: str, tokens: Tokens) -> None:
+        """Wait until the request fits. Raises BudgetReached if it cannot any more."""
+        budget = self._budget
+        if not budget.limited:
+            return
+        amount = Spent(1, tokens.total, cost(tokens, budget.price(model)))
+        while problem := budget._reached(amount):
+            self.close()
+            if budget._open == 0:
+                raise BudgetReached(problem)
+            await budget._changed.wait()
+        if not self._open:
+            self._open = True
+            budget._open += 1
+        self._reserve(amount)
+
+    def charge(self, model: str, tokens: Tokens) -> float:
+        """Book what a request used (also one without answer); returns its money."""
+        budget = self._budget
+        money = cost(tokens, budget.price(model))
+        spent = Spent(1, tokens.total, money)
+        budget._now = _sum(budget._now, spent)
+        budget._cache.spend(budget._name, budget._stage, model, spent)
+        self._reserve(Spent())
+        return money
+
+    def close(self) -> None:
+        self._reserve(Spent())
+        if self._open:
+            self._open = False
+            self._budget._open -= 1
+            self._budget._notify()
+
+    def _reserve(self, amount: Spent) -> None:
+        rest = _sum(self._budget._reserved, self._reserved, -1)
+        self._budget._reserved = _sum(rest, amount)
+        self._reserved = amount
+
+
+def _sum(a: Spent, b: Spent, sign: int = 1) -> Spent:
+    return Spent(
+        a.requests + sign * b.requests, a.tokens + sign * b.tokens, a.money + sign * b.money
+    )

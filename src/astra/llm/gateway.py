@@ -1,0 +1,157 @@
+"""What the roles of a stage share: endpoints, places in flight, budget, cache and run log.
+
+A teacher and a judge of one stage draw on the same endpoints, so their limits are kept in
+common. ``share`` gives each role of a process the same gateway; the last one to leave closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import time
+from collections.abc import AsyncGenerator
+
+from astra import stage as stages
+from astra.errors import AstraError
+from astra.llm.budget import Budget
+from astra.llm.cache import AnswerCache
+from astra.llm.servers import Server, build_servers
+from astra.llm.usage import Usage
+from astra.settings import RuntimeConfig
+from astra.tracking.mlflow import track
+
+log = logging.getLogger("astra")
+_open: dict[str, Gateway] = {}
+
+
+def share(runtime: RuntimeConfig, stage: str) -> Gateway:
+    """The gateway of this process for a stage. Raises EndpointError without an endpoint or key."""
+    name = f"{stage} {runtime.model_dump_json()}"
+    gateway = _open.get(name)
+    if gateway is None:
+        gateway = _open[name] = Gateway(runtime, stage, name)
+    gateway.users += 1
+    return gateway
+
+
+class Gateway:
+    """Shared state of the roles of one stage. Made anywhere, used in one event loop at a time."""
+
+    def __init__(self, runtime: RuntimeConfig, stage: str, name: str = "") -> None:
+        self.runtime = runtime
+        self.servers: list[Server] = build_servers(runtime.endpoints, runtime.request_timeout_s)
+        self.cache = AnswerCache()
+        self.budget = Budget(runtime.budget, runtime.prices, stage, self.cache)
+        self.usages: list[Usage] = []
+        self.users = 0
+        self.paced = self.budget.limited or any(e.tokens_per_minute for e in runtime.endpoints)
+        """Whether the tokens of a request have to be estimated before it is sent."""
+        self._places: dict[str, asyncio.Semaphore] = {}
+        self._stage = stage
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._life: AsyncGenerator[None] | None = None
+        self._started = time.monotonic()
+        self._reported = False
+        # Also a stage that fails, or never closes its teacher, leaves its lines.
+        atexit.register(self.report)
+        stages.AT_END.append(self._track)
+        stages.NOTES.append(self.note)
+
+    def usage(self, model: str) -> Usage:
+        """New counters for a role. Raises AstraError if its model needs a price and has none."""
+        self.budget.check_price(model.removeprefix("openai:"))
+        usage = Usage(self._stage, model)
+        self.usages.append(usage)
+        return usage
+
+    def places(self, model: str) -> asyncio.Semaphore:
+        """Of the requests in flight; each model has its own, so that none starves another."""
+        places = self._places.get(model)
+        if places is None:
+            places = self._places[model] = asyncio.Semaphore(self.runtime.concurrency)
+        return places
+
+    async def enter(self) -> None:
+        """To be called in the event loop before it is used there; cheap from the second time."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        self._loop = loop
+        self._places.clear()
+        for server in self.servers:
+            server.open()
+        # The loop ends its asynchronous generators, and this one then closes the connections.
+        self._life = self._lifetime()
+        await anext(self._life)
+
+    async def leave(self) -> None:
+        """One role is done; the last one closes the connections and writes the run log."""
+        self.users -= 1
+        if self.users > 0:
+            return
+        _open.pop(self._name, None)
+        if self._life is not None and self._loop is asyncio.get_running_loop():
+            await self._life.aclose()
+        self.report()
+
+    async def _lifetime(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            self._loop = self._life = None
+            for server in self.servers:
+                await server.close()
+
+    def note(self) -> str:
+        """Rate, cost and cache hits so far, for progress lines."""
+        answers = sum(usage.answers for usage in self.usages)
+        hits = sum(usage.cache_hits for usage in self.usages)
+        if not answers + hits:
+            return ""
+        elapsed = max(time.monotonic() - self._started, 1e-9)
+        tokens = sum(usage.prompt_tokens + usage.completion_tokens for usage in self.usages)
+        money = sum(usage.cost for usage in self.usages)
+        parts = [f"{answers} answers", f"{tokens / elapsed:.0f} tokens/s"]
+        parts += [f"cost {money:.2f}"] * (money > 0) + [f"{hits} from the cache"] * (hits > 0)
+        failed = sum(usage.failures for usage in self.usages)
+        return ", ".join([*parts, *[f"{failed} asks failed"] * (failed > 0)])
+
+    def tick(self) -> None:
+        """A line now and then also from a stage that reports no progress of its own."""
+        if stages.CLOCK.due():
+            log.info("%s", self.note())
+
+    def report(self) -> None:
+        """Write the run log and close the cache, once."""
+        if self._reported:
+            return
+        self._reported = True
+        _open.pop(self._name, None)
+        atexit.unregister(self.report)
+        if self.note in stages.NOTES:
+            stages.NOTES.remove(self.note)
+        self.cache.close()
+        for usage in self.usages:
+            usage.write()
+            if usage.requests or usage.cache_hits:
+                log.info("%s", usage.summary())
+
+    def _track(self) -> None:
+        """The same numbers as an MLflow run, at the end of a stage."""
+        self.report()
+        asked = [usage for usage in self.usages if usage.requests or usage.cache_hits]
+        for usage in asked:
+            numbers = {
+                name: value
+                for name, value in usage.document().items()
+                if isinstance(value, int | float)
+            }
+            numbers |= {f"faults.{kind}": count for kind, count in usage.faults.items()}
+            try:
+                with track(f"{self._stage}.asks", self.runtime.budget, {}, self.runtime) as run:
+                    run.tags(model=usage.model)
+                    run.metrics(numbers, step=0)
+            except AstraError as error:
+                log.error("usage is in runs/usage.jsonl only: %s", error)

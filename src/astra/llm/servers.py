@@ -1,0 +1,158 @@
+"""Endpoints as this process knows them: load, health, limits, and what they have refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from openai import DefaultAioHttpClient
+
+from astra.errors import StageStop
+from astra.settings import Endpoint
+
+UNHEALTHY_FAULTS = 3
+"""So many faults in a row let an endpoint rest, each further one for twice as long."""
+REST_S = 0.5
+REST_MAX_S = 30.0
+IGNORED_SCHEMAS = 2
+"""So many replies that are no JSON, though a schema was to be enforced, show that it is not."""
+
+
+class EndpointError(StageStop):
+    """No endpoint can serve this stage: missing, misconfigured or down."""
+
+
+class Pace:
+    """At most ``per_minute`` units a minute, evenly: each unit moves the next start."""
+
+    def __init__(self, per_minute: int | None) -> None:
+        self._per_second = per_minute / 60 if per_minute else None
+        self.free_at = 0.0
+
+    def reserve(self, units: float, now: float) -> float:
+        """Take ``units``; returns the seconds to wait before using them."""
+        if self._per_second is None:
+            return 0.0
+        start = max(now, self.free_at)
+        self.free_at = start + units / self._per_second
+        return start - now
+
+    def correct(self, units: float) -> None:
+        """Add what was used beyond the reservation, or give back what was not."""
+        if self._per_second is not None:
+            self.free_at += units / self._per_second
+
+
+@dataclass
+class Server:
+    """An endpoint with what this process has learnt of it."""
+
+    endpoint: Endpoint
+    key: str
+    timeout_s: float
+    client: httpx2.AsyncClient | None = None
+    in_flight: int = 0
+    rests_until: float = 0.0
+    faults_in_a_row: int = 0
+    refuses: dict[str, str] = field(default_factory=dict[str, str])
+    """Models that it will not serve in this run, and why."""
+    structured: bool | None = None
+    """Whether it takes ``response_format``; None until tried."""
+    ignored_schemas: int = 0
+    refused_schemas: set[str] = field(default_factory=set[str])
+    """Of a server that takes it: schemas that it refused all the same."""
+    answered: Counter[str] = field(default_factory=Counter[str])
+    """Completions by model."""
+
+    def __post_init__(self) -> None:
+        self.requests = Pace(self.endpoint.requests_per_minute)
+        self.tokens = Pace(self.endpoint.tokens_per_minute)
+
+    @property
+    def url(self) -> str:
+        return self.endpoint.base_url
+
+    def open(self) -> None:
+        """A client for the running event loop: the openai library's, on its aiohttp transport.
+
+        Requests do not pass through ``AsyncOpenAI``: it takes more time for one than aiohttp,
+        rendering, parsing and the cache together (docs/performance.md).
+        """
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        self.client = DefaultAioHttpClient(timeout=self.timeout_s, headers=headers)
+        self.in_flight = 0
+
+    async def close(self) -> None:
+        if self.client is not None:
+            await self.client.aclose()
+            self.client = None
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> httpx2.Response:
+        """The response, read to its end within the endpoint's time. Raises TimeoutError and
+        httpx2.HTTPError.
+        """
+        assert self.client is not None
+        content = json.dumps(body, ensure_ascii=False).encode()
+        async with asyncio.timeout(self.timeout_s):
+            return await self.client.post(self.url.rstrip("/") + path, content=content)
+
+    def serves(self, model: str) -> bool:
+        return not self.endpoint.models or model in self.endpoint.models
+
+    def starts_at(self) -> float:
+        """When a request sent here would start."""
+        return max(self.rests_until, self.requests.free_at, self.tokens.free_at)
+
+    def rest(self, seconds: float) -> None:
+        """Nothing is sent for so long, as the server asked."""
+        self.rests_until = max(self.rests_until, time.monotonic() + seconds)
+
+    def failed(self, sent_at: float, jitter: random.Random) -> None:
+        """A fault that more requests would probably meet. Those sent before a rest began say
+        nothing new.
+        """
+        now = time.monotonic()
+        if now < self.rests_until or sent_at < self.rests_until:
+            return
+        self.faults_in_a_row += 1
+        beyond = self.faults_in_a_row - UNHEALTHY_FAULTS
+        if beyond >= 0:
+            self.rest(min(REST_S * 2.0**beyond, REST_MAX_S) * jitter.uniform(0.5, 1.0))
+
+    def succeeded(self, model: str) -> None:
+        self.faults_in_a_row = 0
+        self.answered[model] += 1
+
+    def ignored_schema(self) -> None:
+        """A whole reply was no JSON although the schema was to be enforced."""
+        self.ignored_schemas += 1
+        if self.ignored_schemas >= IGNORED_SCHEMAS:
+            self.structured = False
+
+
+def build_servers(endpoints: Sequence[Endpoint], timeout_s: float) -> list[Server]:
+    """All endpoints. Raises EndpointError naming the missing setting."""
+    if not endpoints:
+        raise EndpointError(
+            "backend openai needs an endpoint and runtime.endpoints is empty; add one in "
+            "conf/runtime (base_url and api_key_env), or choose the offline teacher"
+        )
+    servers: list[Server] = []
+    for endpoint in endpoints:
+        key = os.environ.get(endpoint.api_key_env, "") if endpoint.api_key_env else "none"
+        if not key:
+            raise EndpointError(
+                f"endpoint {endpoint.base_url}: environment variable {endpoint.api_key_env} is "
+                "not set; export the key under that name (or set api_key_env to '' where the "
+                "server wants no key)"
+            )
+        servers.append(Server(endpoint, key, timeout_s))
+    return servers

@@ -1,0 +1,258 @@
+"""Rate limits, budgets, health and failover of the openai backend."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from chat_server import Answer, ChatServer, runtime
+from pydantic import BaseModel
+
+from astra.errors import AstraError, StageStop
+from astra.llm import endpoints
+from astra.llm.budget import BudgetReached, Tokens, cost
+from astra.llm.build import build_teacher, build_teachers
+from astra.llm.cache import AnswerCache
+from astra.llm.pool import map_bounded
+from astra.llm.protocol import Ask, ModelConfig, ModelsConfig, Teacher
+from astra.llm.servers import EndpointError, Pace
+from astra.llm.usage import Latency
+from astra.settings import Endpoint, Price, RuntimeConfig
+
+T = TypeVar("T")
+CONFIG = ModelConfig(backend="openai", model="m", max_tokens=10)
+GOOD = '{"word": "tree"}'
+CAP_TOKENS = {"stage": {"tokens": 400}}
+
+
+class Word(BaseModel):
+    word: str
+
+
+def ask(sample: int = 0) -> Ask[Word]:
+    return Ask("demo/say", {"word": "tree"}, Word, sample)
+
+
+def with_teacher(
+    config: RuntimeConfig, work: Callable[[Teacher], Awaitable[T]], model: ModelConfig = CONFIG
+) -> T:
+    async def run() -> T:
+        teacher = build_teacher(model, config, {}, "demo")
+        try:
+            return await work(teacher)
+        finally:
+            await teacher.close()
+
+    return asyncio.run(run())
+
+
+async def draw(teacher: Teacher, count: int, concurrency: int = 4) -> list[str]:
+    async def one(sample: int) -> str:
+        return (await teacher.ask(ask(sample))).word
+
+    return [word async for word in map_bounded(range(count), one, concurrency)]
+
+
+def test_a_cap_on_requests_is_never_passed_and_a_raised_one_resumes(place: Path) -> None:
+    def budget(requests: int) -> dict[str, Any]:
+        return {"stage": {"requests": requests}}
+
+    with ChatServer(default=lambda _: Answer(GOOD, delay_s=0.01)) as server:
+        for limit in (10, 10, 15):
+            with pytest.raises(BudgetReached) as stop:
+                with_teacher(runtime(server.url, budget=budget(limit)), lambda t: draw(t, 20))
+            assert len(server.requests) == limit  # a second start spends nothing more
+            assert AnswerCache().stats().models["openai:m"][0] == limit  # all paid for are kept
+        assert "raise runtime.budget.stage.requests" in str(stop.value)
+        words = with_teacher(runtime(server.url, budget=budget(20)), lambda t: draw(t, 20))
+        assert len(words) == len(server.requests) == 20
+
+
+def test_tokens_and_money_stop_too_and_the_run_counts_all_stages(place: Path) -> None:
+    prices = {"m": {"prompt": 1e6, "completion": 2e6}}  # 10 + 3 tokens cost 16
+    with ChatServer(default=lambda _: Answer(GOOD)) as server:
+        with pytest.raises(BudgetReached, match="tokens"):
+            with_teacher(runtime(server.url, budget=CAP_TOKENS), lambda t: draw(t, 99))
+        # Of 13 tokens each; near the cap one may take all its 10 completion tokens.
+        assert 20 <= len(server.requests) <= 400 // 13
+        before = len(server.requests)
+        money = {"name": "other", "run": {"money": 100.0}}
+        with pytest.raises(BudgetReached, match=r"the run is spent.*money"):
+            with_teacher(
+                runtime(server.url, budget=money, prices=prices),
+                lambda t: draw(t, 99),
+                CONFIG.model_copy(update={"temperature": 0.1}),
+            )
+        sent = len(server.requests) - before
+        assert 0 < sent * 16 <= 100
+    cache = AnswerCache()
+    assert cache.spent("other").money == pytest.approx(sent * 16)
+    assert cache.spent("other", "demo").requests == sent
+    assert cache.spent("other", "elsewhere").requests == 0
+    with pytest.raises(AstraError, match=r"runtime\.prices has no price for 'm'"):
+        with_teacher(runtime("http://127.0.0.1:1/v1", budget=money), lambda t: draw(t, 1))
+
+
+def test_a_spent_budget_ends_all_who_wait_also_without_a_pool() -> None:
+    with ChatServer(default=lambda _: Answer(GOOD, delay_s=0.02)) as server:
+
+        async def work(teacher: Teacher) -> list[Any]:
+            asks = (teacher.ask(ask(sample)) for sample in range(12))
+            return await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 10)
+
+        outcomes = with_teacher(runtime(server.url, budget={"run": {"requests": 5}}), work)
+    assert sum(isinstance(one, Word) for one in outcomes) == 5
+    assert sum(isinstance(one, BudgetReached) for one in outcomes) == 7
+
+
+def test_cached_prompt_tokens_have_their_price() -> None:
+    price = Price(prompt=10, completion=20, cached_prompt=1)
+    assert cost(Tokens(1000, 100, cached=900), price) == pytest.approx(0.0039)
+    assert cost(Tokens(1000, 100), None) == 0.0
+
+
+def test_requests_are_spread_over_the_minute() -> None:
+    pace = Pace(120)
+    assert [round(pace.reserve(1, 0.0), 3) for _ in range(3)] == [0.0, 0.5, 1.0]
+    assert pace.reserve(1, 100.0) == 0.0
+    assert Pace(None).reserve(10**9, 0.0) == 0.0
+    with ChatServer(default=lambda _: Answer(GOOD)) as server:
+        limited = Endpoint(base_url=server.url, api_key_env="", requests_per_minute=1200)
+        started = time.monotonic()
+        with_teacher(RuntimeConfig(endpoints=(limited,)), lambda t: draw(t, 11, 11))
+        assert time.monotonic() - started >= 0.5
+
+
+def test_tokens_a_minute_are_corrected_by_what_was_used() -> None:
+    pace = Pace(600)
+    pace.reserve(100, 0.0)
+    pace.correct(-50)
+    assert pace.free_at == pytest.approx(5.0)
+    with ChatServer(default=lambda _: Answer(GOOD)) as server:
+        limited = Endpoint(base_url=server.url, api_key_env="", tokens_per_minute=60 * 130)
+        started = time.monotonic()
+        with_teacher(RuntimeConfig(endpoints=(limited,)), lambda t: draw(t, 11, 1))
+        assert time.monotonic() - started >= 0.9  # 10 asks of 13 tokens at 130 a second
+
+
+def test_a_model_goes_to_the_endpoints_that_serve_it() -> None:
+    with ChatServer(default=lambda _: Answer(GOOD)) as one, ChatServer() as other:
+        both = RuntimeConfig(
+            endpoints=(
+                Endpoint(base_url=one.url, api_key_env="", models=("m",)),
+                Endpoint(base_url=other.url, api_key_env="", models=("n",)),
+            )
+        )
+        with_teacher(both, lambda t: draw(t, 5))
+        assert (len(one.requests), len(other.requests)) == (5, 0)
+        with pytest.raises(EndpointError, match="no endpoint serves model 'x'"):
+            build_teacher(CONFIG.model_copy(update={"model": "x"}), both, {}, "demo")
+
+
+def test_an_endpoint_with_a_wrong_key_or_a_fault_is_left_to_the_others() -> None:
+    refused = Answer(status=401, error="no such key")
+    with (
+        ChatServer(default=lambda _: refused) as locked,
+        ChatServer(default=lambda _: Answer(status=500)) as broken,
+        ChatServer(default=lambda _: Answer(GOOD, delay_s=0.01)) as sound,
+    ):
+        words = with_teacher(
+            runtime(locked.url, broken.url, sound.url), lambda t: draw(t, 60, concurrency=4)
+        )
+        assert words == ["tree"] * 60
+        assert len(locked.requests) <= 4  # those in flight before the first refusal
+        assert len(broken.requests) < len(sound.requests) / 2
+        assert len(sound.requests) == 60
+
+
+def test_several_models_of_one_role_share_places_and_log_apart(place: Path) -> None:
+    voters = ModelsConfig(
+        models=tuple(CONFIG.model_copy(update={"model": name}) for name in ("a", "b"))
+    )
+    with ChatServer(default=lambda _: Answer(GOOD)) as server:
+
+        async def run() -> None:
+            teachers = build_teachers(voters, runtime(server.url), {}, "demo")
+            await asyncio.gather(*(teacher.ask(ask()) for teacher in teachers))
+            for teacher in teachers:
+                await teacher.close()
+
+        asyncio.run(run())
+        assert sorted(body["model"] for body in server.requests) == ["a", "b"]
+    lines = [json.loads(line) for line in (place / "runs/usage.jsonl").read_text().splitlines()]
+    assert [(line["model"], line["requests"]) for line in lines] == [
+        ("openai:a", 1), ("openai:b", 1)
+    ]  # fmt: skip
+
+
+def test_a_server_that_ignores_schemas_is_shown_them() -> None:
+    def deaf(body: dict[str, Any]) -> Answer:
+        shown = "JSON Schema" in body["messages"][-1]["content"]
+        return Answer(f"Sure: {GOOD}" if shown else "A tree, I would say.")
+
+    with ChatServer(default=deaf) as server:
+        with_teacher(runtime(server.url), lambda t: draw(t, 6, concurrency=1))
+    structured = ["response_format" in body for body in server.requests]
+    assert structured == [True, True] + [False] * 5  # the ask and its repair: then it is known
+
+
+def test_a_model_whose_replies_never_fit_stops_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "UNUSABLE_ASKS", 3)
+
+    async def work(teacher: Teacher) -> list[type[BaseException]]:
+        seen: list[type[BaseException]] = []
+        for sample in range(3):
+            try:
+                await teacher.ask(ask(sample))
+            except AstraError as error:
+                seen.append(type(error))
+        return seen
+
+    with ChatServer(default=lambda _: Answer("no")) as server:
+        seen = with_teacher(runtime(server.url, max_attempts=2), work)
+    assert [issubclass(one, StageStop) for one in seen] == [False, False, True]
+
+
+def test_a_cancelled_ask_leaks_neither_place_nor_budget() -> None:
+    with ChatServer(Answer(GOOD, delay_s=2), default=lambda _: Answer(GOOD)) as server:
+
+        async def work(teacher: Teacher) -> None:
+            slow = asyncio.create_task(teacher.ask(ask()))
+            while not server.requests:
+                await asyncio.sleep(0.01)
+            slow.cancel()
+            await asyncio.gather(slow, return_exceptions=True)
+            await asyncio.wait_for(teacher.ask(ask(1)), 1)
+            with pytest.raises(BudgetReached):
+                await teacher.ask(ask(2))
+
+        with_teacher(runtime(server.url, concurrency=1, budget={"run": {"requests": 2}}), work)
+        assert len(asyncio.all_tasks(asyncio.new_event_loop())) == 0
+
+
+def test_a_roles_connections_close_with_the_loop_also_if_it_never_closes(place: Path) -> None:
+    with ChatServer(default=lambda _: Answer(GOOD)) as server:
+        teacher = build_teacher(CONFIG, runtime(server.url), {}, "demo")
+
+        async def one(sample: int) -> None:
+            await teacher.ask(ask(sample))
+
+        asyncio.run(one(0))  # no close
+        asyncio.run(one(1))  # and another loop
+        asyncio.run(teacher.close())
+        assert len(server.requests) == 2
+
+
+def test_quantiles_to_five_percent() -> None:
+    latency = Latency()
+    assert latency.quantile(0.5) is None
+    for milliseconds in range(1, 1001):
+        latency.add(milliseconds / 1000)
+    assert latency.quantile(0.5) == pytest.approx(0.5, rel=0.06)
+    assert latency.quantile(0.95) == pytest.approx(0.95, rel=0.06)
+    assert len(latency.classes) < 150
