@@ -49,3 +49,27 @@ class MuonAdamW(torch.optim.Optimizer):
         self._muon.load_state_dict(state_dict["muon"])
         self._adamw.load_state_dict(state_dict["adamw"])
         self._share()
+
+
+def train_batch_rows_only(model: Any) -> None:
+    """Give embedding rows gradients only for the tokens of the batch.
+
+    A softmax moves every row a little at every step, and Adam makes a little as large as a
+    lot: words that the data never ask for are pushed away until the model cannot write them
+    any more. With tied embeddings a small policy then unlearns whatever pretraining taught it
+    about words it has not met yet, the names of new tools among them.
+    """
+    weight: torch.Tensor = model.get_input_embeddings().weight
+    present = torch.ones(weight.shape[0], 1, dtype=weight.dtype, device=weight.device)
+
+    def record(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.is_grad_enabled():  # generating does not train
+            ids = kwargs.get("input_ids", args[0] if args else None)
+            present.zero_()
+            present[torch.unique(ids)] = 1
+
+    def keep_present(gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * present
+
+    model.register_forward_pre_hook(record, with_kwargs=True)
+    weight.register_hook(keep_present)

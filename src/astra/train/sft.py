@@ -32,7 +32,7 @@ from astra.train.checkpoints import PruneOptimizer, resume_point
 from astra.train.config import SFTConfig
 from astra.train.curves import Curves, tail_mean
 from astra.train.errors import TrainingError
-from astra.train.optimizers import MuonAdamW
+from astra.train.optimizers import MuonAdamW, train_batch_rows_only
 
 IGNORED = -100
 
@@ -91,6 +91,8 @@ def train_sft(
     total = total_steps(len(train.rows), config)
     curves = Curves()
     watcher = _Watcher(curves, run, config.patience, total)
+    if config.embedding_rows == "batch":
+        train_batch_rows_only(policy.model)
     trainer = SFTTrainer(
         model=policy.model,
         args=_arguments(config, folder, accumulation, total, bool(evaluation.rows)),
