@@ -33,3 +33,9 @@ def corpora() -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The graph first: beside it on another worker, everything else ends in the meantime."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def _own_tracking_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mlflow exports the store it was last given; the next test must not inherit it."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -20,7 +20,7 @@ def test_every_scale_is_a_valid_block(root: Path, scale: str) -> None:
     merged = OmegaConf.merge(merged, {"bench": change})
     block = OmegaConf.to_container(merged.bench, resolve=True)
     config = validate("bench", block, BenchConfig)
-    assert config.arenas == {"test": 24, "smoke": 1000}.get(scale)
+    assert config.arenas == {"test": 24, "smoke": 800}.get(scale)
 
 
 @pytest.mark.parametrize("role", ["teacher", "judge", "emulator", "user"])
