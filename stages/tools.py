@@ -10,6 +10,7 @@ from astra.store.metrics import StageMetrics
 from astra.store.tables import write_records
 from astra.toolbank.collect import collect_servers
 from astra.toolbank.config import ToolsConfig
+from astra.toolbank.outage import check_live
 
 
 def main() -> None:
@@ -17,6 +18,7 @@ def main() -> None:
     runtime = load("runtime", RuntimeConfig)
     metrics = StageMetrics("tools")
     servers = asyncio.run(collect_servers(config, runtime, metrics))
+    check_live(config, metrics)
     write_records(Path("data/tools.parquet"), servers, ToolServer)
     metrics.write()
 

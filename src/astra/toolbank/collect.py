@@ -17,6 +17,7 @@ from astra.store.metrics import StageMetrics
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.documents import parse_document, read_document
 from astra.toolbank.normalise import ServerNormaliser
+from astra.toolbank.outage import NOT_STARTED
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 from astra.toolbank.sources import DocumentSource, LiveSource, load_sources
 
@@ -83,9 +84,8 @@ async def _list_live(
                 title = source.title or session.server_title or session.server_name
                 description = source.description or session.instructions
     except (ServerError, TimeoutError, OSError) as error:
-        reason = "environment_or_start_failed"
         detail = str(error) or type(error).__name__
-        return Found(rejections=(Rejection(item=source.name, reason=reason, detail=detail),))
+        return Found(rejections=(Rejection(item=source.name, reason=NOT_STARTED, detail=detail),))
     tools = tuple(
         RawTool(
             name=item.get("name"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from astra.settings import StageConfig
 
 
@@ -23,4 +25,6 @@ class FilterConfig(StageConfig):
 class ToolsConfig(StageConfig):
     sources: tuple[str, ...]
     """Source lists (YAML) relative to the repository root."""
+    max_failed_live_share: float = Field(default=0.0, ge=0, le=1)
+    """Of the listed live servers: how many may fail to start before the stage fails."""
     filters: FilterConfig
