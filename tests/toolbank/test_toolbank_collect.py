@@ -26,6 +26,8 @@ FILTERS = FilterConfig(
     max_bad_description_share=0.5,
     deterministic_only=True,
     languages=(),
+    max_description_chars=1024,
+    duplicate_similarity=1.0,
 )
 
 
@@ -36,7 +38,7 @@ def tools(count: int, **changes: Any) -> tuple[RawTool, ...]:
 
 def add(raw: RawServer) -> tuple[ToolServer | None, list[str]]:
     normaliser = ServerNormaliser(FILTERS)
-    return normaliser.add(raw), [rejection.reason for rejection in normaliser.rejections]
+    return normaliser.add(raw), [rejection.reason for rejection in normaliser.drain()]
 
 
 def raw(found: tuple[RawTool, ...], **fields: Any) -> RawServer:
@@ -91,7 +93,7 @@ def test_repeated_server_is_dropped_and_same_name_is_told_apart() -> None:
     normaliser = ServerNormaliser(FILTERS)
     assert normaliser.add(raw(tools(3)))
     assert normaliser.add(raw(tools(3), name="copy")) is None
-    assert normaliser.rejections[-1].reason == "duplicate_server"
+    assert normaliser.drain()[-1].reason == "duplicate_server"
     other = normaliser.add(raw(tools(4)))
     assert other is not None
     assert other.name == "shop_2"
