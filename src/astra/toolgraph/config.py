@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from astra.llm.protocol import ModelConfig
+from astra.llm.protocol import ModelConfig, ModelsConfig
 from astra.settings import StageConfig
 
 
@@ -16,8 +16,36 @@ class GraphConfig(StageConfig):
     """Asks per server; each returns several proposals."""
 
 
+class VoteConfig(ModelsConfig):
+    """Samples of the coherence question from each of ``models``."""
+
+    samples: int = Field(ge=1)
+    """Per model."""
+    quorum: int = Field(ge=1)
+    """Fewer votes cast, abstentions left out, reject the chain."""
+    min_share: float = Field(ge=0, lt=1)
+    """More than this share of the votes cast must say yes."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.quorum > self.samples * len(self.models):
+            raise ValueError("quorum: more votes than are asked for")
+        return self
+
+
+class BackTranslationConfig(ModelsConfig):
+    """Each of ``models`` writes the request that a chain serves, then finds the chain again."""
+
+    attempts: int = Field(ge=1)
+    """Per model; one that finds the chain is enough."""
+    min_share: float = Field(ge=0, lt=1)
+    """More than this share of all models must find it; one that gives no answer does not."""
+
+
 class ChainsConfig(StageConfig):
-    judge: ModelConfig
+    vote: VoteConfig
+    back_translation: BackTranslationConfig | None
+    """None: off. Asked of chains that pass the vote."""
     walks: int = Field(ge=1)
     """Random walks tried per server: bounds the work whatever the graph."""
     max_chains: int = Field(ge=1)
@@ -25,8 +53,6 @@ class ChainsConfig(StageConfig):
     min_length: int = Field(ge=1)
     max_length: int = Field(ge=1)
     acyclic: bool
-    votes: int = Field(ge=1)
-    """Samples of the coherence judge per chain."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
