@@ -268,8 +268,10 @@ class Cleaner:
             else:
                 if usable != enum:
                     self._note(where, "enum values made to fit the type")
-                by_text = {json.dumps(item, sort_keys=True): item for item in reversed(usable)}
-                out["enum"] = list(reversed(by_text.values()))
+                distinct: dict[str, Any] = {}
+                for item in usable:
+                    distinct.setdefault(json.dumps(item, sort_keys=True), item)
+                out["enum"] = list(distinct.values())
         if "default" in out:
             value = coerce(out["default"], kind)
             if value is MISFIT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from astra.agent.mcp import ServerEnvironments, ServerError, open_server
@@ -32,12 +32,14 @@ class Found:
     rejections: tuple[Rejection, ...] = ()
 
 
-@dataclass(frozen=True)
 class Connectors:
     """Reads source lists; environments of live servers are built once for all of them."""
 
-    runtime: RuntimeConfig
-    environments: ServerEnvironments = field(default_factory=ServerEnvironments)
+    def __init__(
+        self, runtime: RuntimeConfig, environments: ServerEnvironments | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._environments = environments
 
     async def read(self, sources: SourceList) -> AsyncIterator[Found]:
         """Everything that the list names, in its order; documents are read one at a time."""
@@ -53,7 +55,13 @@ class Connectors:
 
     @property
     def _starting(self) -> int:
-        return min(MAX_STARTING, self.runtime.concurrency)
+        return min(MAX_STARTING, self._runtime.concurrency)
+
+    def _pinned(self) -> ServerEnvironments:
+        """Read when the first process is to start: reaching servers needs no pins."""
+        if self._environments is None:
+            self._environments = ServerEnvironments()
+        return self._environments
 
     async def _live(self, source: LiveSource) -> Found:
         return await self._ask(
@@ -80,7 +88,7 @@ class Connectors:
             deterministic=source.deterministic,
         )
         try:
-            documents = await fetch_listing(source, self.runtime.request_timeout_s)
+            documents = await fetch_listing(source, self._runtime.request_timeout_s)
         except RegistryError as error:
             yield _rejected(source.url, "listing", str(error))
             return
@@ -109,11 +117,12 @@ class Connectors:
     async def _ask(self, server: RawServer) -> Found:
         """``server`` with the tools that it lists itself."""
         assert server.launch is not None
-        timeout_s = self.runtime.mcp_timeout_s
+        environments = self._pinned() if server.launch.command else ServerEnvironments(pins={})
+        timeout_s = self._runtime.mcp_timeout_s
         try:
             with tempfile.TemporaryDirectory(prefix="astra-mcp-") as folder:
                 async with open_server(
-                    server.launch, Path(folder), timeout_s, self.environments
+                    server.launch, Path(folder), timeout_s, environments
                 ) as session:
                     listed = await session.list_tools()
                     title = server.title or session.server_title or session.server_name

@@ -16,6 +16,7 @@ MAX_CHARS = 500_000
 """Of all texts of one schema together, names of keys included."""
 MAX_TEXT = 1024
 """Of one description: what chat APIs take."""
+_CUT = ("description", "title", "$comment")
 
 
 class Unmappable(ValueError):
@@ -54,8 +55,8 @@ class _Plain:
         return node if node is None or isinstance(node, bool | int | float) else str(node)
 
     def _text(self, text: str, key: str) -> str:
-        # Descriptions are cut later, whatever their length, so they do not count in full.
-        self._chars -= min(len(text), MAX_TEXT) if key == "description" else len(text)
+        # These are cut later, whatever their length, so they do not count in full.
+        self._chars -= min(len(text), MAX_TEXT) if key in _CUT else len(text)
         if self._chars < 0:
             raise Unmappable("schema_too_large", f"over {MAX_CHARS} characters")
         return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
