@@ -93,10 +93,8 @@ class Connectors:
             yield _rejected(source.url, "listing", str(error))
             return
         pages = (_parsed(source.format, document, base) for document in documents)
-        left = source.limit
         async for found in self._asked(pages, source.connect):
-            yield replace(found, servers=found.servers[: max(left, 0)])
-            left -= len(found.servers)
+            yield found
 
     async def _asked(self, pages: Iterator[Found], connect: bool) -> AsyncIterator[Found]:
         """``pages`` with listed servers asked for their tools, or rejected where none are known."""

@@ -20,7 +20,7 @@ from astra.toolgraph.graphs import as_networkx
 from astra.toolgraph.operators import Candidate, back_translate, vote
 from astra.toolgraph.walks import Walk, sample_walks
 
-REPLAYS = 3
+REPLAYS = 2
 """Made-up runs that every chain must survive; values that fit by chance rarely fit each time."""
 
 
