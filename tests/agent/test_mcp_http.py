@@ -41,7 +41,9 @@ def started(**env: str) -> HttpLaunch:
     )
 
 
-async def calls(launch: HttpLaunch, workdir: Path, *wanted: tuple[str, dict[str, object]]) -> list[ToolResult]:
+async def calls(
+    launch: HttpLaunch, workdir: Path, *wanted: tuple[str, dict[str, object]]
+) -> list[ToolResult]:
     async with open_server(launch, workdir, TIMEOUT_S, Here(workdir)) as session:
         assert session.server_name == "toy"
         assert {"read_note", "hang"} <= {tool["name"] for tool in await session.list_tools()}

@@ -59,7 +59,7 @@ def test_registry_entries_have_an_address_or_an_obstacle() -> None:
     page = {
         "servers": [
             entry("io.x/open", title="Open", **remote("https://h/mcp")),
-            entry("io.x/key", **remote("https://h/mcp", headers=[{"name": "A", "isRequired": True}])),
+            entry("io.x/key", **remote("https://h/mcp", headers=[{"isRequired": True}])),
             entry("io.x/template", **remote("https://{tenant}.h/mcp")),
             entry("io.x/sse", remotes=[{"type": "sse", "url": "https://h/sse"}]),
             entry("io.x/package", packages=[{"registryType": "pypi", "identifier": "x-mcp"}]),

@@ -414,9 +414,7 @@ def test_openapi_recursive_references_end() -> None:
         "type": "object",
         "properties": {"child": {"$ref": "#/components/schemas/N"}, "v": {"type": "string"}},
     }
-    tool = openapi(
-        body({"$ref": "#/components/schemas/N"}), components={"schemas": {"N": node}}
-    )
+    tool = openapi(body({"$ref": "#/components/schemas/N"}), components={"schemas": {"N": node}})
     assert tool.parameters["properties"] == {"child": {}, "v": {"type": "string"}}
 
 

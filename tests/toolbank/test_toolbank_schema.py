@@ -70,7 +70,9 @@ def test_self_reference_is_cut_and_recursive_tree_is_kept() -> None:
     assert not Draft202012Validator(tree).is_valid({"x": {"next": {"next": 3}}})
 
 
-@pytest.mark.parametrize("found", [7, "text", {"type": "array"}, {"type": ["array", "null"]}, [{"no": "name"}]])
+@pytest.mark.parametrize(
+    "found", [7, "text", {"type": "array"}, {"type": ["array", "null"]}, [{"no": "name"}]]
+)
 def test_unmappable_parameters_are_refused(found: Any) -> None:
     with pytest.raises(Unmappable):
         normalise_parameters(found)

@@ -389,7 +389,9 @@ def committed_servers(root: Path) -> list[ToolServer]:
         duplicate_similarity=1.0,
     )  # fmt: skip
     normaliser = ServerNormaliser(filters)
-    found = read_source(DocumentSource(path=f"{root}/sources/documents/business/*.yaml", format="mcp"))
+    found = read_source(
+        DocumentSource(path=f"{root}/sources/documents/business/*.yaml", format="mcp")
+    )
     kept = [normaliser.add(raw) for one in found for raw in one.servers]
     return [server for server in kept if server]
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,13 @@ CHAINS = ChainsConfig(
 
 
 @pytest.fixture(autouse=True)
-def _place(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _place(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of its own, and backoff short enough for tests."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ASTRA_TEST_KEY", KEY)
     monkeypatch.setattr(endpoints, "BACKOFF_S", 0.001)
     monkeypatch.setattr(servers, "REST_S", 0.001)
-    yield
 
 
 def shop(name: str, said: str = "Look up one thing.") -> ToolServer:
@@ -76,9 +74,7 @@ class Script:
     against, ``vague`` ones write no JSON; ``down``: status 500 for every model.
     """
 
-    def __init__(
-        self, wrong: str = "", no: str = "", vague: str = "", down: bool = False
-    ) -> None:
+    def __init__(self, wrong: str = "", no: str = "", vague: str = "", down: bool = False) -> None:
         self.wrong, self.no, self.vague = wrong.split(), no.split(), vague.split()
         self.down = down
 

@@ -17,7 +17,8 @@ _SECRETS = re.compile(
     r"|xox[abpr]-[A-Za-z0-9-]{10,}"
     r"|AKIA[0-9A-Z]{16}"
     r"|AIza[0-9A-Za-z_-]{30,}"
-    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?"  # JSON web tokens
+    # JSON web tokens; looking behind keeps the scan of one long run linear
+    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
     r"|(?<=://)[^/\s:@]{1,64}:[^/\s:@]{3,64}(?=@)"  # user:password in a URL
 )
@@ -26,7 +27,7 @@ _ASSIGNED = re.compile(
     r"[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9_\-.~+/]{12,})"
 )
 _SECRET_NAME = re.compile(
-    r"(?i)(?:^|[^a-z])(?:api_?-?key|(?:access|auth|bearer|refresh)?_?-?token|secret|password)$"
+    r"(?i)(?:^|[^a-z])(?:api[_-]?key|(?:access|auth|bearer|refresh)?[_-]?token|secret|password)$"
 )
 _TOKEN = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.~+/=]{12,}")
 REDACTED = "<redacted>"
@@ -141,8 +142,6 @@ def domain_of(stated: str, text: str, mapping: Mapping[str, str]) -> str:
         label = " ".join(stated.lower().replace("_", " ").split())
         return mapping.get(label, label)
     counts = Counter(re.findall(r"[a-z]+", text.lower()))
-    scores = {
-        domain: sum(counts[key] for key in keys.split()) for domain, keys in _DOMAINS.items()
-    }
+    scores = {domain: sum(counts[key] for key in keys.split()) for domain, keys in _DOMAINS.items()}
     best = max(scores, key=lambda domain: scores[domain])
     return best if scores[best] else "other"

@@ -145,9 +145,7 @@ def read_source(source: DocumentSource) -> Iterator[Found]:
     """One entry per document that the source's path or pattern names, in name order."""
     paths = sorted(glob.glob(source.path, recursive=True))
     if not paths:
-        yield _rejected(
-            source.path, "document", f"no file matches {source.path} in {Path.cwd()}"
-        )
+        yield _rejected(source.path, "document", f"no file matches {source.path} in {Path.cwd()}")
     for path in map(Path, paths):
         base = RawServer(
             name=path.stem,

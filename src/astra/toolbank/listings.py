@@ -89,7 +89,7 @@ def parse_docker(document: Any, base: RawServer) -> Iterator[RawServer]:
 
 def _entries(document: Any, key: str) -> list[dict[str, Any]]:
     if isinstance(document, dict):
-        document = document[key] if key in document else [document]
+        document = document.get(key, [document])
     if not isinstance(document, list):
         raise BadDocument(f"`{key}` is {type(document).__name__}, expected a list")
     return [entry for entry in document if isinstance(entry, dict)]

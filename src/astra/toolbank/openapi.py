@@ -73,7 +73,7 @@ def _operation(
         description=operation.get("description") or operation.get("summary"),
         parameters={"type": "object", "properties": properties, "required": required},
         output=output,
-        notes=tuple([*left_out, *inline.notes]),
+        notes=(*left_out, *inline.notes),
     )
 
 

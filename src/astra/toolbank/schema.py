@@ -94,9 +94,7 @@ def normalise_parameters(raw: Any, max_text: int = MAX_TEXT) -> tuple[dict[str, 
     return _checked({"type": "object", "properties": {}} | schema), repairs
 
 
-def normalise_output(
-    raw: Any, max_text: int = MAX_TEXT
-) -> tuple[dict[str, Any] | None, list[str]]:
+def normalise_output(raw: Any, max_text: int = MAX_TEXT) -> tuple[dict[str, Any] | None, list[str]]:
     """An output schema, or None where it is absent or unusable (recorded)."""
     if raw is None:
         return None, []

@@ -144,9 +144,7 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
     return Judged(verdict, chain)
 
 
-def _rejected(
-    server: ToolServer, walk: Walk, reason: str, verdicts: tuple[Verdict, ...]
-) -> Judged:
+def _rejected(server: ToolServer, walk: Walk, reason: str, verdicts: tuple[Verdict, ...]) -> Judged:
     return Judged(
         ChainVerdict(
             server_id=server.id,

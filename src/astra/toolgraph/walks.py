@@ -50,9 +50,7 @@ def sample_walks(
     for _ in range(walks):
         length = rng.randint(min_length, max_length)
         # Single calls are wanted of every tool; longer walks start where they can go on.
-        start = (
-            rng.choice(nodes) if length == 1 else rng.choices(nodes, cum_weights=strength)[0]
-        )
+        start = rng.choice(nodes) if length == 1 else rng.choices(nodes, cum_weights=strength)[0]
         walk = _walk(following, start, length, acyclic, rng)
         if len(walk.tools) >= min_length:
             found.setdefault(walk.tools, walk)
