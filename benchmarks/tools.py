@@ -146,11 +146,11 @@ def normalise(folder: Path) -> None:
 
 
 def memory(folder: Path) -> None:
-    """Resident memory while the corpora pass five times as ever new servers."""
+    """Resident memory while the corpora pass three times as ever new servers."""
     normaliser = ServerNormaliser(FILTERS.model_copy(update={"duplicate_similarity": 1.0}))
     metrics = StageMetrics("tools")
     tools = 0
-    for turn in range(5):
+    for turn in range(3):
         for _, raw in raw_servers(folder, StageMetrics("tools")):
             renamed = tuple(
                 type(tool)(f"{tool.name}_{turn}", *[getattr(tool, name) for name in

@@ -23,8 +23,8 @@ async def build(metrics: StageMetrics) -> None:
     graphs = read_records(Path("data/graph.parquet"), ToolGraph)
     back = config.back_translation
     judges = Judges(
-        build_teachers(config.vote, runtime, HANDLERS, "chains"),
-        build_teachers(back, runtime, HANDLERS, "chains") if back else [],
+        build_teachers(config.vote.sampled(), runtime, HANDLERS, "chains"),
+        build_teachers(back.sampled(), runtime, HANDLERS, "chains") if back else [],
     )
     try:
         found = judged_chains(graphs, servers, judges, config, runtime.concurrency, metrics)

@@ -159,7 +159,7 @@ def test_argument_without_any_source_is_refused() -> None:
 
 
 def chains_config(**changes: Any) -> ChainsConfig:
-    vote = VoteConfig(models=(MODEL,), samples=3, quorum=1, min_share=0.5)
+    vote = VoteConfig(models=(MODEL,), temperature=None, samples=3, quorum=1, min_share=0.5)
     values: dict[str, Any] = {
         "vote": vote, "back_translation": None, "walks": 50, "max_chains": 20, "min_length": 2,
         "max_length": 3, "acyclic": True,
@@ -249,17 +249,17 @@ def test_quorum_refuses_a_lone_vote() -> None:
             return CoherenceVerdict(valid=True, task="x")
         raise ProviderError("down")
 
-    vote = VoteConfig(models=(MODEL,), samples=3, quorum=2, min_share=0.5)
+    vote = VoteConfig(models=(MODEL,), temperature=None, samples=3, quorum=2, min_share=0.5)
     metrics = StageMetrics("chains")
     found = judged({COHERENCE: judge}, metrics, chains_config(vote=vote))
     assert not [item for item in found if item.chain]
     assert set(metrics.dropped) == {"too_few_votes"}
     assert verdicts_of(found, "vote") == ["yes", "abstained", "abstained"]
     with pytest.raises(ValueError, match="quorum"):
-        VoteConfig(models=(MODEL,), samples=1, quorum=2, min_share=0.5)
+        VoteConfig(models=(MODEL,), temperature=None, samples=1, quorum=2, min_share=0.5)
 
 
-BACK = BackTranslationConfig(models=(MODEL,) * 3, attempts=2, min_share=0.5)
+BACK = BackTranslationConfig(models=(MODEL,) * 3, temperature=None, attempts=2, min_share=0.5)
 
 
 def translator(chain: list[str] | None, query: str = "Whose key?") -> OfflineHandlers:

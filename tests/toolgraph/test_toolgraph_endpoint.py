@@ -32,8 +32,10 @@ MODELS = tuple(
 )
 GRAPH = GraphConfig(teacher=MODELS[0], samples=2)
 CHAINS = ChainsConfig(
-    vote=VoteConfig(models=MODELS, samples=2, quorum=4, min_share=0.5),
-    back_translation=BackTranslationConfig(models=MODELS, attempts=2, min_share=0.5),
+    vote=VoteConfig(models=MODELS, temperature=0.7, samples=2, quorum=4, min_share=0.5),
+    back_translation=BackTranslationConfig(
+        models=MODELS, temperature=None, attempts=2, min_share=0.5
+    ),
     walks=30,
     max_chains=4,
     min_length=2,
@@ -117,8 +119,8 @@ def run(
         teacher = build_teacher(GRAPH.teacher, settings, HANDLERS, "graph")
         back = config.back_translation
         judges = Judges(
-            build_teachers(config.vote, settings, HANDLERS, "chains"),
-            build_teachers(back, settings, HANDLERS, "chains") if back else [],
+            build_teachers(config.vote.sampled(), settings, HANDLERS, "chains"),
+            build_teachers(back.sampled(), settings, HANDLERS, "chains") if back else [],
         )
         try:
             found = build_graphs(shops, teacher, GRAPH, 4, StageMetrics("graph"))
@@ -142,6 +144,8 @@ def test_three_models_vote_and_translate_back() -> None:
     assert chains
     assert metrics.dropped == {}
     assert {body["model"] for body in requests} == {"ada", "bob", "cyd"}
+    warmth = {b["temperature"] for b in requests if prompt_of(b).startswith("You judge")}
+    assert warmth == {0.7}
     for chain in chains:
         assert (chain.votes_for, chain.votes_against) == (4, 2)
         assert chain.task_sketch == "Task by ada."

@@ -16,7 +16,21 @@ class GraphConfig(StageConfig):
     """Asks per server; each returns several proposals."""
 
 
-class VoteConfig(ModelsConfig):
+class PanelConfig(ModelsConfig):
+    """Models whose answers are drawn more than once."""
+
+    temperature: float | None = Field(ge=0)
+    """In place of the models' own: a judge at temperature 0 repeats itself. None: their own."""
+
+    def sampled(self) -> ModelsConfig:
+        """The models as they are asked."""
+        if self.temperature is None:
+            return ModelsConfig(models=self.models)
+        change = {"temperature": self.temperature}
+        return ModelsConfig(models=tuple(m.model_copy(update=change) for m in self.models))
+
+
+class VoteConfig(PanelConfig):
     """Samples of the coherence question from each of ``models``."""
 
     samples: int = Field(ge=1)
@@ -33,7 +47,7 @@ class VoteConfig(ModelsConfig):
         return self
 
 
-class BackTranslationConfig(ModelsConfig):
+class BackTranslationConfig(PanelConfig):
     """Each of ``models`` writes the request that a chain serves, then finds the chain again."""
 
     attempts: int = Field(ge=1)
