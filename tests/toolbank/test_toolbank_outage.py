@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
 import pytest
 
+from astra.llm.protocol import ModelConfig
 from astra.settings import RuntimeConfig
+from astra.stage import blocking
 from astra.store.metrics import StageMetrics
 from astra.toolbank.collect import collect_servers
-from astra.toolbank.config import FilterConfig, ToolsConfig
+from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
 from astra.toolbank.outage import ServersDown, check_live
 
 FILTERS = FilterConfig(
@@ -21,8 +22,22 @@ FILTERS = FilterConfig(
     max_bad_description_share=0.5,
     deterministic_only=False,
     languages=(),
+    duplicate_similarity=1.0,
+    max_description_chars=400,
 )
+TEACHER = ModelConfig(backend="offline", model="none")
+DOMAINS = DomainConfig(by="text", labels=("other",), mapping={})
 LAUNCH = "{environment: nowhere, command: x}"
+
+
+def tools_config(share: float) -> ToolsConfig:
+    return ToolsConfig(
+        sources=("list.yaml",),
+        max_failed_live_share=share,
+        teacher=TEACHER,
+        domains=DOMAINS,
+        filters=FILTERS,
+    )
 
 
 def collected(folder: Path, share: float) -> tuple[ToolsConfig, StageMetrics]:
@@ -34,9 +49,9 @@ def collected(folder: Path, share: float) -> tuple[ToolsConfig, StageMetrics]:
         for name in ("one", "two")
     ]
     (folder / "list.yaml").write_text("live:\n" + "".join(entries), encoding="utf-8")
-    config = ToolsConfig(sources=("list.yaml",), filters=FILTERS, max_failed_live_share=share)
+    config = tools_config(share)
     metrics = StageMetrics("tools")
-    assert asyncio.run(collect_servers(config, RuntimeConfig(), metrics)) == []
+    assert list(blocking(collect_servers(config, RuntimeConfig(), metrics, None))) == []
     return config, metrics
 
 
@@ -63,5 +78,5 @@ def test_allowed_failures_are_said_aloud(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_without_failures_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     Path("list.yaml").write_text("live: []", encoding="utf-8")
-    check_live(ToolsConfig(sources=("list.yaml",), filters=FILTERS), StageMetrics("tools"))
+    check_live(tools_config(0.0), StageMetrics("tools"))
     assert not caplog.records
