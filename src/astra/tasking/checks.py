@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,8 +13,8 @@ from astra.records.base import canonical_json
 from astra.records.graph import ArgumentOrigin, ChainStep
 from astra.records.tool import Tool
 from astra.text.language import UNKNOWN, detect_language
+from astra.text.words import stands_in, words
 
-_WORD = re.compile(r"[\w']+")
 MIN_KEPT_WORDS = 0.6
 """Share of the original's words that an augmented question still has: its intent."""
 
@@ -50,28 +49,22 @@ def task_literals(plan: Sequence[ChainStep]) -> list[str]:
     return list(found)
 
 
-def states(question: str, literal: str) -> bool:
-    """Whether ``literal`` stands in the question as a whole, not inside a word or number."""
-    pattern = rf"(?<![\w.]){re.escape(literal)}(?![\w])(?!\.\d)"
-    return re.search(pattern, question, re.IGNORECASE if literal.islower() else 0) is not None
-
-
 def leaked_names(question: str, tools: Sequence[Tool]) -> list[str]:
     """Tool names that stand verbatim in the question; plain words (``calculate``) do not count."""
     named = [tool.name for tool in tools if not tool.name.isalpha() or not tool.name.islower()]
-    return [name for name in named if states(question, name)]
+    return [name for name in named if stands_in(name, question)]
 
 
 def check_question(
     question: str, plan: Sequence[ChainStep], tools: Sequence[Tool], language: str, max_words: int
 ) -> None:
     """Raises TaskProblem unless the question states every value, names no tool, and fits."""
-    words = len(_WORD.findall(question))
-    if not question.strip() or words < 3:
+    length = len(words(question))
+    if not question.strip() or length < 3:
         raise TaskProblem("question_too_short", question)
-    if words > max_words:
-        raise TaskProblem("question_too_long", f"{words} words")
-    missing = [literal for literal in task_literals(plan) if not states(question, literal)]
+    if length > max_words:
+        raise TaskProblem("question_too_long", f"{length} words")
+    missing = [literal for literal in task_literals(plan) if not stands_in(literal, question)]
     if missing:
         raise TaskProblem("value_not_stated", f"{missing} in {question!r}")
     leaked = leaked_names(question, tools)
@@ -125,11 +118,11 @@ def check_preserved(original: str, changed: str, literals: Sequence[str], langua
     """Raises TaskProblem unless values, language and intent of the original are kept."""
     if changed.strip().lower() == original.strip().lower():
         raise TaskProblem("augmentation_unchanged", changed)
-    lost = [literal for literal in literals if not states(changed, literal)]
+    lost = [literal for literal in literals if not stands_in(literal, changed)]
     if lost:
         raise TaskProblem("augmentation_lost_value", f"{lost} in {changed!r}")
     check_language(changed, language)
-    before = {word.lower() for word in _WORD.findall(original)}
-    after = {word.lower() for word in _WORD.findall(changed)}
+    before = {word.lower() for word in words(original)}
+    after = {word.lower() for word in words(changed)}
     if before and len(before & after) / len(before) < MIN_KEPT_WORDS:
         raise TaskProblem("augmentation_lost_intent", changed)
