@@ -42,7 +42,7 @@ class Candidate:
     mean: float
     stratum: Stratum
     text: str
-    """Question and calls, for the near-duplicate check."""
+    """User messages and calls, for the near-duplicate check."""
     scores: Mapping[str, Score]
 
 
@@ -57,7 +57,7 @@ def candidate(
         return Rejection(item=trajectory.id, reason=f"unscored_{mean.reason}")
     if mean.value < min_score:
         return Rejection(item=trajectory.id, reason="below_min_score", detail=f"{mean.value:.3f}")
-    question = next((m.content for m in trajectory.messages if m.role == MessageRole.USER), "")
+    asked = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
     calls = [[call.call.name, call.call.arguments] for call in trajectory.calls]
     return Candidate(
         id=trajectory.id,
@@ -68,7 +68,7 @@ def candidate(
             len(trajectory.messages) // LENGTH_STEP,
             min(len(trajectory.calls), MOST_CALLS),
         ),
-        text=f"{question}\n{canonical_json(calls)}",
+        text="\n".join([*asked, canonical_json(calls)]),
         scores=scores,
     )
 
