@@ -25,7 +25,7 @@ PERFECT = {name: Scored(value=1.0) for name in DIMENSIONS}
 def config(**changes: Any) -> SFTSetConfig:
     values: dict[str, Any] = {
         "judge": ModelConfig(backend="offline", model="1"), "min_score": 0.9,
-        "near_duplicate": None, "max_samples": None, "eval_share": 0.2, "seed": 0,
+        "near_duplicate": None, "contamination": None, "max_samples": None, "eval_share": 0.2, "seed": 0,
     } | changes  # fmt: skip
     return SFTSetConfig(**values)
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from astra.cli import doctor as diagnosis
 from astra.cli.cache import cache_app
+from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table
 from astra.cli.prompts import prompts_app
 from astra.cli.scores import score_tables, where_next
@@ -29,6 +30,7 @@ commands = typer.Typer(
 sandbox_app = typer.Typer(help="The sandbox that runs generated tools.", no_args_is_help=True)
 commands.add_typer(sandbox_app, name="sandbox")
 commands.add_typer(cache_app, name="cache")
+commands.add_typer(contamination_app, name="contamination")
 commands.add_typer(prompts_app, name="prompts")
 commands.add_typer(teacher_app, name="teacher")
 
