@@ -152,9 +152,16 @@ def augment_ask(
 def score_ask(
     server: ToolServer, question: str, kind: str, steps: Sequence[ChainStep]
 ) -> Ask[TaskScores]:
+    shown = _used(server, steps) if steps else [_tool_view(tool) for tool in server.tools]
+    names = {tool["name"] for tool in shown}
     variables = {
         "server": server.view(),
-        "tools": _used(server, steps) if steps else [_tool_view(tool) for tool in server.tools],
+        "tools": shown,
+        "others": [
+            {"name": tool.name, "description": tool.description}
+            for tool in server.tools
+            if tool.name not in names
+        ],
         "question": question,
         "kind": kind,
         "steps": _steps_view(steps),

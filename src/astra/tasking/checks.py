@@ -29,7 +29,11 @@ class TaskProblem(ValueError):
 
 
 def spoken(value: Any) -> str:
-    """A scalar as a question states it."""
+    """A value as a question states it; items of lists and objects one after the other."""
+    if isinstance(value, list):
+        return ", ".join(spoken(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {spoken(item)}" for name, item in value.items())
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -38,15 +42,25 @@ def spoken(value: Any) -> str:
 
 
 def task_literals(plan: Sequence[ChainStep]) -> list[str]:
-    """The values that the user has to state, as stated, in plan order without repeats."""
+    """The values that the user has to state, as stated, in plan order without repeats.
+
+    Of lists and objects every text and number; a yes or no inside them can be put in any words.
+    """
     found: dict[str, None] = {}
     for step in plan:
         for source in step.arguments.values():
             if source.origin is ArgumentOrigin.TASK and source.value is not None:
-                if isinstance(source.value, dict | list):
-                    raise TaskProblem("value_not_nameable", canonical_json(source.value)[:200])
-                found[spoken(source.value)] = None
+                found.update(dict.fromkeys(leaves(source.value)))
     return list(found)
+
+
+def leaves(value: Any) -> list[str]:
+    """The texts and numbers in a value as spoken; a bare value is its own leaf."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        parts = (part for part in inner if part is not None and not isinstance(part, bool))
+        return [leaf for part in parts for leaf in leaves(part)]
+    return [spoken(value)]
 
 
 def leaked_names(question: str, tools: Sequence[Tool]) -> list[str]:

@@ -50,7 +50,10 @@ class ChineseText(PlanText):
                 about = f"{text}的"
             else:
                 others.append(f"{self._label(index, name)}为{text}")
-        whole = f"{about}{self.head(index)}" + (f"（{'，'.join(others)}）" if others else "")
+        head = self.head(index)
+        if about:  # "Amber Cove的园丁", not "Amber Cove的地块的园丁"
+            head = head.rsplit("的", 1)[-1]
+        whole = f"{about}{head}" + (f"（{'，'.join(others)}）" if others else "")
         keys = [key for key in path if isinstance(key, str)]
         return f"{whole}中的{' '.join(words(keys[-1]))}" if keys else whole
 

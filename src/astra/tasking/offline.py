@@ -24,7 +24,7 @@ from astra.tasking.asks import (
     TaskScores,
     WrittenTask,
 )
-from astra.tasking.checks import TaskProblem, leaked_names, task_literals
+from astra.tasking.checks import leaked_names, task_literals
 from astra.tasking.grammar import Omitted, PlanText
 from astra.tasking.grammar_zh import ChineseText
 from astra.text.values import ENTITY, NoValue, draw_value
@@ -120,10 +120,7 @@ def score(variables: Mapping[str, Any], rng: random.Random) -> TaskScores:
 
 def _quality(asked: str, plan: Sequence[ChainStep], tools: Sequence[Tool], kind: str) -> int:
     label = 5
-    try:
-        missing = [literal for literal in task_literals(plan) if not stands_in(literal, asked)]
-    except TaskProblem:
-        return 1
+    missing = [literal for literal in task_literals(plan) if not stands_in(literal, asked)]
     label -= 3 if missing and kind != "missing_parameter" else 0
     label -= 2 if leaked_names(asked, tools) else 0
     label -= 1 if not asked.rstrip().endswith((".", "?", "!", "。", "？")) else 0

@@ -19,7 +19,7 @@ from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
 from astra.tasking.asks import DROP_PARAMETER, drop_parameter_ask
-from astra.tasking.checks import TaskProblem, check_question, spoken
+from astra.tasking.checks import TaskProblem, check_question, leaves, spoken
 from astra.tasking.config import TasksConfig
 from astra.tasking.writing import failed_ask, language_of
 from astra.text.words import stands_in
@@ -70,14 +70,14 @@ async def leave_out_parameter(
     if not places:
         return Rejection(item=task.id, reason="no_value_to_leave_out")
     index, name = rng.choice(places)
-    literal = spoken(task.plan[index].arguments[name].value)
+    value = task.plan[index].arguments[name].value
     plan = _without(task.plan, index, name)
     try:
         ask = drop_parameter_ask(server, task, index, name)
         asked = (await teacher.ask(ask)).question
         check_question(asked, plan, server.tools, task.language, config.max_words)
-        if stands_in(literal, asked):
-            raise TaskProblem("value_still_stated", f"{literal!r} in {asked!r}")
+        if any(stands_in(leaf, asked) for leaf in leaves(value)):
+            raise TaskProblem("value_still_stated", f"{value!r} in {asked!r}")
     except (ProviderError, ParseError) as error:
         return failed_ask(task.id, error)
     except TaskProblem as problem:
