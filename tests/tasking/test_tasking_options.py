@@ -223,9 +223,7 @@ def test_the_scope_of_near_duplicates() -> None:
     def same(variables: Any, rng: random.Random) -> Rewritten:
         return Rewritten(question=f"{variables['question']} Please be quick about that today.")
 
-    settings: dict[str, Any] = {
-        "augment": {"share": 1.0, "diverse": 2, "complicate": 0, "persona": 0}
-    }
+    augment = {"share": 1.0, "diverse": 2, "complicate": 0, "persona": 0}
     for scope in ("server", "set"):
         tasks, metrics, _ = build(
             {**HANDLERS, "tasking/augment": same}, near_duplicate_scope=scope, augment=augment
