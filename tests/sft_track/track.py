@@ -47,11 +47,13 @@ OVERRIDES = [
     "tasks.unsolvable.missing_parameter=0.4",
     "tasks.unsolvable.irrelevant=0.3",
     "tasks.languages={zh: 0.3}",
-    "trajectories.reset_in_place=[]",
+    "trajectories.reset_in_place=[toy]",
     "trajectories.conversations.share=0.5",
     "sft_set.min_score=0.85",
     "sft_set.eval_share=0.2",
     "runtime.concurrency=1",
+    "runtime.mcp_timeout_s=300",
+    "trajectories.episode_timeout_s=900",
     "runtime.max_attempts=2",
 ]
 """Scale small with little data; everything that smoke leaves off is on."""
@@ -75,14 +77,14 @@ def chinese_server() -> ToolServer:
 
 
 def notes_server() -> ToolServer:
-    """The toy MCP server with the tools that can only succeed."""
+    """The toy MCP server with the tools that succeed and keep nothing in memory."""
     toy = toy_server()
     hello = {"name": {"examples": ["hello"]}}
     kept = {"read_note": hello, "write_note": {"text": {"examples": ["tea", "milk"]}}}
     tools = tuple(
         one.model_copy(update={"hints": kept.get(one.name, {})})
         for one in toy.tools
-        if one.name in (*kept, "count_calls")
+        if one.name in kept
     )
     fields = {"id": "", "title": "Notes", "domain": "office", "tools": tools}
     return ToolServer.model_validate(toy.model_copy(update=fields).model_dump())

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 
 from astra.agent.episode import EpisodeLimits
 from astra.agent.loop import Transcript, run_episode
@@ -52,7 +54,7 @@ class Scripts:
     def __init__(self, tasks: Callable[[], Iterable[Task]], config: ConversationsConfig) -> None:
         self._config = config
         self._parents: dict[str, Task] = {}
-        self._candidates: dict[str, list[Task]] = {}
+        self._candidates: dict[str, list[tuple[str, Task]]] = {}
         if not config.share:
             return
         wanted = {t.parent_id for t in tasks() if t.kind is TaskKind.MISSING_PARAMETER}
@@ -61,8 +63,7 @@ class Scripts:
                 self._parents[task.id] = task
             if task.kind in SOLVABLE and task.plan:
                 pool = self._candidates.setdefault(task.server_id, [])
-                pool.append(task)
-                pool.sort(key=lambda one: content_id(["follow-up", one.id]))
+                insort(pool, (content_id(["follow-up", task.id]), task), key=itemgetter(0))
                 del pool[FOLLOW_UPS_PER_SERVER:]
 
     def of(self, task: Task, key: str) -> Script:
@@ -85,7 +86,7 @@ class Scripts:
         family = {task.id, task.parent_id}
         fitting = [
             other
-            for other in self._candidates.get(task.server_id, ())
+            for _, other in self._candidates.get(task.server_id, ())
             if not family & {other.id, other.parent_id} - {None}
             and other.language == task.language
             and not {step.tool for step in other.plan} & set(task.withheld_tools)
@@ -101,7 +102,7 @@ def _left_out(task: Task, whole: Task) -> dict[str, str]:
     """Parameter -> value that the task's question leaves out and the whole one states."""
     return {
         name: scalar_text(full.arguments[name].value)
-        for step, full in zip(task.plan, whole.plan, strict=False)
+        for step, full in zip(task.plan, whole.plan, strict=True)
         for name, source in step.arguments.items()
         if source.origin is ArgumentOrigin.TASK and source.value is None and name in full.arguments
     }
