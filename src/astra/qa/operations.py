@@ -9,30 +9,54 @@ answer of sub-question ``id`` (always a scalar). ``matching`` below means the ro
 op                    arguments / select                 answer
 ====================  =================================  ===================================
 lookup                {key: v}; select = column          that cell; exactly one row matches
+record                {key: v}; select = "a:b"           RECORD of those cells of the one row
+check                 {key: v, column: w}                BOOLEAN whether that cell is w
 list                  {column: v}; select = column       LIST of the cells of matching rows,
                                                          in table order; ``ordered`` false
+above, below          {column: v, bound: n};             LIST of ``returned`` of matching rows
+                      select = "returned:measure"        with measure > n (< n); not ordered
+sort                  {column: v};                       LIST of ``returned`` of matching rows,
+                      select = "returned:measure"        lowest measure first; no ties
 count                 {column: v, ...} (1-2 filters)     NUMBER of matching rows (>= 1)
 sum, mean, max, min   {column: v}; select = column       NUMBER over matching rows; mean is
                                                          rounded to 2 places, tolerance 0.01
 argmax, argmin        {column: v};                       cell of ``returned`` in the matching
                       select = "returned:measure"        row with the largest (smallest)
                                                          ``measure``; never a tie
-convert               {amount: n, currency: c};          NUMBER round(amount * cell, 2) with
-                      select = "rate"                    the rate of the row for currency c
+convert               {amount: n, currency|unit: c};     NUMBER round(amount * cell, 2) with
+                      select = factor column             the factor of the row for c
+multiply              {amount: n, times: m}; table = ""  NUMBER round(n * m, 2)
 add_days              {date: d, days: n}; table = ""     DATE: n days after d
 days_between          {start: d, end: d}; table = ""     NUMBER of days, never negative
+weekday               {date: d}; table = ""              ENUM: Monday .. Sunday
 greater, less         {names: [..], values: [..]};       STRING: the name whose value is
                       table = ""                         largest (smallest); no tie; no tool
+reserve               {key: v, column: w};               writes w over ``free``; refused where
+                      select = "column:free"             another value stands ("taken")
+cancel                {key: v}; select = "column:free"   writes ``free``; refused where it stands
+update                {key: v, column: w};               writes w; refused where it stands
+                      select = "column"
 ====================  =================================  ===================================
+
+The answer of the three writes is RECORD {key: v, column: value written}; one row matches. A
+write that is refused changes nothing. Writes are made in the order of (hop level, id), and a
+step that depends on a write without using its answer sees what it left.
+
+A table named ``a+b`` is the natural join of tables ``a`` and ``b``: a knowledge excerpt holds it
+beside the two, and ``rules.py`` checks that it is their join.
 
 ``relation`` is ``<asked of>.<asked for>``. Its part after the dot, prefixed by the verb of the
 op, is the natural tool name: lookup ``listing.asking_price`` -> ``get_asking_price(listing)``;
 list and count ``agent.listings`` -> ``list_listings(agent)``, ``count_listings(agent)``;
 sum/mean/max/min ``agent.total_price`` -> ``get_total_price(agent)`` (the aggregate's word is part
 of the relation); argmin ``agent.cheapest_listing`` -> ``find_cheapest_listing(agent)``;
-``amount.convert_amount``, ``date.add_days`` and ``date.days_between`` are whole names. The words of
-the relation occur in the question. Filters of ``count`` beyond the first are attributes of the
-counted rows: ``count_listings(district, rooms)``.
+check ``listing.agent`` -> ``check_agent(listing, agent)``; record ``listing.details`` ->
+``get_details(listing)``; above, below and sort -> ``list_listings_above(agent, bound)``,
+``sort_listings(agent)``. Whole names are the tails of ``amount.convert_amount``,
+``length.convert_length``, ``amount.multiply_amount``, ``date.add_days``, ``date.days_between``,
+``date.find_weekday`` and of every write (``room.reserve_room``). The words of the relation occur
+in the question. Filters of ``count`` beyond the first are attributes of the counted rows:
+``count_listings(district, rooms)``.
 
 A knowledge table is an excerpt: every row an answer needs, and distractor rows with other keys.
 An answer computed from the excerpt is the answer.
@@ -45,16 +69,45 @@ from datetime import date, timedelta
 from typing import Any
 
 from astra.records.qa import Operation, Table
+from astra.records.state import Write, WriteAction
 
 AGGREGATES = frozenset({"sum", "mean", "max", "min"})
-TABLE_OPS = AGGREGATES | {"lookup", "list", "count", "argmax", "argmin", "convert"}
-TOOL_OPS = TABLE_OPS | {"add_days", "days_between"}
+EXTREMES = frozenset({"argmax", "argmin"})
+BOUNDED = frozenset({"above", "below"})
+WRITE_OPS = frozenset({"reserve", "cancel", "update"})
+FREE_OPS = frozenset({"multiply", "add_days", "days_between", "weekday"})
+"""Operations that need no table."""
+TABLE_OPS = (
+    AGGREGATES
+    | EXTREMES
+    | BOUNDED
+    | {"lookup", "record", "check", "list", "sort", "count", "convert"}
+)
+TOOL_OPS = TABLE_OPS | FREE_OPS | WRITE_OPS
 PLAIN_OPS = frozenset({"greater", "less"})
 """Operations that a reader does in the head: no tool."""
+CLASSIC_OPS = (
+    AGGREGATES
+    | EXTREMES
+    | PLAIN_OPS
+    | {"lookup", "list", "count", "convert", "add_days", "days_between"}
+)
+"""What the prompt ``qa/decompose`` explains."""
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class EvaluationError(Exception):
     """The operation has no (unique) answer in the tables given; the message says why."""
+
+
+class Refused(EvaluationError):
+    """A write that the state does not admit: its goal holds already, or the place is taken."""
+
+    def __init__(self, message: str, standing: Any, *, already: bool) -> None:
+        super().__init__(message)
+        self.standing = standing
+        """The value that stands in the cell."""
+        self.already = already
 
 
 def references(operation: Operation) -> tuple[int, ...]:
@@ -71,23 +124,82 @@ def evaluate(operation: Operation, tables: Sequence[Table], answers: Mapping[int
     """The answer as a JSON value, from the tables and earlier answers alone.
 
     Raises EvaluationError where a table, column, row or reference is missing, where the answer is
-    not unique, or where values have the wrong type.
+    not unique, or where values have the wrong type; Refused for a write that cannot be made.
     """
     arguments = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
     try:
         if operation.op in PLAIN_OPS:
             return _compare(operation.op, arguments)
-        if operation.op == "add_days":
-            start = date.fromisoformat(arguments["date"])
-            return (start + timedelta(days=arguments["days"])).isoformat()
-        if operation.op == "days_between":
-            ends = [date.fromisoformat(arguments[name]) for name in ("start", "end")]
-            return abs((ends[1] - ends[0]).days)
+        if operation.op in FREE_OPS:
+            return _calculate(operation.op, arguments)
+        if operation.op in WRITE_OPS:
+            return _written(operation, table_named(operation.table, tables), arguments)
         if operation.op in TABLE_OPS:
-            return _query(operation, _table(operation.table, tables), arguments)
+            return _query(operation, table_named(operation.table, tables), arguments)
     except (KeyError, TypeError, ValueError) as error:
         raise EvaluationError(f"{operation.op} {operation.relation}: {error!r}") from None
     raise EvaluationError(f"unknown op {operation.op!r}")
+
+
+def writes_of(operation: Operation, answer: Mapping[str, Any]) -> tuple[Write, ...]:
+    """What a write with that answer changes; nothing for an operation that only reads."""
+    if operation.op not in WRITE_OPS:
+        return ()
+    key, column = next(iter(operation.arguments)), operation.select.partition(":")[0]
+    return (
+        Write(
+            action=WriteAction.UPDATE,
+            table=operation.table,
+            where={key: answer[key]},
+            values={column: answer[column]},
+        ),
+    )
+
+
+def after(tables: Sequence[Table], writes: Sequence[Write]) -> tuple[Table, ...]:
+    """The tables once the (updating) writes are made, joins made anew."""
+    changed = {table.name: table for table in tables}
+    for write in writes:
+        table = changed[write.table]
+        place = {column: at for at, column in enumerate(table.columns)}
+        rows = tuple(
+            tuple(write.values.get(column, row[place[column]]) for column in table.columns)
+            if all(row[place[column]] == value for column, value in write.where.items())
+            else row
+            for row in table.rows
+        )
+        changed[write.table] = table.model_copy(update={"rows": rows})
+    return tuple(
+        join(name, [changed[part] for part in name.split("+")]) if "+" in name else table
+        for name, table in changed.items()
+    )
+
+
+def join(name: str, parts: Sequence[Table]) -> Table:
+    """Natural join: rows that agree in every shared column, shared columns once."""
+    columns, rows = parts[0].columns, list(parts[0].rows)
+    for part in parts[1:]:
+        shared = [column for column in part.columns if column in columns]
+        fresh = [at for at, column in enumerate(part.columns) if column not in columns]
+        by_key: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for row in part.rows:
+            key = tuple(row[part.columns.index(column)] for column in shared)
+            by_key.setdefault(key, []).append(tuple(row[at] for at in fresh))
+        rows = [
+            (*row, *rest)
+            for row in rows
+            for rest in by_key.get(tuple(row[columns.index(column)] for column in shared), ())
+        ]
+        columns = (*columns, *(part.columns[at] for at in fresh))
+    return Table(name=name, columns=columns, rows=tuple(rows))
+
+
+def table_named(name: str, tables: Sequence[Table]) -> Table:
+    """Raises EvaluationError where there is none."""
+    for table in tables:
+        if table.name == name:
+            return table
+    raise EvaluationError(f"no table {name!r}")
 
 
 def _resolve(value: Any, answers: Mapping[int, Any]) -> Any:
@@ -102,33 +214,90 @@ def _resolve(value: Any, answers: Mapping[int, Any]) -> Any:
     return value
 
 
-def _table(name: str, tables: Sequence[Table]) -> Table:
-    for table in tables:
-        if table.name == name:
-            return table
-    raise EvaluationError(f"no table {name!r}")
+def _calculate(op: str, arguments: Mapping[str, Any]) -> Any:
+    if op == "multiply":
+        return _tidy(arguments["amount"] * arguments["times"])
+    if op == "days_between":
+        ends = [date.fromisoformat(arguments[name]) for name in ("start", "end")]
+        return abs((ends[1] - ends[0]).days)
+    start = date.fromisoformat(arguments["date"])
+    if op == "weekday":
+        return WEEKDAYS[start.weekday()]
+    return (start + timedelta(days=arguments["days"])).isoformat()
 
 
 def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
+    op, select = operation.op, operation.select
     position = {column: index for index, column in enumerate(table.columns)}
     filters = dict(arguments)
-    amount = filters.pop("amount") if operation.op == "convert" else None
-    rows = [row for row in table.rows if all(row[position[c]] == v for c, v in filters.items())]
+    apart = {"convert": "amount", "above": "bound", "below": "bound"}.get(op)
+    special = filters.pop(apart) if apart else None
+    if op == "check":
+        [column] = list(filters)[1:]
+        special = filters.pop(column)
+        row = _only(_matching(table, filters), table, filters)
+        return bool(row[position[column]] == special)
+    rows = _matching(table, filters)
     if not rows:
         raise EvaluationError(f"no row of {table.name} with {filters}")
-    if operation.op == "count":
+    if op == "count":
         return len(rows)
-    if operation.op in ("argmax", "argmin"):
-        returned, measure = (position[column] for column in operation.select.split(":"))
+    if op == "record":
+        row = _only(rows, table, filters)
+        return {column: row[position[column]] for column in select.split(":")}
+    if op in EXTREMES | BOUNDED | {"sort"}:
+        return _ranked(operation, table, rows, filters, special)
+    cells = [row[position[select]] for row in rows]
+    if op == "list":
+        return cells
+    if op in ("lookup", "convert"):
+        cell = _only(rows, table, filters)[position[select]]
+        return cell if op == "lookup" else _tidy(special * cell)
+    return _aggregate(op, cells)
+
+
+def _ranked(
+    operation: Operation,
+    table: Table,
+    rows: Sequence[Any],
+    filters: Mapping[str, Any],
+    bound: Any,
+) -> Any:
+    returned, measure = (table.columns.index(column) for column in operation.select.split(":"))
+    if operation.op in EXTREMES:
         best = (max if operation.op == "argmax" else min)(row[measure] for row in rows)
         return _only([row for row in rows if row[measure] == best], table, filters)[returned]
-    cells = [row[position[operation.select]] for row in rows]
-    if operation.op == "list":
-        return cells
-    if operation.op in ("lookup", "convert"):
-        cell = _only(rows, table, filters)[position[operation.select]]
-        return cell if operation.op == "lookup" else _tidy(amount * cell)
-    return _aggregate(operation.op, cells)
+    if operation.op == "sort":
+        if len({row[measure] for row in rows}) < len(rows):
+            raise EvaluationError(f"rows of {table.name} with {filters} tie")
+        return [row[returned] for row in sorted(rows, key=lambda row: row[measure])]
+    above = operation.op == "above"
+    return [
+        row[returned]
+        for row in rows
+        if (row[measure] > bound if above else row[measure] < bound)
+    ]
+
+
+def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    key = next(iter(arguments))
+    column, _, free = operation.select.partition(":")
+    filters = {key: arguments[key]}
+    standing = _only(_matching(table, filters), table, filters)[table.columns.index(column)]
+    wanted = free if operation.op == "cancel" else arguments[column]
+    where = f"{column} of {arguments[key]!r} is {standing!r}"
+    if standing == wanted:
+        raise Refused(f"{where} already", standing, already=True)
+    if operation.op == "reserve" and standing != free:
+        raise Refused(where, standing, already=False)
+    return {key: arguments[key], column: wanted}
+
+
+def _matching(table: Table, filters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    if strange := [column for column in filters if column not in table.columns]:
+        raise EvaluationError(f"table {table.name} has no columns {strange}")
+    places = [(table.columns.index(column), value) for column, value in filters.items()]
+    return [row for row in table.rows if all(row[at] == value for at, value in places)]
 
 
 def _only(rows: Sequence[Any], table: Table, filters: Mapping[str, Any]) -> Any:

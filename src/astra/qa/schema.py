@@ -28,6 +28,14 @@ ANSWER_TYPES = {
     Kind.DATE: AnswerType.DATE,
     Kind.CATEGORY: AnswerType.ENUM,
 }
+OP_TYPES = {
+    **dict.fromkeys(("list", "above", "below", "sort"), AnswerType.LIST),
+    **dict.fromkeys(("record", "reserve", "cancel", "update"), AnswerType.RECORD),
+    "check": AnswerType.BOOLEAN,
+}
+"""Operations whose answer has a type of its own, whatever the columns hold."""
+FREE = {"en": "nobody", "zh": "无人"}
+"""What stands in a place that a write can take; no entity."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +57,20 @@ class Relation:
     kind: Kind
     target: str = ""
     extra: str = ""
+    draws: str = ""
+    """Entity type that the literal of ``extra`` is drawn from; empty: from the relation's rows."""
+    vague: str = ""
+    """The phrase without the literal of ``extra``, for questions that leave it out."""
+    unit: str = ""
+    """Unit of a number."""
 
     @property
     def answer_type(self) -> AnswerType:
-        return AnswerType.LIST if self.op == "list" else ANSWER_TYPES[self.kind]
+        return OP_TYPES.get(self.op) or ANSWER_TYPES[self.kind]
+
+    @property
+    def writes(self) -> bool:
+        return self.op in ("reserve", "cancel", "update")
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,8 @@ class Source:
     relations: tuple[Relation, ...]
     starts: Mapping[str, tuple[str, ...]]
     """Entity type -> names, each the key of a row."""
+    language: str = "en"
+    """Of names, category words and phrases; columns and relations are named in English."""
 
     def column(self, table: str, column: str) -> list[object]:
         found = self.tables[table]
@@ -82,7 +102,7 @@ class Source:
             for position, column in enumerate(table.columns):
                 if kinds[column] is Kind.ENTITY:
                     names.update(str(row[position]) for row in table.rows)
-        return names
+        return names - set(FREE.values())
 
 
 def lookup(entity: str, table: str, column: str, kind: Kind, target: str = "") -> Relation:
