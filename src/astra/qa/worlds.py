@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
-from astra.qa.domains import (
+from astra.qa import chinese
+from astra.qa.calculations import (
     ADD_DAYS,
     CONVERT,
     DAYS_BETWEEN,
-    DOMAINS,
+    MEASURES,
+    MULTIPLY,
     RATES,
-    Attribute,
-    Domain,
-    EntityType,
+    WEEKDAY,
 )
-from astra.qa.schema import Kind, Source, lookup
+from astra.qa.domains import DOMAINS, Attribute, Domain, EntityType
+from astra.qa.operations import join
+from astra.qa.schema import FREE, Kind, Relation, Source, lookup
 from astra.records.base import content_id
 from astra.records.qa import Split, Table
 from astra.text.names import Pool, draw_names
@@ -28,15 +31,26 @@ from astra.text.names import Pool, draw_names
 FIRST_DAY = date(2024, 1, 1)
 
 
-def build_world(name: str, split: Split, variant: int, seed: int, names_per_kind: int) -> Source:
+def build_world(
+    name: str,
+    split: Split,
+    variant: int,
+    seed: int,
+    names_per_kind: int,
+    language: str = "en",
+    extended: bool = False,
+) -> Source:
     """One world of a split; names come from the split's pool only.
 
     Variants of a split share a stock of ``names_per_kind`` names per kind (person, thing).
+    ``extended`` adds what ``Domain.more`` asks, and measures, to the same tables.
     """
     domain = DOMAINS[name]
-    rng = random.Random(int(content_id(["world", name, split, variant, seed]), 16))
-    members = _draw_members(domain, split, seed, names_per_kind, rng)
-    tables = {kind.table: _table(kind, members, rng) for kind in domain.types}
+    english = language == "en"
+    label = [name, split, variant, seed] if english else [name, split, variant, seed, language]
+    rng = random.Random(int(content_id(["world", *label]), 16))
+    members = _draw_members(domain, split, seed, names_per_kind, rng, language)
+    tables = {kind.table: _table(kind, members, rng, FREE[language]) for kind in domain.types}
     kinds = {kind.table: _kinds(kind) for kind in domain.types}
     relations = [
         lookup(
@@ -49,28 +63,89 @@ def build_world(name: str, split: Split, variant: int, seed: int, names_per_kind
         tables["rates"] = RATES
         kinds["rates"] = {"currency": Kind.CATEGORY, "rate": Kind.NUMBER}
         relations.append(CONVERT)
-    return Source(
+    relations += [*domain.groups, ADD_DAYS, DAYS_BETWEEN]
+    source = Source(
         name=f"world:{name}",
         domain=name,
         split=split,
         tables=tables,
         kinds=kinds,
-        relations=(*relations, *domain.groups, ADD_DAYS, DAYS_BETWEEN),
+        relations=tuple(relations),
         starts={kind: tuple(found) for kind, found in members.items()},
     )
+    if extended:
+        source = _extended(source, domain)
+    return source if english else in_chinese(source)
+
+
+def _extended(source: Source, domain: Domain) -> Source:
+    """The same knowledge with joins, measures and the relations over them."""
+    tables, kinds = dict(source.tables), dict(source.kinds)
+    for view in domain.views:
+        parts = view.split("+")
+        tables[view] = join(view, [tables[part] for part in parts])
+        kinds[view] = {c: kind for part in parts for c, kind in kinds[part].items()}
+    relations: list[Relation] = []
+    for relation in source.relations:
+        dimension = domain.measures.get(relation.name, "")
+        unit = MEASURES[dimension].unit if dimension else ""
+        relations.append(replace(relation, target=dimension or relation.target, unit=unit))
+    for dimension in sorted(set(domain.measures.values())):
+        measure = MEASURES[dimension]
+        tables[measure.table.name] = measure.table
+        kinds[measure.table.name] = {"unit": Kind.CATEGORY, "factor": Kind.NUMBER}
+        relations.append(measure.convert)
+    relations += [*domain.more, WEEKDAY, *([MULTIPLY] if domain.money else [])]
+    return replace(source, tables=tables, kinds=kinds, relations=tuple(relations))
+
+
+def in_chinese(source: Source) -> Source:
+    """The same knowledge asked in Chinese: phrases and category words; names stay as they are.
+
+    Relations without a Chinese phrase are left out.
+    """
+    relations: list[Relation] = []
+    for relation in source.relations:
+        try:
+            relations.append(replace(relation, **chinese.translated(relation)))
+        except chinese.NoWord:
+            continue
+    tables = {
+        name: table.model_copy(
+            update={
+                "rows": tuple(
+                    tuple(chinese.CATEGORIES.get(cell, cell) for cell in row) for row in table.rows
+                )
+            }
+        )
+        for name, table in source.tables.items()
+    }
+    return replace(source, tables=tables, relations=tuple(relations), language="zh")
 
 
 def _target(kind: EntityType, attribute: Attribute, domain: Domain) -> str:
     """What can be asked of the answer: the linked entity, a date, an amount of money."""
     if f"{kind.name}.{attribute.name}" in domain.money:
         return "amount"
+    if attribute.vacant:
+        return ""  # nobody may stand there
     return "date" if attribute.kind is Kind.DATE else attribute.target
 
 
 def _draw_members(
-    domain: Domain, split: Split, seed: int, names_per_kind: int, rng: random.Random
+    domain: Domain,
+    split: Split,
+    seed: int,
+    names_per_kind: int,
+    rng: random.Random,
+    language: str,
 ) -> dict[str, list[str]]:
-    stocks = {who: name_stock(who, split, seed, names_per_kind) for who in ("person", "thing")}
+    stocks = {
+        who: name_stock(who, split, seed, names_per_kind)
+        if language == "en"
+        else chinese.name_stock(who, Pool(split.value), seed, names_per_kind)
+        for who in ("person", "thing")
+    }
     for stock in stocks.values():
         rng.shuffle(stock)
     return {
@@ -94,9 +169,9 @@ def _kinds(kind: EntityType) -> dict[str, Kind]:
     return {kind.name: Kind.ENTITY, **{a.name: a.kind for a in kind.attributes}}
 
 
-def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random) -> Table:
+def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random, free: str) -> Table:
     names = members[kind.name]
-    columns = [_cells(attribute, len(names), members, rng) for attribute in kind.attributes]
+    columns = [_cells(attribute, len(names), members, rng, free) for attribute in kind.attributes]
     return Table(
         name=kind.table,
         columns=(kind.name, *(attribute.name for attribute in kind.attributes)),
@@ -105,8 +180,13 @@ def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random) 
 
 
 def _cells(
-    attribute: Attribute, count: int, members: dict[str, list[str]], rng: random.Random
+    attribute: Attribute, count: int, members: dict[str, list[str]], rng: random.Random, free: str
 ) -> list[Any]:
+    if attribute.vacant:
+        return [
+            free if rng.random() < attribute.vacant else rng.choice(members[attribute.target])
+            for _ in range(count)
+        ]
     if attribute.unique:
         return rng.sample(range(attribute.low, attribute.high + 1), count)
     if attribute.kind is Kind.ENTITY and len(members[attribute.target]) == count:
