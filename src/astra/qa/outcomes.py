@@ -40,3 +40,8 @@ def closing(language: str, acts: bool) -> str:
         return f"{opening}{'、'.join(said[:-1])}或{said[-1]}。"
     listed = f"{', '.join(said[:-1])} or {said[-1]}"
     return f"Answer {listed}." if acts else f"If you cannot, answer {listed}."
+
+
+def closings(language: str) -> tuple[str, ...]:
+    """Every sentence that ``closing`` gives in a language; none where it has no outcomes."""
+    return tuple(closing(language, acts) for acts in (True, False) if language in OUTCOMES)

@@ -9,7 +9,7 @@ from typing import Any
 Step = Mapping[str, Any]
 
 DIRECT = (
-    "{np}是什么？",
+    "{np}是{what}？",
     "请告诉我{np}。",
     "请查询{np}。",
     "我想知道{np}。",
@@ -65,7 +65,11 @@ def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str
     if step["op"] == "check":
         return f"{phrase}，对吗？"
     opening = "".join(f"步骤{p}完成之后，" for p in step["after"])
-    return f"{opening}{phrase}{'分别' if step['op'] in SEVERAL else ''}是什么？"
+    return f"{opening}{phrase}{'分别' if step['op'] in SEVERAL else ''}是{_what(step)}？"
+
+
+def _what(step: Step) -> str:
+    return "多少" if step["answer_type"] == "number" else "什么"
 
 
 def main_question(
@@ -86,7 +90,8 @@ def main_question(
         phrase = noun_phrase(last, steps, names)
         if last["op"] == "check":
             return rng.choice(CHECK).format(np=phrase)
-        return rng.choice(PLURAL if last["op"] in SEVERAL else DIRECT).format(np=phrase)
+        chosen = rng.choice(PLURAL if last["op"] in SEVERAL else DIRECT)
+        return chosen.format(np=phrase, what=_what(last))
     used = {parent for step in steps for parent in step["parents"]}
     phrases = [noun_phrase(s, steps, names) for s in steps if s["id"] not in used]
     return rng.choice(PLURAL).format(np=join(phrases))
