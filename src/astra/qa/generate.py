@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from math import prod
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
 from astra.qa.config import QAConfig
+from astra.qa.free import Request, requests_of, synthesise
 from astra.qa.operations import AGGREGATES, BOUNDED, WEEKDAYS, WRITE_OPS
 from astra.qa.outline import ask_variables, outline_variables
 from astra.qa.plan import Cell, Plan, Planner, cells_of
@@ -62,6 +64,9 @@ class Generator:
         shared = shared_entities(sources)
         if shared:
             raise AssertionError(f"splits share entity names: {sorted(shared)[:5]}")
+        self._folder = knowledge
+        # Read once ahead of any paid work: a broken corpus is found now, not hours later.
+        self._requested = sum(1 for _ in requests_of(config, knowledge))
         weights = source_weights(config)
         self._cells = [
             (cell, Planner(config, cell, found[cell.language], weights))
@@ -81,18 +86,21 @@ class Generator:
         return dict(counts)
 
     def total(self) -> int:
-        return sum(cell.total for cell, _ in self._cells)
+        return sum(cell.total for cell, _ in self._cells) + self._requested
 
     async def run(self, teacher: Teacher, concurrency: int) -> AsyncIterator[Outcome]:
         """One outcome per wanted instance, in a fixed order."""
 
-        async def work(item: tuple[Cell, Plan | Scenario]) -> Outcome:
+        async def work(item: Request | tuple[Cell, Plan | Scenario]) -> Outcome:
+            if isinstance(item, Request):
+                return await synthesise(item, teacher)
             cell, plan = item
             if isinstance(plan, Scenario):
                 return Rejection(item=f"{cell.split}/{cell.kind}/{plan}", reason="no_plan")
             return await self._decompose(cell, plan, teacher)
 
-        async for outcome in map_bounded(self._plans(), work, concurrency):
+        wanted = chain(self._plans(), requests_of(self._config, self._folder))
+        async for outcome in map_bounded(wanted, work, concurrency):
             yield outcome
 
     def _plans(self) -> Iterator[tuple[Cell, Plan | Scenario]]:

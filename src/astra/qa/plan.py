@@ -169,20 +169,27 @@ class Planner:
         if any(len(pools[kind]) < kinds.count(kind) for kind in kinds):
             return None
         names = tuple(rng.sample(pools[kinds[0]], len(kinds)))
-        walk = Walk(index, made, names, rng)
-        try:
-            walk.run()
-        except (EvaluationError, Unsuitable):
-            return None
-        return Plan(
-            source,
-            made,
-            names,
-            tuple(walk.operations),
-            tuple(walk.literals),
-            excerpt(index, made, walk.rows, self._config.distractor_rows, rng),
-            tuple(walk.writes),
-        )
+        return fill(index, made, names, self._config.distractor_rows, rng)
+
+
+def fill(
+    index: Index, made: Composition, names: tuple[str, ...], distractors: int, rng: random.Random
+) -> Plan | None:
+    """The plan of a composition asked of ``names``; None where they make no good question."""
+    walk = Walk(index, made, names, rng)
+    try:
+        walk.run()
+    except (EvaluationError, Unsuitable):
+        return None
+    return Plan(
+        index.source,
+        made,
+        names,
+        tuple(walk.operations),
+        tuple(walk.literals),
+        excerpt(index, made, walk.rows, distractors, rng),
+        tuple(walk.writes),
+    )
 
 
 def excerpt(

@@ -32,6 +32,7 @@ from astra.records.qa import (
     QuestionKind,
     SubQuestion,
 )
+from astra.text.language import detect_language
 
 TYPES: dict[AnswerType, tuple[type, ...]] = {
     AnswerType.NUMBER: (int, float),
@@ -278,6 +279,8 @@ def _wording(instance: QAInstance) -> Iterator[Problem]:
     question = instance.main_question
     if not question.strip() or any(not step.question.strip() for step in instance.sub_questions):
         yield ("empty_question", "a question is blank")
+    if (detect_language(question) == "zh") is not (instance.language == "zh"):
+        yield ("wrong_language", f"the question is not in {instance.language}")
     compares = False
     for step in instance.sub_questions:
         if step.operation is None:

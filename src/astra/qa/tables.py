@@ -49,7 +49,15 @@ def load_tables(name: str, spec: TableSource, split: Split, folder: Path, limit:
         own = [row for row in raw[table] if owners[table].get(row[file.key]) is split]
         kept[table] = sorted(own, key=lambda row: content_id(["order", row[file.key]]))[:limit]
     _drop_dangling(spec, kept, links)
-    return _source(name, spec, split, kept, kinds, links)
+    return _source(f"file:{name}", spec, split, kept, kinds, links)
+
+
+def source_of_rows(
+    name: str, spec: TableSource, split: Split, raw: Mapping[str, list[Row]]
+) -> Source:
+    """A source of rows that are at hand and all of one split; ``spec`` names keys and columns."""
+    kinds = {table: _kinds(table, spec, raw) for table in spec.tables}
+    return _source(name, spec, split, raw, kinds, _links(spec, raw, kinds))
 
 
 def _read(folder: Path, name: str, table: str, file: TableFile) -> list[Row]:
@@ -261,8 +269,8 @@ def _source(
     if any(relation.target == "date" for relation in relations):
         relations += [ADD_DAYS, DAYS_BETWEEN, WEEKDAY]
     return Source(
-        name=f"file:{name}",
-        domain=spec.domain or name,
+        name=name,
+        domain=spec.domain or name.partition(":")[2],
         split=split,
         tables=tables,
         kinds={table: kinds[table] for table in tables},

@@ -6,7 +6,7 @@ A world is a pure function of domain, split, variant and seed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
@@ -46,10 +46,31 @@ def build_world(
     ``extended`` adds what ``Domain.more`` asks, and measures, to the same tables.
     """
     domain = DOMAINS[name]
-    english = language == "en"
-    label = [name, split, variant, seed] if english else [name, split, variant, seed, language]
+    label = (
+        [name, split, variant, seed] if language == "en" else [name, split, variant, seed, language]
+    )
     rng = random.Random(int(content_id(["world", *label]), 16))
-    members = _draw_members(domain, split, seed, names_per_kind, rng, language)
+    stocks = {
+        who: name_stock(who, split, seed, names_per_kind)
+        if language == "en"
+        else chinese.name_stock(who, Pool(split.value), seed, names_per_kind)
+        for who in ("person", "thing")
+    }
+    return world_of(f"world:{name}", name, domain, split, stocks, rng, language, extended)
+
+
+def world_of(
+    name: str,
+    label: str,
+    domain: Domain,
+    split: Split,
+    stocks: Mapping[str, list[str]],
+    rng: random.Random,
+    language: str = "en",
+    extended: bool = False,
+) -> Source:
+    """A world of a domain, called ``label``; ``stocks`` hold names of ``person`` and ``thing``."""
+    members = _draw_members(domain, stocks, rng)
     tables = {kind.table: _table(kind, members, rng, FREE[language]) for kind in domain.types}
     kinds = {kind.table: _kinds(kind) for kind in domain.types}
     relations = [
@@ -65,8 +86,8 @@ def build_world(
         relations.append(CONVERT)
     relations += [*domain.groups, ADD_DAYS, DAYS_BETWEEN]
     source = Source(
-        name=f"world:{name}",
-        domain=name,
+        name=name,
+        domain=label,
         split=split,
         tables=tables,
         kinds=kinds,
@@ -75,7 +96,7 @@ def build_world(
     )
     if extended:
         source = _extended(source, domain)
-    return source if english else in_chinese(source)
+    return in_chinese(source) if language == "zh" else source
 
 
 def _extended(source: Source, domain: Domain) -> Source:
@@ -133,19 +154,8 @@ def _target(kind: EntityType, attribute: Attribute, domain: Domain) -> str:
 
 
 def _draw_members(
-    domain: Domain,
-    split: Split,
-    seed: int,
-    names_per_kind: int,
-    rng: random.Random,
-    language: str,
+    domain: Domain, stocks: Mapping[str, list[str]], rng: random.Random
 ) -> dict[str, list[str]]:
-    stocks = {
-        who: name_stock(who, split, seed, names_per_kind)
-        if language == "en"
-        else chinese.name_stock(who, Pool(split.value), seed, names_per_kind)
-        for who in ("person", "thing")
-    }
     for stock in stocks.values():
         rng.shuffle(stock)
     return {
