@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra.qa.operations import EvaluationError, evaluate, references
+from astra.qa.operations import (
+    EvaluationError,
+    Refused,
+    after,
+    evaluate,
+    join,
+    references,
+    writes_of,
+)
 from astra.qa.reading import _answer
 from astra.records.qa import Operation, Table
 
@@ -100,3 +108,66 @@ def test_aggregates_agree_with_plain_python(rows: list[tuple[str, int]]) -> None
     assert ask("min") == min(values)
     assert ask("mean") == pytest.approx(sum(values) / len(values), abs=0.005001)
     assert ask("list") == values
+
+
+PLACES = Table(
+    name="places",
+    columns=("place", "guest", "price"),
+    rows=(("A", "nobody", 5), ("B", "Ada Finch", 7)),
+)
+
+
+def act(op: str, arguments: dict[str, Any], select: str = "guest:nobody") -> Operation:
+    return make(op, arguments, select, "places")
+
+
+MORE = [
+    (make("record", {"boat": "Red Kite"}, "captain:length"), {"captain": "Ben Cole", "length": 20}),
+    (make("check", {"boat": "Red Kite", "captain": "Ben Cole"}, "captain"), True),
+    (make("check", {"boat": "Red Kite", "captain": "Ada Finch"}, "captain"), False),
+    (make("above", {**OF_ADA, "bound": 12}, "boat:length"), ["Grey Gull", "Black Tern"]),
+    (make("below", {**OF_ADA, "bound": 15}, "boat:length"), ["Blue Heron"]),
+    (make("sort", OF_ADA, "boat:launched"), ["Blue Heron", "Grey Gull", "Black Tern"]),
+    (make("multiply", {"amount": {"from": 8}, "times": 3}, table=""), 36),
+    (make("weekday", {"date": "2024-02-29"}, table=""), "Thursday"),
+    (act("reserve", {"place": "A", "guest": "Ben Cole"}), {"place": "A", "guest": "Ben Cole"}),
+    (act("cancel", {"place": "B"}), {"place": "B", "guest": "nobody"}),
+    (act("update", {"place": "B", "price": 9}, "price"), {"place": "B", "price": 9}),
+]
+
+
+@pytest.mark.parametrize(("operation", "answer"), MORE, ids=lambda case: getattr(case, "op", ""))
+def test_further_answers_by_hand_and_the_teacher_agree(operation: Operation, answer: Any) -> None:
+    known = {7: "Red Kite", 8: 12}
+    tables = (BOATS, RATES, PLACES)
+    assert evaluate(operation, tables, known) == answer
+    rows = {t.name: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in tables}
+    assert _answer(operation.model_dump(), rows, known) == answer
+
+
+@pytest.mark.parametrize(
+    ("operation", "already", "standing"),
+    [
+        (act("reserve", {"place": "B", "guest": "Ben Cole"}), False, "Ada Finch"),
+        (act("reserve", {"place": "B", "guest": "Ada Finch"}), True, "Ada Finch"),
+        (act("cancel", {"place": "A"}), True, "nobody"),
+        (act("update", {"place": "A", "price": 5}, "price"), True, 5),
+    ],
+)
+def test_a_write_that_the_state_refuses(operation: Operation, already: bool, standing: Any) -> None:
+    with pytest.raises(Refused) as refused:
+        evaluate(operation, (PLACES,), {})
+    assert refused.value.already is already
+    column = operation.select.partition(":")[0]
+    assert refused.value.record[column] == standing
+
+
+def test_writes_change_their_cell_and_joins_with_it() -> None:
+    owners = Table(name="owners", columns=("guest", "age"), rows=(("Ada Finch", 52), ("Ben", 41)))
+    both = join("places+owners", [PLACES, owners])
+    reserve = act("reserve", {"place": "A", "guest": "Ben"})
+    writes = writes_of(reserve, evaluate(reserve, (PLACES,), {}))
+    places, same, view = after((PLACES, owners, both), writes)
+    assert places.rows == (("A", "Ben", 5), ("B", "Ada Finch", 7))
+    assert same is owners
+    assert view.rows == (("A", "Ben", 5, 41), ("B", "Ada Finch", 7, 52))

@@ -11,7 +11,7 @@ than given), ``ungrounded`` (an answer that the text does not state), and every 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,24 +21,28 @@ from astra.prompting import template_hash
 from astra.qa import chinese
 from astra.qa.config import Corpus, Mode, QAConfig
 from astra.qa.corpora import Item, items_of
+from astra.qa.operations import UNORDERED
 from astra.qa.replies import Synthesis, SynthesisStep
-from astra.qa.rules import Problem, check, states
+from astra.qa.rules import Problem, check, ends, states
 from astra.qa.shapes import split_of
 from astra.qa.worlds import name_stock
-from astra.records.base import content_id
+from astra.records.base import canonical_json, content_id
 from astra.records.qa import (
+    Answer,
     AnswerType,
+    Operation,
     QAInstance,
     QuestionKind,
     Scenario,
     Split,
     SubQuestion,
+    Table,
 )
 from astra.records.score import Rejection
 from astra.text.names import Pool
 
 TEMPLATES = {"en": "qa/synthesise", "zh": "qa/synthesise_zh"}
-OFFERED = {"person": 24, "thing": 40}
+OFFERED = {"person": 30, "thing": 40}
 """Made-up names that a question is offered."""
 INVENTING = (Mode.BASE, Mode.TAXONOMY)
 """Modes whose every name is made up: only offered ones may occur."""
@@ -131,7 +135,9 @@ async def synthesise(request: Request, teacher: Teacher) -> Outcome:
 
 
 def build_instance(request: Request, reply: Synthesis, prompt_hash: str) -> QAInstance:
+    """The record: what the reply says, with what its records show of each answer."""
     spec, item = request.spec, request.item
+    steps = tuple(_step(step, reply.knowledge) for step in reply.sub_questions)
     named = {s.answer.value for s in reply.sub_questions if s.answer.type is AnswerType.STRING}
     return QAInstance(
         split=request.split,
@@ -141,8 +147,8 @@ def build_instance(request: Request, reply: Synthesis, prompt_hash: str) -> QAIn
         kind=QuestionKind.READ_ONLY,
         scenario=reply.scenario,
         main_question=reply.main_question,
-        final_answer=reply.final_answer,
-        sub_questions=tuple(_step(step) for step in reply.sub_questions),
+        final_answer=_final(reply.final_answer, steps),
+        sub_questions=steps,
         knowledge=reply.knowledge,
         knowledge_text=item.text,
         entities=tuple(sorted({*reply.entities, *(n for n in named if isinstance(n, str))})),
@@ -151,15 +157,42 @@ def build_instance(request: Request, reply: Synthesis, prompt_hash: str) -> QAIn
     )
 
 
-def _step(step: SynthesisStep) -> SubQuestion:
+def _step(step: SynthesisStep, tables: Sequence[Table]) -> SubQuestion:
+    answer = step.answer
+    if step.operation is not None:
+        known = {
+            "domain_size": _domain_size(step.operation, tables),
+            "ordered": step.operation.op not in UNORDERED,
+        }
+        answer = answer.model_copy(update=known)
     return SubQuestion(
         id=step.id,
         hop_level=step.hop_level,
         question=step.question,
-        answer=step.answer,
+        answer=answer,
         dependencies=step.dependencies,
         operation=step.operation,
     )
+
+
+def _domain_size(operation: Operation, tables: Sequence[Table]) -> int | None:
+    """How many answers the records hold, or could: a count is one of as many as there are rows."""
+    for table in tables:
+        if table.name == operation.table:
+            column = operation.select.partition(":")[0]
+            if operation.op == "count" or column not in table.columns:
+                return len(table.rows)
+            return len({canonical_json(row[table.columns.index(column)]) for row in table.rows})
+    return None
+
+
+def _final(answer: Answer, steps: tuple[SubQuestion, ...]) -> Answer:
+    """An only last answer keeps what is known of it; of several the order counts."""
+    last = ends(steps)
+    if len(last) != 1:
+        return answer.model_copy(update={"ordered": True})
+    kept = {name: getattr(last[0].answer, name) for name in ("ordered", "domain_size", "tolerance")}
+    return answer.model_copy(update=kept)
 
 
 def _composition(request: Request, steps: tuple[SynthesisStep, ...]) -> str:

@@ -19,7 +19,7 @@ from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
 from astra.qa.config import QAConfig
 from astra.qa.free import Request, requests_of, synthesise
-from astra.qa.operations import AGGREGATES, BOUNDED, WEEKDAYS, WRITE_OPS
+from astra.qa.operations import AGGREGATES, BOUNDED, UNORDERED, WEEKDAYS, WRITE_OPS
 from astra.qa.outline import ask_variables, outline_variables
 from astra.qa.plan import Cell, Plan, Planner, cells_of
 from astra.qa.replies import Decomposition
@@ -47,7 +47,6 @@ from astra.records.score import Rejection
 TEMPLATE = "qa/decompose"
 OUTLINES = {"en": "qa/outline", "zh": "qa/outline_zh"}
 """What ``qa/decompose`` does not cover: other operations and kinds, Chinese."""
-UNORDERED = BOUNDED | {"list"}
 Outcome = QAInstance | Rejection
 
 

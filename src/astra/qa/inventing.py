@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from astra.llm.protocol import ProviderError
 from astra.qa.config import Language
 from astra.qa.domains import DOMAINS, Attribute, Domain, EntityType
 from astra.qa.schema import Kind, Source
@@ -16,6 +17,7 @@ from astra.records.qa import Split
 PLACES = ("hotel", "branch", "warehouse", "clinic", "garage", "office", "depot", "ward")
 THINGS = ("product", "parcel", "room", "book", "listing", "truck")
 PEOPLE = ("agent", "manager", "owner", "director", "driver", "doctor", "seller", "librarian")
+NOUNS = (*PEOPLE, *PLACES, *THINGS)
 NUMBERS = ("price", "age", "budget", "stock", "load", "bonus", "rating", "fee")
 DATES = ("joined_date", "shipping_date", "arrival_date", "listed_date")
 LEAST = 4
@@ -50,10 +52,18 @@ def invent_for(
     spare = [name for name in names["thing"] if name not in asked]
     rng.shuffle(spare)
     stocks = {"person": list(names["person"]), "thing": spare}
-    kinds = [start, *path[:-1]]
+    # What is wanted last may be a thing as well; it then needs a table of its own to be one.
+    linked = list(dict.fromkeys([*path[:-1], *(c for c in path if c in NOUNS)]))
+    followed = dict(zip([start, *path[:-1]], path, strict=True))
     types = tuple(
-        EntityType(kind, f"{kind}s", kind in PEOPLE, 6, (_attribute(column, rng, last),))
-        for kind, column, last in zip(kinds, path, [False] * (len(path) - 1) + [True], strict=True)
+        EntityType(
+            kind,
+            f"{kind}s",
+            kind in PEOPLE,
+            6,
+            (_attribute(followed[kind], followed[kind] in linked),) if kind in followed else (),
+        )
+        for kind in [start, *linked]
     )
     source = world_of(
         f"made:{domain}", domain, _fitted(Domain(types, ()), stocks), Split.TRAIN, stocks, rng,
@@ -115,20 +125,22 @@ def _unknown(domain: str) -> Domain:
     )
 
 
-def _attribute(column: str, rng: random.Random, last: bool) -> Attribute:
-    if not last:
+def _attribute(column: str, linked: bool) -> Attribute:
+    if linked:
         return Attribute(column, Kind.ENTITY, target=column)
-    if column in DATES or column.endswith("date"):
+    if column.endswith("date"):
         return Attribute(column, Kind.DATE, 0, 359)
     return Attribute(column, Kind.NUMBER, 10, 999, unique=True)
 
 
 def _fitted(domain: Domain, stocks: Mapping[str, Sequence[str]]) -> Domain:
-    """The domain with as many rows as there are names: all types shrink alike."""
-    wanted = dict.fromkeys(stocks, 0)
-    for kind in domain.types:
-        wanted["person" if kind.people else "thing"] += kind.count
-    share = min(1.0, *(len(stocks[who]) / count for who, count in wanted.items() if count))
-    counts = {kind.name: max(LEAST, int(kind.count * share)) for kind in domain.types}
-    types = tuple(replace(kind, count=counts[kind.name]) for kind in domain.types)
-    return replace(domain, types=types)
+    """The domain with no more rows than there are names: all types shrink alike."""
+    for percent in range(100, 0, -5):
+        types = tuple(
+            replace(kind, count=max(min(LEAST, kind.count), kind.count * percent // 100))
+            for kind in domain.types
+        )
+        used = {who: sum(k.count for k in types if k.people is (who == "person")) for who in stocks}
+        if all(used[who] <= len(stocks[who]) for who in stocks):
+            return replace(domain, types=types)
+    raise ProviderError("too few names are offered for a world")

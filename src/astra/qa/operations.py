@@ -74,6 +74,8 @@ from astra.records.state import Write, WriteAction
 AGGREGATES = frozenset({"sum", "mean", "max", "min"})
 EXTREMES = frozenset({"argmax", "argmin"})
 BOUNDED = frozenset({"above", "below"})
+UNORDERED = BOUNDED | {"list"}
+"""Operations that return a list whose order says nothing."""
 WRITE_OPS = frozenset({"reserve", "cancel", "update"})
 FREE_OPS = frozenset({"multiply", "add_days", "days_between", "weekday"})
 """Operations that need no table."""
