@@ -299,6 +299,48 @@ def test_each_rule_of_a_kind_catches_its_violation(
     assert problem[0] == reason
 
 
+def test_two_writes_of_one_cell_are_refused() -> None:
+    step = {
+        "hop_level": 1,
+        "question": "Set the price of Blue Heron.",
+        "dependencies": [],
+    }
+
+    def update(id: int, price: int) -> dict[str, Any]:
+        return {
+            **step,
+            "id": id,
+            "answer": {"type": "record", "value": {"boat": "Blue Heron", "price": price}},
+            "operation": {
+                "op": "update", "relation": "boat.set_price", "table": "boats",
+                "arguments": {"boat": "Blue Heron", "price": price}, "select": "price",
+            },
+            "writes": [
+                {
+                    "action": "update", "table": "boats", "where": {"boat": "Blue Heron"},
+                    "values": {"price": price},
+                }
+            ],
+        }  # fmt: skip
+
+    instance = QAInstance.model_validate(
+        {
+            "split": "train", "domain": "harbour", "language": "en", "source": "test",
+            "kind": "write", "scenario": "parallel_single_hop",
+            "main_question": "Set the price of Blue Heron to 7 and to 9. Is it done or not?",
+            "final_answer": {"type": "enum", "value": "done"},
+            "sub_questions": [update(1, 7), update(2, 9)],
+            "knowledge": [
+                {"name": "boats", "columns": ["boat", "price"], "rows": [["Blue Heron", 5]]}
+            ],
+            "entities": ["Blue Heron"], "composition": "x",
+        }
+    )  # fmt: skip
+    problem = check(instance, HOPS, {"Blue Heron"})
+    assert problem is not None
+    assert problem[0] == "conflicting_writes"
+
+
 def test_the_language_of_a_question_is_checked(made: list[QAInstance]) -> None:
     document = _first(made, "read_only", "zh")
     _in_english(document)

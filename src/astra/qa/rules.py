@@ -201,6 +201,7 @@ def _derivation(instance: QAInstance) -> Iterator[Problem]:
     """Each stated answer and write follows from the state and the answers it depends on."""
     answers = {step.id: step.answer.value for step in instance.sub_questions}
     tables = instance.knowledge
+    cells: list[str] = []
     yield from _joins(instance)
     for step in sorted(instance.sub_questions, key=lambda step: (step.hop_level, step.id)):
         if step.operation is None:
@@ -216,7 +217,10 @@ def _derivation(instance: QAInstance) -> Iterator[Problem]:
             yield ("answer_mismatch", f"{step.id}: says {step.answer.value!r}, is {derived!r}")
         if writes != step.writes:
             yield ("write_mismatch", f"{step.id}: says {step.writes!r}, is {writes!r}")
+        cells += [canonical_json([w.table, w.where, sorted(w.values)]) for w in writes]
         tables = after(tables, writes) if writes else tables
+    if len(set(cells)) < len(cells):
+        yield ("conflicting_writes", "two steps write the same cell")
 
 
 def _joins(instance: QAInstance) -> Iterator[Problem]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from astra.qa.calculations import ADD_DAYS, DAYS_BETWEEN, WEEKDAY
-from astra.qa.chinese import WORDS
+from astra.qa.chinese import PHRASES, WORDS
 from astra.qa.config import TableFile, TableSource
 from astra.qa.packaged import KnowledgeError
 from astra.qa.schema import Kind, Relation, Source, lookup
@@ -332,5 +332,5 @@ def _phrase(relation: Relation, spec: TableSource) -> str:
         return f"{{x}}的{thing}的{measure}总和"
     if relation.op == "argmax":
         return f"{{x}}的{measure}最大的{thing}"
-    from_dates = {"add_days": "{x}之后{y}天的日期", "days_between": "{x}之间相隔的天数"}
-    return from_dates.get(relation.op) or f"{{x}}的{words.get(asked, asked)}"
+    calculation = PHRASES.get(relation.name, ("", ""))[0] if not relation.table else ""
+    return calculation or f"{{x}}的{words.get(asked, asked)}"
