@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping
 from functools import cache
 
-from astra.qa.schema import FREE, Relation
+from astra.qa.schema import Relation
 from astra.records.base import content_id
 from astra.text.names import Pool, pool_of
 
@@ -98,7 +98,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "truck.parcels": ("{x}的司机的包裹数量", ""),
     "driver.parcels_above": ("{x}载重高于{y}的包裹", ""),
     "driver.parcels_by_load": ("{x}的包裹按载重从低到高的排列", ""),
-    "hotel.rooms": ("{x}住客为{y}的客房数量", ""),
+    "guest.rooms": ("{x}的客房数量", ""),
     "hotel.cheapest_room": ("{x}最便宜的客房", ""),
     "hotel.total_price": ("{x}的客房的价格总额", ""),
     "manager.rooms": ("{x}的酒店的客房数量", ""),
@@ -115,6 +115,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "branch.books_above": ("{x}页数高于{y}的图书", ""),
     "branch.books_by_pages": ("{x}的图书按页数从低到高的排列", ""),
     "book.details": ("{x}的详情（pages 和 shelf）", ""),
+    "member.books": ("{x}的图书数量", ""),
     "book.borrow_book": ("为{y}借出{x}", "借出{x}"),
     "book.return_book": ("归还{x}", ""),
     "book.move_book": ("把{x}移到{y}号书架", "把{x}移到另一个书架"),
@@ -128,7 +129,7 @@ class NoWord(KeyError):
 
 
 def translated(relation: Relation) -> dict[str, str]:
-    """The fields of a relation that are worded: phrase, vague, and what a write leaves free.
+    """The fields of a relation that are worded: phrase, and phrase without a literal.
 
     Raises NoWord.
     """
@@ -138,10 +139,7 @@ def translated(relation: Relation) -> dict[str, str]:
         if relation.op != "lookup" or column not in WORDS:
             raise NoWord(relation.name)
         phrase = f"{{x}}的{WORDS[column]}"
-    select = relation.select
-    if relation.op in ("reserve", "cancel"):
-        select = f"{select.partition(':')[0]}:{FREE['zh']}"
-    return {"phrase": phrase, "vague": vague if relation.vague else "", "select": select}
+    return {"phrase": phrase, "vague": vague if relation.vague else ""}
 
 
 @cache

@@ -14,10 +14,7 @@ from astra.qa.schema import Kind, Relation
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column. ``target`` names the entity type a link points at; ``unique`` forbids ties.
-
-    ``vacant`` is the share of rows in which nobody stands instead of a link.
-    """
+    """A column. ``target`` names the entity type a link points at; ``unique`` forbids ties."""
 
     name: str
     kind: Kind
@@ -26,7 +23,6 @@ class Attribute:
     unique: bool = False
     values: tuple[str, ...] = ()
     target: str = ""
-    vacant: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,17 @@ class EntityType:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """A table of who has which thing: the rows that actions make and remove."""
+
+    table: str
+    thing: str
+    holder: str
+    share: float
+    """Of things that somebody has at first."""
+
+
+@dataclass(frozen=True)
 class Domain:
     types: tuple[EntityType, ...]
     groups: tuple[Relation, ...]
@@ -46,6 +53,7 @@ class Domain:
     """Relations whose answer is an amount that can be converted."""
     more: tuple[Relation, ...] = ()
     """Asked with ``extended`` operations only: joins, sorting, filters, records, writes."""
+    holdings: tuple[Holding, ...] = ()
     views: tuple[str, ...] = ()
     """Joins that ``more`` reads, for example ``listings+agents``."""
     measures: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -54,10 +62,6 @@ class Domain:
 
 def _link(target: str) -> Attribute:
     return Attribute(target, Kind.ENTITY, target=target)
-
-
-def _holder(target: str, vacant: float) -> Attribute:
-    return Attribute(target, Kind.ENTITY, target=target, vacant=vacant)
 
 
 def _number(name: str, low: int, high: int, unique: bool = False) -> Attribute:
@@ -108,9 +112,10 @@ def _write(
     name: str, op: str, table: str, select: str, phrase: str, extra: str = "", vague: str = ""
 ) -> Relation:
     source = name.partition(".")[0]
+    kind = Kind.NUMBER if op == "update" else Kind.ENTITY
     return Relation(
-        name, op, source, table, source, select, phrase, Kind.CATEGORY,
-        extra=extra, draws=extra if op == "reserve" else "", vague=vague,
+        name, op, source, table, source, select, phrase, kind,
+        extra=extra, draws=extra if op == "insert" else "", vague=vague,
     )  # fmt: skip
 
 
@@ -252,7 +257,7 @@ DOMAINS: dict[str, Domain] = {
     ),
     "hotels": Domain(
         types=(
-            _type("room", "rooms", "thing", 40, _link("hotel"), _holder("guest", 0.5),
+            _type("room", "rooms", "thing", 40, _link("hotel"),
                   _number("price", 40, 399, unique=True), _number("beds", 1, 6)),
             _type("guest", "guests", "person", 24, _number("age", 18, 89), _day("arrival_date")),
             _type("hotel", "hotels", "thing", 9, _link("manager"),
@@ -260,13 +265,12 @@ DOMAINS: dict[str, Domain] = {
             _type("manager", "managers", "person", 9, _number("bonus", 10, 99)),
         ),
         groups=(
-            _group("hotel.rooms", "count", "rooms", "",
-                   "the number of rooms of {x} with guest {y}", extra="guest"),
             _group("hotel.cheapest_room", "argmin", "rooms", "room:price",
                    "the cheapest room of {x}", Kind.ENTITY, "room"),
             _group("hotel.total_price", "sum", "rooms", "price",
                    "the total price of the rooms of {x}"),
         ),
+        holdings=(Holding("bookings", "room", "guest", 0.6),),
         money=("room.price",),
         measures={"hotel.height": "length"},
         views=("rooms+hotels",),
@@ -280,17 +284,17 @@ DOMAINS: dict[str, Domain] = {
             _group("room.details", "record", "rooms", "price:beds",
                    "the details (price and beds) of {x}"),
             _check("room.hotel", "rooms"),
-            _write("room.reserve_room", "reserve", "rooms", "guest:nobody",
+            _group("guest.rooms", "count", "bookings", "", "the number of rooms of {x}"),
+            _write("room.reserve_room", "insert", "bookings", "guest",
                    "reserve {x} for {y}", "guest", "reserve {x}"),
-            _write("room.cancel_room", "cancel", "rooms", "guest:nobody",
-                   "cancel the booking of {x}"),
+            _write("room.cancel_room", "delete", "bookings", "guest", "cancel the booking of {x}"),
             _write("room.set_price", "update", "rooms", "price",
                    "set the price of {x} to {y}", "price", "set a new price of {x}"),
         ),
     ),
     "library": Domain(
         types=(
-            _type("book", "books", "thing", 48, _link("branch"), _holder("member", 0.5),
+            _type("book", "books", "thing", 48, _link("branch"),
                   _number("pages", 60, 899, unique=True), _number("shelf", 1, 60)),
             _type("member", "members", "person", 24, _day("joined_date"), _number("fines", 1, 40)),
             _type("branch", "branches", "thing", 10, _link("librarian")),
@@ -302,6 +306,7 @@ DOMAINS: dict[str, Domain] = {
             _group("branch.total_pages", "sum", "books", "pages",
                    "the total pages of the books of {x}"),
         ),
+        holdings=(Holding("loans", "book", "member", 0.6),),
         views=("books+branches",),
         more=(
             _group("librarian.books", "count", "books+branches", "",
@@ -312,9 +317,10 @@ DOMAINS: dict[str, Domain] = {
                    "the books of {x} sorted by pages", Kind.ENTITY),
             _group("book.details", "record", "books", "pages:shelf",
                    "the details (pages and shelf) of {x}"),
-            _write("book.borrow_book", "reserve", "books", "member:nobody",
+            _group("member.books", "count", "loans", "", "the number of books of {x}"),
+            _write("book.borrow_book", "insert", "loans", "member",
                    "borrow {x} for {y}", "member", "borrow {x}"),
-            _write("book.return_book", "cancel", "books", "member:nobody", "return {x}"),
+            _write("book.return_book", "delete", "loans", "member", "return {x}"),
             _write("book.move_book", "update", "books", "shelf",
                    "move {x} to shelf {y}", "shelf", "move {x} to another shelf"),
         ),

@@ -44,7 +44,7 @@ def _mixed(source: Source, max_hops: int) -> Iterator[Composition]:
         start = prefix[0].source if prefix else relation.source
         act = _asked(relation, chain)
         for lookup in _lookups(source, relation.source):
-            if lookup.select != written(relation) and lookup not in prefix:
+            if lookup.select != relation.select and lookup not in prefix:
                 nodes = (*chain, act, _asked(lookup, chain))
                 yield _made(source, QuestionKind.MIXED, "and", nodes, (start,), "last")
         if prefix:
@@ -83,14 +83,16 @@ def _missing_parameter(source: Source, max_hops: int) -> Iterator[Composition]:
 def _refused(kind: QuestionKind) -> _Maker:
     """An action that a look-up shows to be of no use, or impossible because a place is taken."""
 
+    refused = ("insert",) if kind is QuestionKind.INFEASIBLE else ("insert", "update")
+
     def make(source: Source, max_hops: int) -> Iterator[Composition]:
         for relation, prefix in _actions(source, max_hops):
-            if kind is QuestionKind.INFEASIBLE and relation.op != "reserve":
+            if relation.op not in refused:
                 continue
             chain = copies(prefix, 1) if prefix else ()
             start = prefix[0].source if prefix else relation.source
             for look in _lookups(source, relation.source):
-                if look.select == written(relation) and look not in prefix:
+                if look.select == relation.select and look not in prefix:
                     seen = _asked(look, chain)
                     act = replace(_asked(relation, chain), after=(len(chain) + 1,), bar=Bar.NO_CALL)
                     yield _made(source, kind, "act", (*chain, seen, act), (start,))
@@ -98,18 +100,10 @@ def _refused(kind: QuestionKind) -> _Maker:
     return make
 
 
-def written(relation: Relation) -> str:
-    """The column that a write changes."""
-    return relation.select.partition(":")[0]
-
-
 def _sees(group: Relation, act: Relation) -> bool:
-    """Whether a group's answer depends on what the write changes, and still has its rows."""
-    column = written(act)
-    if group.table != act.table or group.key == column:
-        return False
-    counted = group.op == "count" and group.extra == column
-    return counted or (group.op in AGGREGATES and group.select == column)
+    """Whether a group's answer depends on the cell that an update changes."""
+    same = group.table == act.table and group.select == act.select
+    return act.op == "update" and same and group.op in AGGREGATES
 
 
 def _actions(source: Source, max_hops: int) -> Iterator[tuple[Relation, Path]]:

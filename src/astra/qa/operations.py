@@ -31,15 +31,14 @@ days_between          {start: d, end: d}; table = ""     NUMBER of days, never n
 weekday               {date: d}; table = ""              ENUM: Monday .. Sunday
 greater, less         {names: [..], values: [..]};       STRING: the name whose value is
                       table = ""                         largest (smallest); no tie; no tool
-reserve               {key: v, column: w};               writes w over ``free``; refused where
-                      select = "column:free"             another value stands ("taken")
-cancel                {key: v}; select = "column:free"   writes ``free``; refused where it stands
-update                {key: v, column: w};               writes w; refused where it stands
-                      select = "column"
+insert                {key: v, column: w}, all columns;  that cell of the new row; refused where
+                      select = column                    the key has a row (``already`` if equal)
+update                {key: v, column: w};               w, the cell of the one row from now on;
+                      select = column                    refused (``already``) where w stands
+delete                {key: v}; select = column          that cell of the one row, now gone
 ====================  =================================  ===================================
 
-The answer of the three writes is RECORD {key: v, column: value written}; one row matches. A
-write that is refused changes nothing. Writes are made in the order of (hop level, id), and a
+A write that is refused changes nothing. Writes are made in the order of (hop level, id), and a
 step that depends on a write without using its answer sees what it left.
 
 A table named ``a+b`` is the natural join of tables ``a`` and ``b``: a knowledge excerpt holds it
@@ -76,7 +75,7 @@ EXTREMES = frozenset({"argmax", "argmin"})
 BOUNDED = frozenset({"above", "below"})
 UNORDERED = BOUNDED | {"list"}
 """Operations that return a list whose order says nothing."""
-WRITE_OPS = frozenset({"reserve", "cancel", "update"})
+WRITE_OPS = frozenset({"insert", "update", "delete"})
 FREE_OPS = frozenset({"multiply", "add_days", "days_between", "weekday"})
 """Operations that need no table."""
 TABLE_OPS = (
@@ -105,10 +104,10 @@ class EvaluationError(Exception):
 class Refused(EvaluationError):
     """A write that the state does not admit: its goal holds already, or the place is taken."""
 
-    def __init__(self, message: str, record: dict[str, Any], *, already: bool) -> None:
+    def __init__(self, message: str, standing: Any, *, already: bool) -> None:
         super().__init__(message)
-        self.record = record
-        """The key, and the cell as it stands."""
+        self.standing = standing
+        """The cell that it would have written."""
         self.already = already
 
 
@@ -153,7 +152,7 @@ def perform(
     """A step's answer and what it changes, where ``tables`` are the state before it.
 
     A barred step changes nothing. Where the kind says that its action is of no use or impossible,
-    the answer is the record as it stands. Raises EvaluationError where that is not so.
+    the answer is the cell as it stands. Raises EvaluationError where that is not so.
     """
     expected = {QuestionKind.ALREADY_SATISFIED: True, QuestionKind.INFEASIBLE: False}.get(kind)
     try:
@@ -161,46 +160,54 @@ def perform(
     except Refused as refusal:
         if bar is not Bar.NO_CALL or refusal.already is not expected:
             raise
-        return refusal.record, ()
+        return refusal.standing, ()
     if bar is not None:
         if operation.op in WRITE_OPS and bar is Bar.NO_CALL and expected is not None:
             raise EvaluationError(f"{operation.relation} can be done, the kind is {kind}")
         return answer, ()
-    return answer, writes_of(operation, answer)
+    return answer, writes_of(operation, answers)
 
 
-def writes_of(operation: Operation, answer: Mapping[str, Any]) -> tuple[Write, ...]:
-    """What a write with that answer changes; nothing for an operation that only reads."""
+def writes_of(operation: Operation, answers: Mapping[int, Any]) -> tuple[Write, ...]:
+    """What an operation changes where it can be made; nothing if it only reads."""
     if operation.op not in WRITE_OPS:
         return ()
-    key, column = next(iter(operation.arguments)), operation.select.partition(":")[0]
-    return (
-        Write(
-            action=WriteAction.UPDATE,
-            table=operation.table,
-            where={key: answer[key]},
-            values={column: answer[column]},
-        ),
-    )
+    given = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
+    key = next(iter(given))
+    action = WriteAction(operation.op)
+    where = {} if action is WriteAction.INSERT else {key: given[key]}
+    values = given if action is WriteAction.INSERT else {n: given[n] for n in given if n != key}
+    return (Write(action=action, table=operation.table, where=where, values=values),)
 
 
 def after(tables: Sequence[Table], writes: Sequence[Write]) -> tuple[Table, ...]:
-    """The tables once the (updating) writes are made, joins made anew."""
+    """The tables once the writes are made, joins made anew."""
     changed = {table.name: table for table in tables}
     for write in writes:
-        table = changed[write.table]
-        place = {column: at for at, column in enumerate(table.columns)}
-        rows = tuple(
-            tuple(write.values.get(column, row[place[column]]) for column in table.columns)
-            if all(row[place[column]] == value for column, value in write.where.items())
-            else row
-            for row in table.rows
-        )
-        changed[write.table] = table.model_copy(update={"rows": rows})
+        changed[write.table] = _changed(changed[write.table], write)
     return tuple(
         join(name, [changed[part] for part in name.split("+")]) if "+" in name else table
         for name, table in changed.items()
     )
+
+
+def _changed(table: Table, write: Write) -> Table:
+    rows = list(table.rows)
+    if write.action is WriteAction.INSERT:
+        rows.append(tuple(write.values[column] for column in table.columns))
+    else:
+        chosen = _matching(table, write.where)
+        new = [
+            tuple(write.values.get(c, cell) for c, cell in zip(table.columns, row, strict=True))
+            for row in rows
+        ]
+        gone = write.action is WriteAction.DELETE
+        rows = [
+            other if row in chosen else row
+            for row, other in zip(rows, new, strict=True)
+            if not (gone and row in chosen)
+        ]
+    return table.model_copy(update={"rows": tuple(rows)})
 
 
 def join(name: str, parts: Sequence[Table]) -> Table:
@@ -305,18 +312,23 @@ def _ranked(
     ]
 
 
-def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    key = next(iter(arguments))
-    column, _, free = operation.select.partition(":")
+def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
+    key, column = next(iter(arguments)), operation.select
     filters = {key: arguments[key]}
-    standing = _only(_matching(table, filters), table, filters)[table.columns.index(column)]
-    wanted = free if operation.op == "cancel" else arguments[column]
-    where, record = f"{column} of {arguments[key]!r} is {standing!r}", {**filters, column: standing}
-    if standing == wanted:
-        raise Refused(f"{where} already", record, already=True)
-    if operation.op == "reserve" and standing != free:
-        raise Refused(where, record, already=False)
-    return {key: arguments[key], column: wanted}
+    rows, place = _matching(table, filters), table.columns.index(column)
+    if operation.op == "insert":
+        if set(arguments) != set(table.columns):
+            raise EvaluationError(f"a new row of {table.name} needs {list(table.columns)}")
+        if rows:
+            same = any(row == tuple(arguments[c] for c in table.columns) for row in rows)
+            raise Refused(f"{filters} has a row", rows[0][place], already=same)
+        return arguments[column]
+    standing = _only(rows, table, filters)[place]
+    if operation.op == "delete":
+        return standing
+    if standing == arguments[column]:
+        raise Refused(f"{column} of {filters} is so already", standing, already=True)
+    return arguments[column]
 
 
 def _matching(table: Table, filters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -34,7 +34,7 @@ def decompose(variables: Mapping[str, Any], rng: random.Random) -> Decomposition
     for step in steps:
         known[step["id"]] = value = _answer(step, tables, known)
         if step.get("writes") and not step["bar"]:
-            _write(step, tables, value)
+            _write(step, tables, known)
         made.append(
             SubQuestion(
                 id=step["id"],
@@ -95,7 +95,7 @@ def _answer(
         return WEEKDAYS[date.fromisoformat(value(given["date"])).weekday()]
     if op == "multiply":
         return _two_places(value(given["amount"]) * given["times"])
-    if op in ("reserve", "cancel", "update"):
+    if op in ("insert", "update", "delete"):
         return _act(step, tables, value)
     rows = tables[step["table"]]
     if op == "convert":
@@ -122,21 +122,32 @@ def _two_places(number: float) -> float:
     return int(rounded) if float(rounded).is_integer() else rounded
 
 
-def _act(step: Mapping[str, Any], tables: Mapping[str, list[Row]], value: Any) -> Row:
-    """What the row acted on holds afterwards; where the step is barred, what it may hold now."""
+def _act(step: Mapping[str, Any], tables: Mapping[str, list[Row]], value: Any) -> Any:
+    """The cell named by select: as the action leaves or removes it, or as it stands in its way."""
     key, *others = step["arguments"]
-    column, _, free = str(step["select"]).partition(":")
-    [row] = [row for row in tables[step["table"]] if row[key] == value(step["arguments"][key])]
-    wanted = value(step["arguments"][others[0]]) if others else free
-    refused = row[column] == wanted or (step["op"] == "reserve" and row[column] != free)
-    return {key: row[key], column: row[column] if refused else wanted}
+    asked = value(step["arguments"][key])
+    standing = [row[step["select"]] for row in tables[step["table"]] if row[key] == asked]
+    if step["op"] == "delete" or (step["op"] == "insert" and standing):
+        return standing[0]
+    return value(step["arguments"][others[0]])
 
 
-def _write(step: Mapping[str, Any], tables: Mapping[str, list[Row]], record: Row) -> None:
-    key, column = record
-    for row in tables[step["table"]]:
-        if row[key] == record[key]:
-            row[column] = record[column]
+def _write(step: Mapping[str, Any], tables: dict[str, list[Row]], known: Mapping[int, Any]) -> None:
+    """Make a step's change in the rows that later steps read."""
+    given = {
+        name: known[argument["from"]] if isinstance(argument, dict) else argument
+        for name, argument in step["arguments"].items()
+    }
+    key = next(iter(given))
+    rows = tables[step["table"]]
+    if step["op"] == "insert":
+        rows.append(given)
+    elif step["op"] == "delete":
+        tables[step["table"]] = [row for row in rows if row[key] != given[key]]
+    else:
+        for row in rows:
+            if row[key] == given[key]:
+                row.update(given)
 
 
 def _read(op: str, select: str, rows: list[Row]) -> Any:

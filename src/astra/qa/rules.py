@@ -184,7 +184,7 @@ def _state_dependencies(step: SubQuestion, instance: QAInstance) -> set[int]:
     others = [other for other in instance.sub_questions if other.id in step.dependencies]
     if step.bar is None:
         return {other.id for other in others if _writes(other)}
-    shown = step.operation.select.partition(":")[0] if step.operation else ""
+    shown = step.operation.select if step.operation else ""
     return {
         other.id
         for other in others
@@ -217,7 +217,7 @@ def _derivation(instance: QAInstance) -> Iterator[Problem]:
             yield ("answer_mismatch", f"{step.id}: says {step.answer.value!r}, is {derived!r}")
         if writes != step.writes:
             yield ("write_mismatch", f"{step.id}: says {step.writes!r}, is {writes!r}")
-        cells += [canonical_json([w.table, w.where, sorted(w.values)]) for w in writes]
+        cells += [canonical_json([w.table, w.where or w.values]) for w in writes]
         tables = after(tables, writes) if writes else tables
     if len(set(cells)) < len(cells):
         yield ("conflicting_writes", "two steps write the same cell")

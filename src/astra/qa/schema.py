@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from astra.qa.operations import WRITE_OPS
 from astra.records.qa import Answer, AnswerType, Split, Table
 
 
@@ -31,12 +32,10 @@ ANSWER_TYPES = {
 }
 OP_TYPES = {
     **dict.fromkeys(("list", "above", "below", "sort"), AnswerType.LIST),
-    **dict.fromkeys(("record", "reserve", "cancel", "update"), AnswerType.RECORD),
+    "record": AnswerType.RECORD,
     "check": AnswerType.BOOLEAN,
 }
 """Operations whose answer has a type of its own, whatever the columns hold."""
-FREE = {"en": "nobody", "zh": "无人"}
-"""What stands in a place that a write can take; no entity."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Relation:
 
     @property
     def writes(self) -> bool:
-        return self.op in ("reserve", "cancel", "update")
+        return self.op in WRITE_OPS
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Source:
             for position, column in enumerate(table.columns):
                 if kinds[column] is Kind.ENTITY:
                     names.update(str(row[position]) for row in table.rows)
-        return names - set(FREE.values())
+        return names
 
 
 def lookup(entity: str, table: str, column: str, kind: Kind, target: str = "") -> Relation:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from astra.qa.operations import BOUNDED, PLAIN_OPS, after, perform
-from astra.qa.schema import FREE, Relation, Source
+from astra.qa.operations import BOUNDED, PLAIN_OPS, WRITE_OPS, after, perform
+from astra.qa.schema import Relation, Source
 from astra.qa.shapes import Composition, Node
 from astra.records.base import canonical_json
 from astra.records.qa import AnswerType, Operation, QuestionKind, Table
@@ -29,7 +29,7 @@ GROUP_SIZES = {
 """Rows that a group may have: answers stay short and calculations small."""
 DAYS = (7, 10, 14, 21, 30)
 TIMES = (2, 3, 4, 5, 6, 7, 8, 9)
-ONCE = frozenset({*GROUP_SIZES, "lookup", "record", "check", "reserve", "cancel", "update"})
+ONCE = frozenset({*GROUP_SIZES, *WRITE_OPS, "lookup", "record", "check"})
 """Operations that no question makes twice with the same arguments."""
 
 
@@ -78,17 +78,18 @@ class Walk:
         """Raises Unsuitable or EvaluationError where the names make no good question."""
         met = set(self._names)
         for number, node in enumerate(self._made.nodes, start=1):
-            answer = self._step(number, node)
+            answer = self._step(node)
             self.answers[number] = answer
             relation = node.relation
             if relation.op == "days_between" and answer < 2:
                 raise Unsuitable
-            if relation.answer_type is AnswerType.STRING and relation.op not in PLAIN_OPS:
+            told = relation.op in PLAIN_OPS or relation.writes
+            if relation.answer_type is AnswerType.STRING and not told:
                 if answer in met:
                     raise Unsuitable
                 met.add(answer)
 
-    def _step(self, number: int, node: Node) -> Any:
+    def _step(self, node: Node) -> Any:
         relation = node.relation
         literal, asked = None, None
         if node.start is not None:
@@ -107,8 +108,6 @@ class Walk:
             self._calls.add(call)
         before = self._now(relation, relevant)
         answer, writes = perform(operation, node.bar, self._made.kind, before, self.answers)
-        if answer in FREE.values() and self._made.kind is not QuestionKind.ALREADY_SATISFIED:
-            raise Unsuitable
         if answer == []:
             raise Unsuitable
         if relation.table:
@@ -137,6 +136,8 @@ class Walk:
         if relation.op == "convert":
             return list(self._index.source.tables[relation.table].rows)
         found = self._index.rows(relation.table, relation.key, asked)
+        if relation.op == "insert":
+            return found  # there may be none
         least, most = GROUP_SIZES.get(relation.op, (1, 1))
         if not least <= len(found) <= most:
             raise Unsuitable
@@ -160,13 +161,13 @@ class Walk:
         position = columns.index(relation.extra)
         standing = [row[position] for row in relevant]
         wants = self._made.kind is QuestionKind.ALREADY_SATISFIED
-        if relation.op == "reserve" and not wants:
+        if relation.op == "insert" and not wants:
             return rng.choice(source.starts[relation.draws])
         if relation.op == "update" and not wants:
             return self._new_value(source.column(relation.table, relation.extra))
         if relation.op == "check" and rng.random() < 0.5:
             return rng.choice(source.column(relation.table, relation.extra))
-        if relation.op == "reserve" and set(standing) & set(FREE.values()):
+        if not standing:
             raise Unsuitable
         return rng.choice(standing)
 

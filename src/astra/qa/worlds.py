@@ -21,9 +21,9 @@ from astra.qa.calculations import (
     RATES,
     WEEKDAY,
 )
-from astra.qa.domains import DOMAINS, Attribute, Domain, EntityType
+from astra.qa.domains import DOMAINS, Attribute, Domain, EntityType, Holding
 from astra.qa.operations import join
-from astra.qa.schema import FREE, Kind, Relation, Source, lookup
+from astra.qa.schema import Kind, Relation, Source, lookup
 from astra.records.base import content_id
 from astra.records.qa import Split, Table
 from astra.text.names import Pool, draw_names
@@ -71,7 +71,7 @@ def world_of(
 ) -> Source:
     """A world of a domain, called ``label``; ``stocks`` hold names of ``person`` and ``thing``."""
     members = _draw_members(domain, stocks, rng)
-    tables = {kind.table: _table(kind, members, rng, FREE[language]) for kind in domain.types}
+    tables = {kind.table: _table(kind, members, rng) for kind in domain.types}
     kinds = {kind.table: _kinds(kind) for kind in domain.types}
     relations = [
         lookup(
@@ -80,6 +80,10 @@ def world_of(
         for kind in domain.types
         for attribute in kind.attributes
     ]
+    for held in domain.holdings:
+        tables[held.table] = _holding_table(held, members, rng)
+        kinds[held.table] = {held.thing: Kind.ENTITY, held.holder: Kind.ENTITY}
+        relations.append(lookup(held.thing, held.table, held.holder, Kind.ENTITY, held.holder))
     if domain.money:
         tables["rates"] = RATES
         kinds["rates"] = {"currency": Kind.CATEGORY, "rate": Kind.NUMBER}
@@ -148,8 +152,6 @@ def _target(kind: EntityType, attribute: Attribute, domain: Domain) -> str:
     """What can be asked of the answer: the linked entity, a date, an amount of money."""
     if f"{kind.name}.{attribute.name}" in domain.money:
         return "amount"
-    if attribute.vacant:
-        return ""  # nobody may stand there
     return "date" if attribute.kind is Kind.DATE else attribute.target
 
 
@@ -179,9 +181,9 @@ def _kinds(kind: EntityType) -> dict[str, Kind]:
     return {kind.name: Kind.ENTITY, **{a.name: a.kind for a in kind.attributes}}
 
 
-def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random, free: str) -> Table:
+def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random) -> Table:
     names = members[kind.name]
-    columns = [_cells(attribute, len(names), members, rng, free) for attribute in kind.attributes]
+    columns = [_cells(attribute, len(names), members, rng) for attribute in kind.attributes]
     return Table(
         name=kind.table,
         columns=(kind.name, *(attribute.name for attribute in kind.attributes)),
@@ -189,14 +191,16 @@ def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random, 
     )
 
 
+def _holding_table(held: Holding, members: dict[str, list[str]], rng: random.Random) -> Table:
+    things = members[held.thing]
+    taken = rng.sample(things, int(len(things) * held.share))
+    rows = tuple((thing, rng.choice(members[held.holder])) for thing in taken)
+    return Table(name=held.table, columns=(held.thing, held.holder), rows=rows)
+
+
 def _cells(
-    attribute: Attribute, count: int, members: dict[str, list[str]], rng: random.Random, free: str
+    attribute: Attribute, count: int, members: dict[str, list[str]], rng: random.Random
 ) -> list[Any]:
-    if attribute.vacant:
-        return [
-            free if rng.random() < attribute.vacant else rng.choice(members[attribute.target])
-            for _ in range(count)
-        ]
     if attribute.unique:
         return rng.sample(range(attribute.low, attribute.high + 1), count)
     if attribute.kind is Kind.ENTITY and len(members[attribute.target]) == count:
