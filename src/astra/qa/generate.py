@@ -21,6 +21,7 @@ from astra.qa.config import QAConfig
 from astra.qa.free import Request, requests_of, synthesise
 from astra.qa.operations import AGGREGATES, BOUNDED, UNORDERED, WEEKDAYS, WRITE_OPS
 from astra.qa.outline import ask_variables, outline_variables
+from astra.qa.packaged import KnowledgeError
 from astra.qa.plan import Cell, Plan, Planner, cells_of
 from astra.qa.replies import Decomposition
 from astra.qa.rules import answering, check
@@ -62,7 +63,10 @@ class Generator:
         }
         shared = shared_entities(sources)
         if shared:
-            raise AssertionError(f"splits share entity names: {sorted(shared)[:5]}")
+            raise KnowledgeError(
+                f"knowledge sources put names into two splits: {sorted(shared)[:5]}; leave "
+                "one of the sources out (weight 0), or those rows"
+            )
         self._folder = knowledge
         # Read once ahead of any paid work: a broken corpus is found now, not hours later.
         self._requested = sum(1 for _ in requests_of(config, knowledge))
