@@ -58,6 +58,7 @@ class ArenaEnv:
         self.arena = arena
         self.sandbox = sandbox
         self._session: Session | None = None
+        self._turn = asyncio.Lock()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -85,7 +86,9 @@ class ArenaEnv:
         return execute_batch([(self, call)])[0]
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        return await asyncio.to_thread(self.execute_now, call)
+        """Calls of one turn arrive together; a session takes them one at a time, in order."""
+        async with self._turn:
+            return await asyncio.to_thread(self.execute_now, call)
 
     def close_now(self) -> None:
         if self._session is not None:
