@@ -103,7 +103,9 @@ def _fault(state: ArenaState, name: str, before: World, returned: Any) -> str:
             continue
         if table not in state.writes[name]:
             return f"{name} must not change table {table}"
-        if not isinstance(rows, list) or not all(_is_row(row, state.columns[table]) for row in rows):
+        if not isinstance(rows, list) or not all(
+            _is_row(row, state.columns[table]) for row in rows
+        ):
             return f"table {table} no longer has its columns"
     return ""
 
@@ -161,10 +163,11 @@ def apply_writes(
         strangers = {*write.where, *write.values} - set(columns[write.table])
         if strangers:
             raise StateError(f"table {write.table} has no columns {sorted(strangers)}")
-        rows = after[write.table]
+        rows, classes = after[write.table], fields.get(write.table, {})
+        made = {name for name in columns[write.table] if classes.get(name) == FieldClass.IGNORE}
+        if made & set(write.values):
+            raise StateError(f"{sorted(made & set(write.values))} of {write.table} go uncompared")
         if write.action == WriteAction.INSERT:
-            classes = fields.get(write.table, {})
-            made = {name for name in columns[write.table] if classes.get(name) == "ignore"}
             missing = set(columns[write.table]) - set(write.values) - made
             if missing:
                 raise StateError(f"a new row of {write.table} needs {sorted(missing)}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from astra.arena.state import state_hash
 from astra.envsynth.perturb import Perturbation, optional_probes, perturbations
-from astra.envsynth.static import Problem
+from astra.envsynth.static import Problem, call_problem
 from astra.envsynth.worlds import arena_state, around, is_stateful, may_write
 from astra.records.base import canonical_json
 from astra.records.qa import Answer, QAInstance, SubQuestion
@@ -90,18 +90,18 @@ def candidate_of(
 def _gold_call(
     instance: QAInstance, question: SubQuestion, tool: Tool, code: str, arguments: dict[str, Any]
 ) -> GoldCall:
-    before, after, data = None, None, code
-    if is_stateful(instance, question):
-        before, after = around(instance, question)
-        data = canonical_json(before.tables)  # what a stateful tool knows
-    return GoldCall(
-        arguments,
-        question.answer,
-        perturbations(instance, question, tool, data, arguments),
-        optional_probes(tool, arguments),
-        before,
-        after,
+    answer, optional = question.answer, optional_probes(tool, arguments)
+    if not is_stateful(instance, question):
+        wrong = perturbations(instance, question, tool, code, arguments)
+        return GoldCall(arguments, answer, wrong, optional)
+    before, after = around(instance, question)
+    known = canonical_json(before.tables)
+    wrong = tuple(
+        item
+        for item in perturbations(instance, question, tool, known, arguments)
+        if call_problem(tool, item.arguments) is None  # others never reach a tool
     )
+    return GoldCall(arguments, answer, wrong, optional, before, after)
 
 
 class Trial(NamedTuple):

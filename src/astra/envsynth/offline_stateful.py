@@ -25,9 +25,7 @@ def write_stateful_code(
         raise ProviderError(f"table {operation['table']!r} is not in the world")
     schema, parameters = tool["parameters"], list(tool["parameters"]["properties"])
     optional = [name for name in parameters if name not in schema["required"]]
-    signature = ", ".join(
-        ["world", *schema["required"], *(f"{name}=None" for name in optional)]
-    )
+    signature = ", ".join(["world", *schema["required"], *(f"{name}=None" for name in optional)])
     helpers: list[str] = []
     if operation["op"] in WRITE_OPS:
         body = "".join(f"    {line}\n" for line in _write_body(parameters, operation, world))
@@ -70,8 +68,7 @@ def _write_body(
         ]
     else:
         lines.append(
-            f'world.tables["{table}"] = [row for row in world.tables["{table}"] '
-            "if row not in rows]"
+            f'world.tables["{table}"] = [row for row in world.tables["{table}"] if row not in rows]'
         )
     return [*lines, _returned("rows[0]", operation)]
 

@@ -110,7 +110,9 @@ def _others(
             if column == name or value in cells:
                 pool.update({json.dumps(cell): cell for cell in cells if type(cell) is type(value)})
                 gold_rows |= {
-                    json.dumps(row[position]) for row in table.rows if question.answer.value in row
+                    json.dumps(row[position])
+                    for row in table.rows
+                    if _states(row, question.answer.value)
                 }
     if isinstance(value, str) and not pool and _as_date(value) is None:
         pool = {json.dumps(entity): entity for entity in instance.entities}
@@ -122,6 +124,11 @@ def _others(
         *rng.sample(further, min(FURTHER_VALUES, len(further))),
         *_shifted(value),
     ]
+
+
+def _states(row: Sequence[Any], value: Any) -> bool:
+    """Whether a cell is the value; true is not 1."""
+    return any(cell is value for cell in row) if isinstance(value, bool) else value in row
 
 
 def _shifted(value: Any) -> list[Any]:

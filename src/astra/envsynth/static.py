@@ -96,7 +96,10 @@ def code_problem(
         return "forbidden_import", f"imports {', '.join(forbidden)}"
     drawn = sorted(set(_chance(tree)))
     if drawn:
-        return "clock_or_chance", f"uses {', '.join(drawn)}: results must not vary by time or chance"
+        return (
+            "clock_or_chance",
+            f"uses {', '.join(drawn)}: results must not vary by time or chance",
+        )
     functions = [
         node for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == tool.name
