@@ -9,7 +9,8 @@ from env_samples import ENVS, answer, instance, price
 
 from astra.envsynth.perturb import Kind, perturbations
 from astra.envsynth.static import mentions
-from astra.envsynth.verify import Candidate, GoldCall, verify
+from astra.envsynth.candidates import Candidate, GoldCall
+from astra.envsynth.verify import verify
 from astra.records.qa import Answer, SubQuestion
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox

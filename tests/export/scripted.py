@@ -175,5 +175,6 @@ def our_reward(row: ExportedArena, script: Script, sandbox: Sandbox) -> float:
     final = transcript.messages[-1].content if answered else None
     options = row.options
     return score_episode(
-        row.arena, transcript.calls, final, options.reward, options.final_answer
-    ).reward
+        row.arena, transcript.calls, final, options.reward, options.final_answer,
+        end_state=env.tables,
+    ).reward  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from astra.embedding.protocol import EmbeddingConfig
+from astra.envsynth.worlds import Nodes
 from astra.llm.protocol import ModelConfig
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
@@ -12,6 +13,9 @@ from astra.settings import StageConfig
 
 class EnvsConfig(StageConfig):
     teacher: ModelConfig
+    nodes: Nodes = "needed"
+    """Which sub-questions become executable: every one that needs a tool, or, as in the paper,
+    only those that others depend on."""
     outer_attempts: int = Field(ge=1)
     """Fresh starts from a new tool document."""
     inner_attempts: int = Field(ge=1)
@@ -25,6 +29,8 @@ class EnvsConfig(StageConfig):
 
 class EnvsMergedConfig(StageConfig):
     teacher: ModelConfig
+    nodes: Nodes = "needed"
+    """As in stage envs: which sub-questions must have an environment."""
     merge_attempts: int = Field(ge=1)
     """Tries of one merge, each told why the one before failed."""
     per_band: int = Field(ge=0)

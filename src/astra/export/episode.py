@@ -28,6 +28,7 @@ from astra.records.message import (
     ToolCall,
     ToolResult,
 )
+from astra.records.state import Tables
 from astra.records.trajectory import StopReason
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
@@ -133,18 +134,23 @@ class ArenaEpisode:
         """The score of what happened so far. Raises ArenaFault if our machinery failed."""
         if self._episode.stop_reason == StopReason.INFRA:
             raise ArenaFault(f"arena {self.row.id}: the sandbox failed in this episode")
-        return score_row(self.row, self._episode.calls, self._final)
+        return score_row(self.row, self._episode.calls, self._final, self._env.tables)
 
     def close(self) -> None:
         self._env.close_now()
 
 
 def score_row(
-    row: ExportedArena, calls: Sequence[ExecutedCall], final_text: str | None
+    row: ExportedArena,
+    calls: Sequence[ExecutedCall],
+    final_text: str | None,
+    end_state: Tables | None,
 ) -> EpisodeScore:
-    """Score executed calls with the row's options."""
+    """Score executed calls with the row's options; ``end_state`` is ``ArenaEnv.tables``."""
     options = row.options
-    return score_episode(row.arena, calls, final_text, options.reward, options.final_answer)
+    return score_episode(
+        row.arena, calls, final_text, options.reward, options.final_answer, end_state=end_state
+    )
 
 
 def assistant_message(message: Mapping[str, Any], first_id: int = 0) -> Message:

@@ -11,7 +11,13 @@ import hashlib
 import json
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 ID_LENGTH = 16
 
@@ -32,6 +38,23 @@ class Frozen(BaseModel):
     """A value without identity of its own (a message, an answer, an edge)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Sparse(Frozen):
+    """A value that leaves the fields named in ``sparse`` out of its JSON while they are empty.
+
+    A field added that way changes neither bytes nor ids of the records that do without it.
+    """
+
+    sparse: ClassVar[tuple[str, ...]]
+
+    @model_serializer(mode="wrap")
+    def _lean(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        dumped: dict[str, Any] = handler(self)
+        for name in self.sparse:
+            if not dumped.get(name, True):
+                del dumped[name]
+        return dumped
 
 
 class Record(Frozen):

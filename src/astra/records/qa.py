@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from astra.records.base import Frozen, Record
+from astra.records.base import Frozen, Record, Sparse
 from astra.records.score import Score
+from astra.records.state import FieldClass, Write
 
 
 class AnswerType(StrEnum):
@@ -58,12 +59,15 @@ class Split(StrEnum):
     HELDOUT = "heldout"
 
 
-class Table(Frozen):
+class Table(Sparse):
     """Background knowledge: ``rows`` hold one JSON scalar per column."""
 
+    sparse: ClassVar[tuple[str, ...]] = ("fields",)
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    fields: dict[str, FieldClass] = {}
+    """Of a table that is written: columns whose end state is not compared exactly."""
 
 
 class Operation(Frozen):
@@ -81,7 +85,8 @@ class Operation(Frozen):
     select: str = ""
 
 
-class SubQuestion(Frozen):
+class SubQuestion(Sparse):
+    sparse: ClassVar[tuple[str, ...]] = ("writes",)
     id: int
     hop_level: int
     """1 for what depends on nothing, else one more than its deepest dependency."""
@@ -91,6 +96,8 @@ class SubQuestion(Frozen):
     operation: Operation | None = None
     tool_necessity: bool | None = None
     """None until stage qa_valid has judged it."""
+    writes: tuple[Write, ...] = ()
+    """What answering it changes in the tables: all of this, and nothing else."""
 
 
 class QAInstance(Record):

@@ -152,7 +152,8 @@ def _score(
     last = messages[-1] if messages else {}
     answered = ended and last.get("role") == "assistant" and not last.get("tool_calls")
     text = str(last.get("content") or "") if answered else None
-    return score_row(environment._row, calls, text).reward
+    end_state = environment._env.tables if environment._env else None
+    return score_row(environment._row, calls, text, end_state).reward
 
 
 def _all_calls(
