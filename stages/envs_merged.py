@@ -5,6 +5,7 @@ from pathlib import Path
 
 from astra.embedding.build import build_embedder
 from astra.envsynth.config import EnvsMergedConfig
+from astra.envsynth.interpreter.build import build_code_arenas
 from astra.envsynth.offline import HANDLERS
 from astra.envsynth.run import Inputs, run_envs_merged
 from astra.llm.build import build_teacher
@@ -29,6 +30,7 @@ def main() -> None:
                 inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics
             )
         )
+        arenas += build_code_arenas(inputs.instances(), config.code, sandbox, metrics)
     write_records(Path("data/envs_merged.parquet"), arenas, Arena)
     metrics.write()
 

@@ -16,9 +16,11 @@ from astra.arena.prompt import initial_messages
 from astra.arena.reward import score_episode
 from astra.export.episode import assistant_message
 from astra.export.rows import EpisodeOptions, ExportedArena, export_row
+from astra.records.base import canonical_json
 from astra.records.environment import Arena, ArenaStep, ArenaTool
 from astra.records.message import Message
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
+from astra.records.state import ArenaState, FieldClass, World
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.sandbox.protocol import Sandbox
@@ -40,10 +42,13 @@ def count_rooms(listing, floor=None):
     rooms = {"Amber Cove": [2, 1], "Jade Mill": [3], "Iron Gate": [1, 1]}[listing]
     return sum(rooms) if floor is None else rooms[floor]
 """
-PEEK = """
-def peek_host(path):
-    import os
-    return os.environ
+RESERVE = """
+def reserve_room(world, listing, guest):
+    if all(row["listing"] != listing for row in world.tables["listings"]):
+        raise ValueError(f"no listing named {listing}")
+    row = {"booking": world.new_id("bookings"), "listing": listing, "guest": guest}
+    world.tables["bookings"].append(row)
+    return True
 """
 
 
@@ -54,9 +59,7 @@ def _tool(name: str, code: str, properties: dict[str, Any], required: list[str])
         "required": required,
         "additionalProperties": False,
     }
-    return ArenaTool(
-        tool=Tool(name=name, description=f"Say {name}.", parameters=schema), code=code
-    )
+    return ArenaTool(tool=Tool(name=name, description=f"Say {name}.", parameters=schema), code=code)
 
 
 PRICE_TOOL = _tool("get_price", PRICE, {"listing": {"type": "string"}}, ["listing"])
@@ -92,11 +95,45 @@ def sample_arena(listing: str, price: int, rooms: int, split: Split = Split.TRAI
     )  # fmt: skip
 
 
+RESERVE_TOOL = _tool(
+    "reserve_room",
+    RESERVE,
+    {"listing": {"type": "string"}, "guest": {"type": "string"}},
+    ["listing", "guest"],
+)
+LISTINGS = [{"listing": "Amber Cove"}, {"listing": "Jade Mill"}]
+
+
+def write_arena() -> Arena:
+    """A reservation, judged by what becomes of the tables."""
+    done = Answer(type=AnswerType.BOOLEAN, value=True)
+    gold = {"listing": "Jade Mill", "guest": "Nora Holt"}
+    state = ArenaState(
+        world=World(tables={"listings": LISTINGS, "bookings": []}, clock="2024-01-01T00:00:00"),
+        columns={"listings": ("listing",), "bookings": ("booking", "listing", "guest")},
+        fields={"bookings": {"booking": FieldClass.IGNORE}},
+        writes={"reserve_room": ("bookings",)},
+    )
+    step = ArenaStep(id=1, hop_level=1, question="reserve", answer=done, tool_name="reserve_room",
+                     arguments=gold)  # fmt: skip
+    return Arena(
+        qa_id="write", split=Split.TRAIN, domain="hospitality", language="en", source="test",
+        kind=QuestionKind.WRITE, scenario=Scenario.SINGLE_HOP, hops=1,
+        main_question="Reserve a room at Jade Mill for Nora Holt.", final_answer=done,
+        tools=(RESERVE_TOOL, PRICE_TOOL), steps=(step,), entities=("Jade Mill", "Nora Holt"),
+        composition="w", state=canonical_json(state.model_dump(mode="json")),
+        expected_state=canonical_json(
+            {"listings": LISTINGS, "bookings": [{"booking": None, **gold}]}
+        ),
+    )  # fmt: skip
+
+
 def sample_rows() -> list[ExportedArena]:
     options = EpisodeOptions(limits=EpisodeLimits(max_turns=5, max_calls=9, max_parallel_calls=4))
     return [
         export_row(sample_arena("Amber Cove", 812, 3), options, (BARE_TOOL,)),
         export_row(sample_arena("Jade Mill", 455, 3), options),
+        export_row(write_arena(), options),
     ]
 
 
@@ -119,9 +156,11 @@ def turn(content: str = "", *calls: tuple[str, Any]) -> dict[str, Any]:
 
 def scripts(row: ExportedArena) -> dict[str, Script]:
     """Scripted agents by name; every way in which a reward can go up or down."""
+    answer = turn(final_message("done.", [render_answer(row.arena.final_answer)]))
+    if row.arena.state:
+        return _write_scripts(answer)
     listing = row.arena.entities[0]
     price, rooms = ("get_price", {"listing": listing}), ("count_rooms", {"listing": listing})
-    answer = turn(final_message("done.", [render_answer(row.arena.final_answer)]))
     other = {"listing": "Iron Gate"}
     return {
         "gold": [turn("", price, rooms), answer],
@@ -136,11 +175,33 @@ def scripts(row: ExportedArena) -> dict[str, Script]:
             turn("", rooms),
             answer,
         ],
-        "chance": [turn("", price, ("count_rooms", {"listing": listing, "floor": 0})), answer],
+        "by chance": [turn("", price, ("count_rooms", {"listing": listing, "floor": 0})), answer],
         "unknown tool": [turn("", ("get_prices", {"listing": listing})), turn("", price), answer],
         "bad arguments": [turn("", ("get_price", {"name": listing}), rooms), answer],
         "too many at once": [turn("", *[price] * 6), turn("", rooms), answer],
         "never ends": [turn("", price)] * 9,
+    }
+
+
+def _write_scripts(answer: Mapping[str, Any]) -> dict[str, Script]:
+    """The same names for an arena that is judged by its end state."""
+    gold = ("reserve_room", {"listing": "Jade Mill", "guest": "Nora Holt"})
+    other = ("reserve_room", {"listing": "Amber Cove", "guest": "Nora Holt"})
+    lost = ("reserve_room", {"listing": "Nowhere", "guest": "Nora Holt"})
+    price = ("get_price", {"listing": "Jade Mill"})
+    return {
+        "gold": [turn("", gold), answer],
+        "one by one": [turn("look", price), turn("", gold), answer],
+        "idle": [turn("done.")],
+        "answer only": [answer],
+        "calls only": [turn("", gold), turn("I do not know.")],
+        "wrong answer": [turn("", gold), turn("<answer>no</answer>")],
+        "detour": [turn("", lost), turn("", price), turn("", gold), answer],
+        "by chance": [turn("", other), answer],
+        "unknown tool": [turn("", ("book_room", gold[1])), turn("", gold), answer],
+        "bad arguments": [turn("", ("reserve_room", {"listing": "Jade Mill"})), answer],
+        "too many at once": [turn("", gold, other), answer],
+        "never ends": [turn("", gold)] * 9,
     }
 
 

@@ -13,6 +13,7 @@ from astra.arena.state import entry_of, settle, state_of
 from astra.errors import AstraError
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import CallStatus, ToolCall, ToolResult
+from astra.records.qa import QuestionKind
 from astra.records.state import Tables
 from astra.records.tool import Tool
 from astra.sandbox.protocol import (
@@ -32,6 +33,7 @@ _STATUSES = {
 """Every other way a call can end is the tool's own failure: ERROR."""
 _PLAIN_ERROR = "ValueError: "
 """What tools raise on purpose; its message alone is what the model should read."""
+VARIABLES_LOST = "the interpreter was started anew: its variables and imports are gone"
 Prepared = tuple[Session, str, Mapping[str, Any]]
 """Where to run a call: session, function and its arguments."""
 
@@ -49,7 +51,8 @@ class ArenaEnv:
     """Executes calls of one episode. Opened lazily, or together with others by ``open_envs``.
 
     A session that died (timeout, crash) is replaced at the next call. Nothing is lost: what
-    stateful tools change lives here, and each of their calls is given the world anew.
+    stateful tools change lives here, and each of their calls is given the world anew. Only a
+    code interpreter keeps its variables in the session; then the call's result says they are gone.
     """
 
     def __init__(
@@ -79,6 +82,11 @@ class ArenaEnv:
     def is_stateful(self, name: str) -> bool:
         """Whether calls of the tool depend on each other through the world."""
         return self._state is not None and name in self._state.writes
+
+    @property
+    def is_interpreter(self) -> bool:
+        """Whether the session itself holds what calls left behind."""
+        return self.arena.kind == QuestionKind.CODE
 
     @property
     def sources(self) -> dict[str, str]:
@@ -144,6 +152,8 @@ class ArenaEnv:
 
     def take(self, call: ToolCall, result: SandboxResult) -> SandboxResult:
         """Bring the world up to date with an executed call; the result as its caller sees it."""
+        if self.is_interpreter and self._session is not None and not self._session.alive:
+            return result._replace(error=f"{result.error}; {VARIABLES_LOST}")
         if self._state is None or self._world is None or not self.is_stateful(call.name):
             return result
         result, self._world = settle(self._state, call.name, self._world, result)
@@ -199,7 +209,11 @@ def _waves(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[list[int]]:
 def _execute_retrying(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult]:
     results = _execute(pairs)
     # A call that ended its session leaves those queued behind it unrun; they start afresh.
-    lost = [at for at, result in enumerate(results) if _not_run(result)]
+    lost = [
+        at
+        for at, result in enumerate(results)
+        if _not_run(result) and not _lost_for_good(pairs[at][0], result)
+    ]
     if lost:
         for position, result in zip(lost, _execute([pairs[at] for at in lost]), strict=True):
             results[position] = result
@@ -207,6 +221,11 @@ def _execute_retrying(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolRe
         tool_result(env.take(call, one)) if isinstance(one, SandboxResult) else one
         for (env, call), one in zip(pairs, results, strict=True)
     ]
+
+
+def _lost_for_good(env: ArenaEnv, result: ToolResult | SandboxResult) -> bool:
+    """Whether another session cannot make up for a failure of ours: variables went with it."""
+    return env.is_interpreter and result.status in (SandboxStatus.INFRA, CallStatus.INFRA)
 
 
 def _not_run(result: ToolResult | SandboxResult) -> bool:

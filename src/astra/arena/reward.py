@@ -7,6 +7,9 @@ host; no text of a tool or a model decides.
 Where tools write, the end state decides: sub-tasks that write are solved, all of them, when every
 change that was asked for was made and nothing else changed, and an answer counts only then.
 Rewards lie in [0, 1] for every kind of arena, so that all kinds can share a batch.
+
+Code-interpreter arenas are paid for the final answer alone, whatever the mode (rStar2-Agent): no
+call is needed, and none costs anything.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from astra.arena.answers import final_matches, is_small_domain, matches, parse_f
 from astra.arena.state import expected_tables, same_state, state_of
 from astra.records.environment import Arena, ArenaStep
 from astra.records.message import CallStatus, ExecutedCall
+from astra.records.qa import QuestionKind
 from astra.records.state import ArenaState, Tables
 
 EPSILON = 1e-6
@@ -77,6 +81,8 @@ def score_episode(
     is ``ArenaEnv.tables`` after the last call; without it a stateful arena cannot be scored
     (ValueError).
     """
+    if arena.kind == QuestionKind.CODE:
+        mode = RewardMode.ANSWER
     steps = [step for step in arena.steps if step.tool_name is not None]
     charged = [call for call in calls if call.result.status != CallStatus.INFRA]
     state = state_of(arena)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from astra.embedding.protocol import EmbeddingConfig
 from astra.envsynth.worlds import Nodes
 from astra.llm.protocol import ModelConfig
+from astra.records.qa import Split
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
 
@@ -27,6 +30,41 @@ class EnvsConfig(StageConfig):
     sandbox: SandboxLimits
 
 
+class ProblemFile(StageConfig):
+    """JSON lines below ``problems/``; fields by name."""
+
+    path: str
+    question: str = "question"
+    answer: str = "answer"
+    split: Split = Split.TRAIN
+
+
+class SuiteFile(StageConfig):
+    """JSON lines below ``problems/`` whose problems must not be trained on."""
+
+    path: str
+    question: str = "question"
+
+
+class CodeConfig(StageConfig):
+    """Code-interpreter arenas (rStar2-Agent): a typed answer and one stateful ``python`` tool."""
+
+    seed: int = 0
+    instances: dict[Split, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    """Generated problems per split; none: only ``files``."""
+    table_share: float = Field(default=0.5, ge=0.0, le=1.0)
+    """Of the generated problems: over tables; the rest is mathematics."""
+    dev_families: float = Field(default=0.1, gt=0.0, lt=0.5)
+    held_out_families: float = Field(default=0.25, gt=0.0, lt=0.5)
+    """Shares of the families that these two splits own; training has the rest."""
+    files: tuple[ProblemFile, ...] = ()
+    decontaminate: tuple[SuiteFile, ...] = ()
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.files) or any(self.instances.values())
+
+
 class EnvsMergedConfig(StageConfig):
     teacher: ModelConfig
     nodes: Nodes = "needed"
@@ -37,4 +75,5 @@ class EnvsMergedConfig(StageConfig):
     """Irrelevant-tool candidates kept per similarity band (K)."""
     embedding: EmbeddingConfig
     batch_instances: int = Field(ge=1)
+    code: CodeConfig = CodeConfig()
     sandbox: SandboxLimits

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from astra.envsynth import asks
-from astra.envsynth.config import EnvsConfig
 from astra.envsynth.candidates import Candidate, candidate_of
+from astra.envsynth.config import EnvsConfig
 from astra.envsynth.static import Problem, call_problem, code_problem, document_problem
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import has_writes, is_stateful, nodes_of, world_problem

@@ -15,11 +15,11 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-import uvicorn  # noqa: E402
-from astra_arenas.client import ArenaClient  # noqa: E402
-from astra_arenas.models import ArenaAction  # noqa: E402
-from astra_arenas.server.app import app  # noqa: E402
-from openenv import GenericEnvClient  # noqa: E402
+import uvicorn
+from astra_arenas.client import ArenaClient
+from astra_arenas.models import ArenaAction
+from astra_arenas.server.app import app
+from openenv import GenericEnvClient
 
 
 def serve() -> tuple[uvicorn.Server, str]:

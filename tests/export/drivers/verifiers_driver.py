@@ -14,7 +14,7 @@ from aiohttp import web
 
 sys.path.insert(0, sys.argv[1])
 
-import verifiers.v1 as vf  # noqa: E402
+import verifiers.v1 as vf
 
 
 def server(scripts: dict, tasks: dict[str, str]) -> web.Application:

@@ -9,19 +9,18 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 sys.path.insert(0, sys.argv[1])
 
-from astra_arenas.agent_loop import ArenaAgentLoop  # noqa: E402
-from omegaconf import OmegaConf  # noqa: E402
-from transformers import AutoTokenizer  # noqa: E402
-from verl.experimental.agent_loop.agent_loop import (  # noqa: E402
+from astra_arenas.agent_loop import ArenaAgentLoop
+from omegaconf import OmegaConf
+from transformers import AutoTokenizer
+from verl.experimental.agent_loop.agent_loop import (
     DictConfigWrap,
     _agent_loop_registry,
 )
-from verl.utils.dataset.rl_dataset import RLHFDataset  # noqa: E402
-from verl.workers.rollout.replica import TokenOutput  # noqa: E402
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.rollout.replica import TokenOutput
 
 RESPONSE_LENGTH = 4096
 
