@@ -38,7 +38,8 @@ class Screen:
         self.rich = sys.stdout.isatty()
         self._console = Console(highlight=False)
         if sys.stdin.isatty():
-            import readline  # noqa: F401 - gives input() history and editing
+            # input() gets history and editing from it
+            import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     def say(self, text: str, style: str = "") -> None:
         if self.rich:
