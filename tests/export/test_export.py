@@ -17,6 +17,7 @@ from astra.export.episode import ArenaEpisode, ArenaFault, assistant_message
 from astra.export.rows import EpisodeOptions, ExportError, export_row, read_rows
 from astra.export.write import TARGETS, ExportFormat, write_export
 from astra.records.environment import Arena, Band
+from astra.records.qa import Split
 from astra.records.trajectory import StopReason
 from astra.sandbox.protocol import Sandbox
 from astra.store.tables import write_records
@@ -163,8 +164,7 @@ def test_the_command_picks_splits_and_draws_irrelevant_tools(tmp_path: Path) -> 
         sample_arena("Jade Mill", 455, 3),
         write_arena(),
     ]
-    held_out = arenas[1].model_copy(update={"split": "heldout", "id": ""}).model_dump(mode="json")
-    arenas[1] = Arena.model_validate(held_out)
+    arenas[1] = sample_arena("Jade Mill", 455, 3, Split.HELDOUT)
     table = tmp_path / "arenas.parquet"
     write_records(table, arenas, Arena)
 

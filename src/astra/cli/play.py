@@ -141,7 +141,7 @@ def read_call(line: str, more: Iterator[str], episode: ArenaEpisode) -> ToolCall
 
 
 def _arguments(name: str, rest: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    names = list(schema.get("properties", {}))
+    names = _parameters(schema)
     if rest.startswith("{"):
         try:
             found = json.loads(rest)
@@ -156,6 +156,12 @@ def _arguments(name: str, rest: str, schema: Mapping[str, Any]) -> dict[str, Any
     if len(names) != 1:
         raise UnreadableCommand(f"{name} takes {', '.join(names) or 'no argument'}: name them")
     return {names[0]: rest}
+
+
+def _parameters(schema: Mapping[str, Any]) -> list[str]:
+    """Parameter names, required ones first: a stored schema has lost its own order."""
+    required = list(schema.get("required", ()))
+    return [*required, *(name for name in schema.get("properties", {}) if name not in required)]
 
 
 def _call_arguments(text: str, names: list[str]) -> dict[str, Any] | None:
@@ -178,10 +184,11 @@ def _show_tools(episode: ArenaEpisode, screen: Screen) -> None:
     shown: dict[str, str] = {}
     for tool in episode.tools:
         function = tool["function"]
-        required = function["parameters"].get("required", ())
+        schema = function["parameters"]
         parameters = [
-            f"{name}{'' if name in required else '?'}: {schema.get('type', 'any')}"
-            for name, schema in function["parameters"].get("properties", {}).items()
+            f"{name}{'' if name in schema.get('required', ()) else '?'}: "
+            f"{schema['properties'][name].get('type', 'any')}"
+            for name in _parameters(schema)
         ]
         shown[f"{function['name']}({', '.join(parameters)})"] = function["description"]
     screen.table("tools", shown)

@@ -88,11 +88,6 @@ class ArenaEpisode:
         return tuple(self._episode.calls)
 
     @property
-    def turn(self) -> int:
-        """Assistant turns with calls so far."""
-        return self._episode.turn
-
-    @property
     def done(self) -> bool:
         return self._episode.stop_reason is not None
 

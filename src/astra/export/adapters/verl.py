@@ -9,7 +9,6 @@ output, so no reward function is needed. Tokens the model wrote are kept as they
 tools returned is masked out.
 """
 
-import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -82,7 +81,7 @@ class ArenaAgentLoop(AgentLoopBase):
             if len(mask) >= limit:
                 episode.cut()
                 break
-        score = await asyncio.to_thread(episode.score)
+        score = episode.score()
         return AgentLoopOutput(
             prompt_ids=prompt_ids,
             response_ids=ids[len(prompt_ids) :][:limit],
