@@ -326,7 +326,9 @@ def test_two_reservations_share_one_tool(teacher: OfflineTeacher, sandbox: Sandb
             "id": 6, "question": "and Ruby Lake?",
             "operation": RESERVE.operation
             and RESERVE.operation.model_copy(update={"arguments": other}),
-            "writes": (RESERVE.writes[0].model_copy(update={"values": {**other, "status": "active"}}),),
+            "writes": (
+                RESERVE.writes[0].model_copy(update={"values": {**other, "status": "active"}}),
+            ),
         }
     )  # fmt: skip
     merged = arena_of(house(RESERVE, second), teacher, sandbox)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra.envsynth import asks
-from astra.envsynth.config import EnvsMergedConfig
 from astra.envsynth.candidates import Candidate, candidate_of
+from astra.envsynth.config import EnvsMergedConfig
 from astra.envsynth.static import Problem, call_problem
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import is_stateful
