@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ class Teacher:
             case "code_stateful":
                 return {"code": RESERVE_CODE}
             case "code":
-                return {"code": AMBER if '"result: 812' in f'"{_after(prompt, "result")}' else JADE}
+                return {"code": AMBER if "result: 812\n" in prompt else JADE}
             case "cluster":
                 return {"groups": [[1, 2]]}
             case _:
@@ -114,12 +113,8 @@ class Teacher:
         return [prompt for name, prompt in self.seen if name == step]
 
 
-def _after(prompt: str, key: str) -> str:
-    return next(line for line in prompt.splitlines() if line.startswith(f"{key}:"))
-
-
 @pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from astra.llm import endpoints, servers
 
     monkeypatch.chdir(tmp_path)
@@ -127,7 +122,6 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("ASTRA_TEST_KEY", "k")
     monkeypatch.setattr(endpoints, "BACKOFF_S", 0.01)
     monkeypatch.setattr(servers, "REST_S", 0.01)
-    yield
 
 
 def run(
@@ -170,9 +164,12 @@ def test_every_ask_of_a_read_only_instance(sandbox: Sandbox) -> None:
 def test_sandbox_failures_reach_the_teacher_and_the_repair_is_kept(sandbox: Sandbox) -> None:
     constant = json.dumps({"code": "def get_asking_price(listing):\n    return 812\n"})
     wrong = json.dumps({"code": AMBER.replace("812", "811")})
-    lossy = {"code": AMBER, "calls": [{"id": 1, "arguments": {"listing": "Amber Cove"}},
-                                      {"id": 2, "arguments": {"listing": "Jade Mill"}}]}  # fmt: skip
-    script = Teacher(code=[constant, wrong], merge_code=[json.dumps(lossy)])
+    calls = [
+        {"id": number, "arguments": {"listing": name}}
+        for number, name in ((1, "Amber Cove"), (2, "Jade Mill"))
+    ]
+    lossy = {"code": AMBER, "calls": calls}
+    script = Teacher(code=[constant, wrong])
     one = instance(PAIR.sub_questions[0])
     outcomes, _ = run(one, script, sandbox)
     assert isinstance(outcomes[0], Environment)

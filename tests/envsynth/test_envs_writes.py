@@ -323,7 +323,7 @@ def test_two_reservations_share_one_tool(teacher: OfflineTeacher, sandbox: Sandb
     other = {"room": "Ruby Lake", "guest": "Hugo Penn", "nights": 1}
     second = RESERVE.model_copy(
         update={
-            "id": 6, "question": "and Ruby Lake?",
+            "id": 6, "question": "Ruby Lake for Hugo Penn?",
             "operation": RESERVE.operation
             and RESERVE.operation.model_copy(update={"arguments": other}),
             "writes": (
