@@ -323,10 +323,12 @@ def test_two_reservations_share_one_tool(teacher: OfflineTeacher, sandbox: Sandb
     other = {"room": "Ruby Lake", "guest": "Hugo Penn", "nights": 1}
     second = RESERVE.model_copy(
         update={
-            "id": 6, "question": "and Ruby Lake?",
+            "id": 6, "question": "Ruby Lake for Hugo Penn?",
             "operation": RESERVE.operation
             and RESERVE.operation.model_copy(update={"arguments": other}),
-            "writes": (RESERVE.writes[0].model_copy(update={"values": {**other, "status": "active"}}),),
+            "writes": (
+                RESERVE.writes[0].model_copy(update={"values": {**other, "status": "active"}}),
+            ),
         }
     )  # fmt: skip
     merged = arena_of(house(RESERVE, second), teacher, sandbox)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from astra.arena.answers import render_answer
 from astra.arena.env import ArenaEnv, ArenaError, execute_batch, open_envs
+from astra.arena.reward import EPSILON, EpisodeScore, score_episode
 from astra.arena.state import state_of
 from astra.records.base import content_id
 from astra.records.environment import Arena
@@ -121,6 +122,39 @@ def play(
         for env in envs.values():
             if isinstance(env, ArenaEnv):
                 env.close_now()
+
+
+def rate(arenas: Sequence[Arena], sandbox: Sandbox) -> list[dict[ScriptedPolicy, EpisodeScore]]:
+    """Every policy's score (F1, the final answer counts) on every arena. Raises ArenaError."""
+    scripts = [(arena, script(policy, arena)) for arena in arenas for policy in ScriptedPolicy]
+    played = iter(play([(arena, calls) for arena, (calls, _) in scripts], sandbox))
+    finals = iter(final for _, (_, final) in scripts)
+    rated: list[dict[ScriptedPolicy, EpisodeScore]] = []
+    for arena in arenas:
+        scores: dict[ScriptedPolicy, EpisodeScore] = {}
+        for policy in ScriptedPolicy:
+            run, final = next(played), next(finals)
+            if isinstance(run, ArenaError):
+                raise run
+            scores[policy] = score_episode(arena, run.calls, final, end_state=run.end_state)
+        rated.append(scores)
+    return rated
+
+
+def misordered(arena: Arena, scores: Mapping[ScriptedPolicy, EpisodeScore]) -> str:
+    """What is wrong with the policies' scores on an arena; empty if they are as they must be."""
+    subtasks = sum(step.tool_name is not None for step in arena.steps) + 1
+    gold = scores[ScriptedPolicy.GOLD]
+    if abs(gold.reward - 2 * subtasks / (2 * subtasks + EPSILON)) > 1e-12 or not gold.success:
+        return f"gold scores {gold.reward:.6f}"
+    if scores[ScriptedPolicy.SILENT].reward != 0:
+        return f"never calling scores {scores[ScriptedPolicy.SILENT].reward:.6f}"
+    for policy, score in scores.items():
+        if policy != ScriptedPolicy.GOLD and (
+            score.reward >= gold.reward or (score.success and policy != ScriptedPolicy.REPEAT)
+        ):
+            return f"{policy} scores {score.reward:.6f}, gold {gold.reward:.6f}"
+    return ""
 
 
 def _open(arenas: Sequence[Arena], sandbox: Sandbox) -> list[ArenaEnv | ArenaError]:

@@ -12,6 +12,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
+from astra.arena.answers import normalise
 from astra.records.base import canonical_json
 from astra.records.qa import Answer
 from astra.records.tool import Tool
@@ -23,6 +24,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CHANCE_MODULES = frozenset({"random", "time", "uuid"})
 _CLOCKS = frozenset({"now", "today", "utcnow"})
 _ADDRESSES = frozenset({"id", "hash"})
+_DATED = re.compile(r"\d{4}-\d{2}")
 Problem = tuple[str, str]
 """A reason code that metrics count by, and the detail that goes back to the teacher."""
 
@@ -55,6 +57,21 @@ def call_problem(tool: Tool, arguments: Mapping[str, Any]) -> Problem | None:
     """Whether the gold arguments satisfy the document."""
     fault = violation(tool.parameters, dict(arguments))
     return ("call_violates_schema", fault) if fault else None
+
+
+def reach_problem(tool: Tool, arguments: Mapping[str, Any], told: Sequence[Any]) -> Problem | None:
+    """Whether an agent can know the gold arguments: text stands in what it was told.
+
+    Numbers and dates may be written in many ways, and values of an enumeration stand in the
+    document; these are not judged.
+    """
+    known = normalise(json.dumps(list(told), ensure_ascii=False))
+    for name, value in arguments.items():
+        schema = tool.parameters["properties"].get(name, {})
+        free = isinstance(value, str) and not schema.keys() & {"enum", "const"}
+        if free and not _DATED.match(value) and normalise(value) not in known:
+            return "unreachable_argument", f"{name}: {value!r} is in no question or earlier answer"
+    return None
 
 
 def violation(schema: Mapping[str, Any], value: Any) -> str:

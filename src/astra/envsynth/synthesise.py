@@ -9,11 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from astra.envsynth import asks
 from astra.envsynth.candidates import Candidate, candidate_of
 from astra.envsynth.config import EnvsConfig
-from astra.envsynth.static import Problem, call_problem, code_problem, document_problem
+from astra.envsynth.static import (
+    Problem,
+    call_problem,
+    code_problem,
+    document_problem,
+    reach_problem,
+)
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import has_writes, is_stateful, nodes_of, world_problem
 from astra.llm.pool import map_bounded
@@ -152,7 +159,9 @@ async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | 
         node.tool = tool
     tool = node.tool
     call = await teacher.ask(asks.call_ask(instance, question, tool, node.feedback, sample))
-    problem = call_problem(tool, call.arguments)
+    problem = call_problem(tool, call.arguments) or reach_problem(
+        tool, call.arguments, _told(instance, question)
+    )
     if problem is not None:
         return problem
     code = await teacher.ask(
@@ -163,6 +172,13 @@ async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | 
     stateful = is_stateful(instance, question)
     problem = code_problem(tool, code.code, config.sandbox.allowed_imports, stateful)
     return problem or _Draft(tool=tool, arguments=call.arguments, code=code.code)
+
+
+def _told(instance: QAInstance, question: SubQuestion) -> list[Any]:
+    """What an agent can know before the call: the questions, and earlier answers."""
+    answers = {one.id: one.answer.value for one in instance.sub_questions}
+    earlier = [answers[number] for number in question.dependencies]
+    return [instance.main_question, question.question, *earlier]
 
 
 def _candidate(node: _Node, draft: _Draft) -> Candidate:
