@@ -7,7 +7,11 @@ STAMP := $(VENV)/.installed
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test smoke check params deps tiny-base mlflow plots clean
+# Where the environments of `make frameworks` lie; tests look there too.
+ASTRA_FRAMEWORKS ?= $(CURDIR)/.venv-
+export ASTRA_FRAMEWORKS
+
+.PHONY: help install demo test smoke check params deps tiny-base frameworks mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -43,6 +47,12 @@ deps: $(STAMP) ## write each stage's import closure into dvc.yaml
 
 tiny-base: $(STAMP) ## rebuild the committed tiny policy from its recipe
 	$(RUN) python -m astra.train.tiny_base
+
+frameworks: ## environments of verifiers, OpenEnv and verl, in which arena exports are tested
+	for name in verifiers openenv verl; do \
+	  $(PYTHON) -m venv "$(ASTRA_FRAMEWORKS)$$name" && "$(ASTRA_FRAMEWORKS)$$name/bin/pip" install \
+	    --quiet --disable-pip-version-check -r "frameworks/$$name.txt" || exit 1; \
+	done
 
 mlflow: $(STAMP) ## open the runs at http://127.0.0.1:5000
 	$(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1

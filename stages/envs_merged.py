@@ -5,6 +5,7 @@ from pathlib import Path
 
 from astra.embedding.build import build_embedder
 from astra.envsynth.config import EnvsMergedConfig
+from astra.envsynth.interpreter.build import build_code_arenas
 from astra.envsynth.offline import HANDLERS
 from astra.envsynth.run import Inputs, run_envs_merged
 from astra.llm.build import build_teacher
@@ -26,16 +27,17 @@ def main() -> None:
     progress = Progress("instances", count_records(Inputs.files(DATA)[0]))
     teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs_merged")
     embedder = build_embedder(config.embedding, runtime)
+    inputs = Inputs.at(DATA)
     with (
         build_sandbox(config.sandbox, runtime) as sandbox,
         track("envs_merged", config, digests(*Inputs.files(DATA)), runtime) as run,
     ):
         run.tags(sandbox_tier=sandbox.tier)
         work = run_envs_merged(
-            Inputs.at(DATA), teacher, embedder, sandbox, config, runtime.concurrency, metrics,
-            progress,
-        )  # fmt: skip
+            inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics, progress
+        )
         arenas = asyncio.run(work)
+        arenas += build_code_arenas(inputs.instances(), config.code, sandbox, metrics)
     progress.close()
     write_records(DATA / "envs_merged.parquet", arenas, Arena)
     metrics.write()

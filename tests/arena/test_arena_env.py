@@ -70,6 +70,17 @@ def test_episodes_do_not_share_state(arena: Arena, sandbox: Sandbox) -> None:
         env.close_now()
 
 
+def test_calls_that_arrive_together_run_in_order(arena: Arena, sandbox: Sandbox) -> None:
+    env = ArenaEnv(arena, sandbox, (one_parameter_tool("count", COUNTER),))
+
+    async def together() -> list[object]:
+        results = await asyncio.gather(*(env.execute(call("count", listing="x")) for _ in range(9)))
+        return [result.value for result in results]
+
+    assert asyncio.run(together()) == list(range(1, 10))
+    env.close_now()
+
+
 def test_a_whole_episode_is_rewarded(arena: Arena, sandbox: Sandbox) -> None:
     env = ArenaEnv(arena, sandbox)
     gold = [call(step.tool_name, **step.arguments) for step in arena.steps if step.tool_name]

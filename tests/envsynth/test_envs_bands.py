@@ -49,12 +49,12 @@ class Angles:
 def test_bands_after_min_max_per_tool_in_scope() -> None:
     similar = np.array([[0.5, 0.30, 0.20, 0.10], [0.1, 0.2, 0.3, 0.9]])
     # scaled rows: 1, .5, .25, 0  and  0, .125, .25, 1: the highest of both decides
-    assert band_of(similar) == [Band.HIGH, Band.MEDIUM, Band.LOW, Band.HIGH]
+    assert list(band_of(similar)) == [Band.HIGH, Band.MEDIUM, Band.LOW, Band.HIGH]
     edges = np.array([[0.0, 0.3999, 0.4, 0.85, 0.8501, 1.0]])
-    assert band_of(edges) == [
+    assert list(band_of(edges)) == [
         Band.LOW, Band.LOW, Band.MEDIUM, Band.MEDIUM, Band.HIGH, Band.HIGH,
     ]  # fmt: skip
-    assert band_of(np.array([[0.7, 0.7]])) == [Band.LOW, Band.LOW]
+    assert list(band_of(np.array([[0.7, 0.7]]))) == [Band.LOW, Band.LOW]
 
 
 def test_candidates_by_band_domain_name_and_split() -> None:
@@ -80,8 +80,9 @@ def test_candidates_by_band_domain_name_and_split() -> None:
     assert by_name["t10_near"].code != ""
     assert found.id == mine.id
     heldout = ToolPool(others, servers).candidates(Split.HELDOUT, "estate")
-    assert [t.tool.name for t in heldout] == ["t10_near", "t12_other_split", "t80_bare"]
-    assert all(t.code in ("", "f") for t in heldout)
+    names_of = [offer.tool.tool.name for offer in heldout]
+    assert names_of == ["t10_near", "t12_other_split", "t80_bare"]
+    assert all(offer.tool.code in ("", "f") for offer in heldout)
 
 
 def test_at_most_k_per_band_whatever_the_order() -> None:

@@ -21,7 +21,7 @@ from astra.sandbox.protocol import Sandbox
 
 
 def run(
-    instances: list[QAInstance], teacher: Teacher, sandbox: Sandbox, **changes: int
+    instances: list[QAInstance], teacher: Teacher, sandbox: Sandbox, **changes: object
 ) -> list[Outcome]:
     async def collect() -> list[Outcome]:
         config = ENVS.model_copy(update=changes)
@@ -162,6 +162,32 @@ def test_a_wrong_gold_answer_and_an_unjudged_question_are_dropped(
     outcomes = run([instance(wrong, unjudged, bare)], teacher, sandbox)
     reasons = [item.reason for item in outcomes if isinstance(item, Rejection)]
     assert reasons == ["wrong_answer", "necessity_unknown", "provider_error"]
+
+
+def test_only_what_others_build_on_becomes_executable_if_the_paper_is_followed(
+    teacher: OfflineTeacher, sandbox: Sandbox
+) -> None:
+    whole = instance(EVERY_OP[1], EVERY_OP[2], price(1, "Jade Mill", 455))
+    made = run([whole], teacher, sandbox, nodes="non_leaf")
+    assert [item.sub_question_id for item in made if isinstance(item, Environment)] == [2]
+    assert len(run([whole], teacher, sandbox)) == 3
+
+
+def test_arguments_that_nobody_was_told_are_unreachable(
+    teacher: OfflineTeacher, sandbox: Sandbox
+) -> None:
+    hidden = price(1, "Amber Cove", 812).model_copy(update={"question": "What is its price?"})
+    dropped = run([instance(hidden)], teacher, sandbox)[0]
+    assert isinstance(dropped, Rejection)
+    assert dropped.reason == "unreachable_argument"
+    undeclared = EVERY_OP[2].model_copy(update={"dependencies": ()})
+    operation = undeclared.operation
+    assert operation is not None
+    written = operation.model_copy(update={"arguments": {"agent": "Nora Holt"}})
+    secret = undeclared.model_copy(update={"operation": written, "question": "Whose office?"})
+    dropped = run([instance(EVERY_OP[1], secret)], teacher, sandbox)[1]
+    assert isinstance(dropped, Rejection)
+    assert dropped.reason == "unreachable_argument"
 
 
 def test_batches_and_concurrency_change_nothing(teacher: OfflineTeacher, sandbox: Sandbox) -> None:

@@ -2,142 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from env_samples import ENVS, answer, instance, price
+from planted import EXPECTED, FAULTS, GOLD, GOOD, MORE, QUESTION, reason, tool
 
+from astra.envsynth.candidates import Candidate, GoldCall
 from astra.envsynth.perturb import Kind, perturbations
 from astra.envsynth.static import mentions
-from astra.envsynth.verify import Candidate, GoldCall, verify
-from astra.records.qa import Answer, SubQuestion
+from astra.envsynth.verify import verify
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
-
-GOLD = answer("number", 812)
-QUESTION = price(1, "Amber Cove", 812)
-ROWS = (
-    'ROWS = {"Amber Cove": 812, "Jade Mill": 455, "Pine Gate": 633, "Ruby Lake": 290, '
-    '"Opal Dale": 501, "Onyx Pass": 378}\n\n\n'
-)
-GOOD = ROWS + (
-    "def get_price(listing):\n"
-    "    if not isinstance(listing, str) or listing not in ROWS:\n"
-    '        raise ValueError(f"no listing named {listing}")\n'
-    "    return ROWS[listing]\n"
-)
-
-
-def tool(name: str = "get_price", required: dict[str, str] | None = None, **optional: Any) -> Tool:
-    properties: dict[str, Any] = {
-        key: {"type": kind} for key, kind in (required or {"listing": "string"}).items()
-    }
-    return Tool(
-        name=name,
-        description="Get the price of a listing.",
-        parameters={
-            "type": "object",
-            "properties": {**properties, **optional},
-            "required": list(properties),
-        },
-        output_schema={"type": ["number", "string", "boolean", "array"]},
-    )
-
-
-def reason(
-    sandbox: Sandbox,
-    code: str,
-    document: Tool | None = None,
-    gold: Answer = GOLD,
-    question: SubQuestion = QUESTION,
-    arguments: dict[str, Any] | None = None,
-) -> str | None:
-    document = document or tool()
-    given = arguments if arguments is not None else {"listing": "Amber Cove"}
-    wrong = perturbations(instance(question), question, document, code, given)
-    candidate = Candidate(document, code, (GoldCall(given, gold, wrong),))
-    problem = verify([candidate], sandbox, ENVS.sandbox)[0].problem
-    return problem[0] if problem else None
-
-
-def body(*lines: str, head: str = "") -> str:
-    return ROWS + head + "def get_price(listing):\n" + "".join(f"    {line}\n" for line in lines)
-
-
-CHECK = 'if listing not in ROWS: raise ValueError("no listing")'
-FAULTS = {
-    "constant": body("return 812"),
-    "constant_after_a_check": body(CHECK, "return 812"),
-    "constant_only_one_known": body(
-        'if listing != "Amber Cove": raise ValueError("unknown")', "return 812"
-    ),
-    "default_leads_to_gold": body("return ROWS.get(str(listing), 812)"),
-    "answer_in_error": body(
-        CHECK.replace('"no listing"', '"no listing, the price is 812"'), "return ROWS[listing]"
-    ),
-    "random": body(
-        CHECK, "return ROWS[listing] + random.choice(range(9))", head="import random\n\n\n"
-    ),
-    "counts_calls": body(
-        "SEEN.append(1)", "return ROWS[listing] + len(SEEN) - 1", head="SEEN = []\n\n\n"
-    ),
-    "order_dependent": body(
-        'if listing != "Amber Cove": LAST.append(1)',
-        CHECK,
-        "return ROWS[listing] if not LAST else 1",
-        head="LAST = []\n\n\n",
-    ),
-    "wrong_rounding": body(CHECK, "return ROWS[listing] + 0.004"),
-    "text_instead_of_number": body(CHECK, "return str(ROWS[listing])"),
-    "sentence": body(CHECK, 'return f"The price is {ROWS[listing]}"'),
-    "raises": body('raise RuntimeError("out of order")'),
-    "forbidden_import": "import os\n" + GOOD,
-    "forbidden_from": "from subprocess import run\n" + GOOD,
-    "syntax": "def get_price(listing:\n",
-    "no_function": ROWS,
-    "other_name": GOOD.replace("get_price", "fetch_price"),
-    "defined_twice": GOOD + "\n\n" + GOOD.removeprefix(ROWS),
-    "other_parameter": GOOD.replace("listing", "name"),
-    "optional_in_code": GOOD.replace("(listing)", "(listing='Amber Cove')"),
-    "catches_all": GOOD.replace("(listing)", "(listing, **rest)"),
-    "infinite_loop": body("while True: pass"),
-    "loop_on_unknown": body("while listing not in ROWS: pass", "return ROWS[listing]"),
-    "loop_at_load": "while True:\n    pass\n" + GOOD,
-    "exits": body("raise SystemExit(0)"),
-    "crash_on_unknown": body("if listing not in ROWS: raise SystemExit(3)", "return ROWS[listing]"),
-    "memory": body(
-        "if listing not in ROWS: return len(bytearray(1 << 40))", "return ROWS[listing]"
-    ),
-}
-EXPECTED = {
-    "constant": "constant",
-    "constant_after_a_check": "constant",
-    "constant_only_one_known": "constant",
-    "default_leads_to_gold": "perturbed_returns_gold",
-    "answer_in_error": "answer_in_error",
-    "random": {"nondeterministic", "not_repeatable", "order_dependent", "wrong_answer"},
-    "counts_calls": "not_repeatable",
-    "order_dependent": "order_dependent",
-    "wrong_rounding": "wrong_answer",
-    "text_instead_of_number": "wrong_answer",
-    "sentence": "wrong_answer",
-    "raises": "gold_call_failed",
-    "forbidden_import": "forbidden_import",
-    "forbidden_from": "forbidden_import",
-    "syntax": "syntax_error",
-    "no_function": "no_function",
-    "other_name": "no_function",
-    "defined_twice": "no_function",
-    "other_parameter": "signature_mismatch",
-    "optional_in_code": "signature_mismatch",
-    "catches_all": "signature_mismatch",
-    "infinite_loop": "timeout",
-    "loop_on_unknown": "timeout",
-    "loop_at_load": "load_error",
-    "exits": "crash",
-    "crash_on_unknown": "crash",
-    "memory": "out_of_memory",
-}
 
 
 def test_a_true_tool_passes_and_says_what_was_checked(sandbox: Sandbox) -> None:
@@ -152,8 +26,13 @@ def test_a_true_tool_passes_and_says_what_was_checked(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_a_planted_fault_is_found(sandbox: Sandbox, fault: str) -> None:
-    expected = EXPECTED[fault]
-    assert reason(sandbox, FAULTS[fault]) in (expected if isinstance(expected, set) else {expected})
+    assert reason(sandbox, FAULTS[fault]) == EXPECTED[fault]
+
+
+@pytest.mark.parametrize("fault", sorted(MORE))
+def test_a_planted_fault_of_another_kind_is_found(sandbox: Sandbox, fault: str) -> None:
+    code, given, expected = MORE[fault]
+    assert reason(sandbox, code, **given) == expected
 
 
 def test_a_fault_does_not_harm_its_neighbours(sandbox: Sandbox) -> None:
@@ -260,10 +139,11 @@ def test_a_value_that_truly_shares_the_answer_is_no_evidence(sandbox: Sandbox) -
         '{"Amber Cove": "Sage Park", "Pine Gate": "Sage Park", "Jade Mill": "Gold Rock", '
         '"Opal Dale": "Calm Bay"}'
     )
-    true = f"def get_price(listing):\n    return {districts}[listing]\n"
+    check = f"    if listing not in {districts}:\n        raise ValueError('no listing')\n"
+    true = f"def get_price(listing):\n{check}    return {districts}[listing]\n"
     gold = question.answer
     assert reason(sandbox, true, gold=gold, question=question) is None
-    constant = f'def get_price(listing):\n    {districts}[listing]\n    return "Sage Park"\n'
+    constant = f'def get_price(listing):\n{check}    return "Sage Park"\n'
     assert reason(sandbox, constant, gold=gold, question=question) == "constant"
     tried = perturbations(instance(question), question, tool(), true, {"listing": "Amber Cove"})
     others = {item.arguments["listing"] for item in tried if item.kind == Kind.OTHER}

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra.agent.episode import parse_arguments
+from astra.arena.state import entry_of, settle, state_of
 from astra.errors import AstraError
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import CallStatus, ToolCall, ToolResult
+from astra.records.qa import QuestionKind
+from astra.records.state import Tables
 from astra.records.tool import Tool
 from astra.sandbox.protocol import (
     Sandbox,
@@ -29,6 +33,9 @@ _STATUSES = {
 """Every other way a call can end is the tool's own failure: ERROR."""
 _PLAIN_ERROR = "ValueError: "
 """What tools raise on purpose; its message alone is what the model should read."""
+VARIABLES_LOST = "the interpreter was started anew: its variables and imports are gone"
+Prepared = tuple[Session, str, Mapping[str, Any]]
+"""Where to run a call: session, function and its arguments."""
 
 
 class ArenaError(AstraError):
@@ -43,8 +50,9 @@ def offered(arena: Arena, extra_tools: Sequence[ArenaTool]) -> list[ArenaTool]:
 class ArenaEnv:
     """Executes calls of one episode. Opened lazily, or together with others by ``open_envs``.
 
-    A session that died (timeout, crash) is replaced at the next call: read-only tools keep no
-    state, so nothing is lost.
+    A session that died (timeout, crash) is replaced at the next call. Nothing is lost: what
+    stateful tools change lives here, and each of their calls is given the world anew. Only a
+    code interpreter keeps its variables in the session; then the call's result says they are gone.
     """
 
     def __init__(
@@ -58,15 +66,36 @@ class ArenaEnv:
         self.arena = arena
         self.sandbox = sandbox
         self._session: Session | None = None
+        self._turn = asyncio.Lock()
+        self._state = state_of(arena)
+        self._world = self._state.world if self._state else None
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         return tuple(offer.tool for offer in self._tools.values())
 
     @property
+    def tables(self) -> Tables | None:
+        """What the calls so far have made of the world; None for a read-only arena."""
+        return self._world.tables if self._world else None
+
+    def is_stateful(self, name: str) -> bool:
+        """Whether calls of the tool depend on each other through the world."""
+        return self._state is not None and name in self._state.writes
+
+    @property
+    def is_interpreter(self) -> bool:
+        """Whether the session itself holds what calls left behind."""
+        return self.arena.kind == QuestionKind.CODE
+
+    @property
     def sources(self) -> dict[str, str]:
-        """Code by tool name; document-only tools have none."""
-        return {name: offer.code for name, offer in self._tools.items() if offer.code}
+        """Code by the function it defines; document-only tools have none."""
+        return dict(
+            entry_of(name, offer.code) if self.is_stateful(name) else (name, offer.code)
+            for name, offer in self._tools.items()
+            if offer.code
+        )
 
     def open(self) -> None:
         """Start the session if none is alive. Raises ArenaError if the code does not load."""
@@ -85,7 +114,9 @@ class ArenaEnv:
         return execute_batch([(self, call)])[0]
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        return await asyncio.to_thread(self.execute_now, call)
+        """Calls of one turn arrive together; a session takes them one at a time, in order."""
+        async with self._turn:
+            return await asyncio.to_thread(self.execute_now, call)
 
     def close_now(self) -> None:
         if self._session is not None:
@@ -95,7 +126,7 @@ class ArenaEnv:
     async def close(self) -> None:
         self.close_now()
 
-    def prepare(self, call: ToolCall) -> tuple[Session, Mapping[str, Any]] | ToolResult:
+    def prepare(self, call: ToolCall) -> Prepared | ToolResult:
         """Where to run a call and with what; or its result, if it cannot run at all."""
         offer = self._tools.get(call.name)
         if offer is None:
@@ -113,7 +144,20 @@ class ArenaEnv:
         except SandboxError as error:
             return ToolResult(status=CallStatus.INFRA, content=f"error: {error}")
         assert self._session is not None
-        return self._session, arguments
+        if self._world is not None and self.is_stateful(call.name):
+            entry, _ = entry_of(call.name, "")
+            given = {"state": self._world.model_dump(), "arguments": arguments}
+            return self._session, entry, given
+        return self._session, call.name, arguments
+
+    def take(self, call: ToolCall, result: SandboxResult) -> SandboxResult:
+        """Bring the world up to date with an executed call; the result as its caller sees it."""
+        if self.is_interpreter and self._session is not None and not self._session.alive:
+            return result._replace(error=f"{result.error}; {VARIABLES_LOST}")
+        if self._state is None or self._world is None or not self.is_stateful(call.name):
+            return result
+        result, self._world = settle(self._state, call.name, self._world, result)
+        return result
 
 
 def open_envs(
@@ -138,16 +182,50 @@ def open_envs(
 def execute_batch(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult]:
     """Run calls of several episodes at once; results in the order of ``pairs``.
 
-    Sessions work side by side; calls of one episode run in their order. All environments must
-    share one sandbox.
+    Sessions work side by side; calls of one episode run in their order, and a stateful one
+    starts when the world is what the one before it left. All environments must share one sandbox.
     """
+    results: dict[int, ToolResult] = {}
+    for wave in _waves(pairs):
+        found = _execute_retrying([pairs[at] for at in wave])
+        results.update(zip(wave, found, strict=True))
+    return [results[at] for at in range(len(pairs))]
+
+
+def _waves(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[list[int]]:
+    """Positions that may run together: of each episode one stateful call at most."""
+    waves: list[list[int]] = []
+    following: Counter[int] = Counter()
+    for at, (env, call) in enumerate(pairs):
+        wave = following[id(env)]
+        if env.is_stateful(call.name):
+            following[id(env)] += 1
+        while len(waves) <= wave:
+            waves.append([])
+        waves[wave].append(at)
+    return waves
+
+
+def _execute_retrying(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult]:
     results = _execute(pairs)
     # A call that ended its session leaves those queued behind it unrun; they start afresh.
-    lost = [at for at, result in enumerate(results) if _not_run(result)]
+    lost = [
+        at
+        for at, result in enumerate(results)
+        if _not_run(result) and not _lost_for_good(pairs[at][0], result)
+    ]
     if lost:
         for position, result in zip(lost, _execute([pairs[at] for at in lost]), strict=True):
             results[position] = result
-    return [tool_result(one) if isinstance(one, SandboxResult) else one for one in results]
+    return [
+        tool_result(env.take(call, one)) if isinstance(one, SandboxResult) else one
+        for (env, call), one in zip(pairs, results, strict=True)
+    ]
+
+
+def _lost_for_good(env: ArenaEnv, result: ToolResult | SandboxResult) -> bool:
+    """Whether another session cannot make up for a failure of ours: variables went with it."""
+    return env.is_interpreter and result.status in (SandboxStatus.INFRA, CallStatus.INFRA)
 
 
 def _not_run(result: ToolResult | SandboxResult) -> bool:
@@ -161,15 +239,14 @@ def _not_run(result: ToolResult | SandboxResult) -> bool:
 def _execute(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult | SandboxResult]:
     results: list[ToolResult | SandboxResult] = []
     waiting: list[int] = []
-    requests: list[tuple[Session, str, Mapping[str, Any]]] = []
+    requests: list[Prepared] = []
     for env, call in pairs:
         prepared = env.prepare(call)
         if isinstance(prepared, ToolResult):
             results.append(prepared)
             continue
-        session, arguments = prepared
         waiting.append(len(results))
-        requests.append((session, call.name, arguments))
+        requests.append(prepared)
         results.append(ToolResult(status=CallStatus.INFRA, content="error: not executed"))
     if requests:
         sandbox = pairs[waiting[0]][0].sandbox

@@ -3,6 +3,13 @@
 With n sub-tasks, n^ of them solved and c calls: recall n^/n, precision n^/(c + eps) and
 F1 = 2 n^/(n + c + eps), clamped to [0, 1]. Everything is computed from executed results by the
 host; no text of a tool or a model decides.
+
+Where tools write, the end state decides: sub-tasks that write are solved, all of them, when every
+change that was asked for was made and nothing else changed, and an answer counts only then.
+Rewards lie in [0, 1] for every kind of arena, so that all kinds can share a batch.
+
+Code-interpreter arenas are paid for the final answer alone, whatever the mode (rStar2-Agent): no
+call is needed, and none costs anything.
 """
 
 from __future__ import annotations
@@ -14,10 +21,15 @@ from enum import StrEnum
 from typing import Any, cast
 
 from astra.arena.answers import final_matches, is_small_domain, matches, parse_final, same_value
+from astra.arena.state import expected_tables, same_state, state_of
 from astra.records.environment import Arena, ArenaStep
 from astra.records.message import CallStatus, ExecutedCall
+from astra.records.qa import QuestionKind
+from astra.records.state import ArenaState, Tables
 
 EPSILON = 1e-6
+CALL_COST = 0.01
+"""Of one call, under reward ``state``; our choice: a dozen calls never outweigh a goal reached."""
 
 
 class RewardMode(StrEnum):
@@ -25,6 +37,7 @@ class RewardMode(StrEnum):
     RECALL = "recall"
     PRECISION = "precision"
     ANSWER = "answer"  # 1 where the final answer is right, else 0
+    STATE = "state"  # 1 where the goal is reached, else 0; less CALL_COST per call
 
 
 class FinalAnswer(StrEnum):
@@ -37,7 +50,7 @@ class EpisodeScore:
     """``subtasks``, ``solved`` and ``calls`` are n, n^ and c as they enter the formulas.
 
     ``success`` does not depend on the mode: every sub-question that needs a tool is solved and
-    the final answer is right.
+    the final answer is right. ``answer_correct`` is about the text alone.
     """
 
     subtasks: int
@@ -49,6 +62,8 @@ class EpisodeScore:
     answer_correct: bool
     success: bool
     reward: float
+    state_reached: bool | None = None
+    """Whether the world ended as it should; None where no tool writes."""
 
 
 def score_episode(
@@ -58,19 +73,29 @@ def score_episode(
     mode: RewardMode = RewardMode.F1,
     final_answer: FinalAnswer = FinalAnswer.SUBTASK,
     eps: float = EPSILON,
+    end_state: Tables | None = None,
 ) -> EpisodeScore:
     """Score one episode. ``final_text`` is the final message, None where there was none.
 
-    Calls that failed for reasons of our own (INFRA) count neither for nor against.
+    Calls that failed for reasons of our own (INFRA) count neither for nor against. ``end_state``
+    is ``ArenaEnv.tables`` after the last call; without it a stateful arena cannot be scored
+    (ValueError).
     """
+    if arena.kind == QuestionKind.CODE:
+        mode = RewardMode.ANSWER
     steps = [step for step in arena.steps if step.tool_name is not None]
     charged = [call for call in calls if call.result.status != CallStatus.INFRA]
-    solved = sum(is_solved(arena, step, charged) for step in steps)
+    state = state_of(arena)
+    reached = None if state is None else is_reached(arena, state, end_state)
+    solved = sum(
+        bool(reached) if writes(state, step) else is_solved(arena, step, charged) for step in steps
+    )
     correct = final_text is not None and final_matches(arena.final_answer, parse_final(final_text))
-    success = solved == len(steps) and correct
+    credited = correct and reached is not False
+    success = solved == len(steps) and credited
     subtasks, made = len(steps), len(charged)
     if final_answer == FinalAnswer.SUBTASK:
-        subtasks, made, solved = subtasks + 1, made + 1, solved + int(correct)
+        subtasks, made, solved = subtasks + 1, made + 1, solved + int(credited)
     recall = solved / subtasks if subtasks else 0.0
     precision = min(1.0, solved / (made + eps))
     f1 = min(1.0, 2 * solved / (subtasks + made + eps))
@@ -78,12 +103,25 @@ def score_episode(
         RewardMode.F1: f1,
         RewardMode.RECALL: recall,
         RewardMode.PRECISION: precision,
-        RewardMode.ANSWER: float(correct),
+        RewardMode.ANSWER: float(credited),
+        RewardMode.STATE: max(0.0, float(success) - CALL_COST * len(charged)),
     }[mode]
     return EpisodeScore(
         subtasks=subtasks, solved=solved, calls=made, recall=recall, precision=precision, f1=f1,
-        answer_correct=correct, success=success, reward=reward,
+        answer_correct=correct, success=success, reward=reward, state_reached=reached,
     )  # fmt: skip
+
+
+def is_reached(arena: Arena, state: ArenaState, end_state: Tables | None) -> bool:
+    """Whether the world is as the arena's writes, and nothing else, make it."""
+    if end_state is None:
+        raise ValueError(f"arena {arena.id} has stateful tools: its end state decides the score")
+    return same_state(expected_tables(arena.expected_state), end_state, state.fields)
+
+
+def writes(state: ArenaState | None, step: ArenaStep) -> bool:
+    """Whether the step is solved by what becomes of the world, not by what its tool returns."""
+    return state is not None and bool(state.writes.get(step.tool_name or ""))
 
 
 def is_solved(arena: Arena, step: ArenaStep, calls: Sequence[ExecutedCall]) -> bool:

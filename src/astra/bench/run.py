@@ -175,7 +175,10 @@ def _scores(rollout: Rollout) -> dict[str, Score]:
     if score is None:
         return {}
     text = rollout.messages[-1].content if rollout.stop_reason == StopReason.ANSWERED else None
-    plain = score_episode(rollout.arena, rollout.calls, text, RewardMode.F1, FinalAnswer.IGNORE)
+    plain = score_episode(
+        rollout.arena, rollout.calls, text, RewardMode.F1, FinalAnswer.IGNORE,
+        end_state=rollout.end_state,
+    )  # fmt: skip
     none = Unscored(reason="no sub-task needs a tool")
     return {
         "f1": Scored(value=score.f1),

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from astra.cli import doctor as diagnosis
+from astra.cli.arena import arena_app
 from astra.cli.cache import cache_app
 from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table
@@ -33,6 +34,7 @@ commands = typer.Typer(
 )
 sandbox_app = typer.Typer(help="The sandbox that runs generated tools.", no_args_is_help=True)
 commands.add_typer(sandbox_app, name="sandbox")
+commands.add_typer(arena_app, name="arena")
 commands.add_typer(cache_app, name="cache")
 commands.add_typer(contamination_app, name="contamination")
 commands.add_typer(prompts_app, name="prompts")

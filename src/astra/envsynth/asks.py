@@ -7,9 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from astra.envsynth.worlds import around, is_stateful, may_write
 from astra.llm.protocol import Ask
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion, Table
+from astra.records.state import FieldClass
 from astra.records.tool import Tool
 
 
@@ -99,8 +101,9 @@ def code_ask(
     feedback: str,
     sample: int,
 ) -> Ask[CodeReply]:
+    stateful = is_stateful(instance, question)
     return Ask(
-        "envsynth/code",
+        "envsynth/code_stateful" if stateful else "envsynth/code",
         {
             **_context(instance, question),
             "tool": tool.view(),
@@ -137,7 +140,10 @@ def merge_ask(
 
 def _context(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
     answers = {item.id: item for item in instance.sub_questions}
+    # Only where there is one: a further variable would change what the offline rules draw.
+    world = {"world": _world(instance, question)} if is_stateful(instance, question) else {}
     return {
+        **world,
         "domain": instance.domain,
         "language": instance.language,
         "question": question.question,
@@ -153,6 +159,21 @@ def _context(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
         "operation": question.operation and question.operation.model_dump(mode="json"),
         "table": _table(instance, question),
         "knowledge_text": "" if instance.knowledge else instance.knowledge_text,
+    }
+
+
+def _world(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
+    """What the tool meets, and what its gold call must change."""
+    before, _ = around(instance, question)
+    return {
+        "tables": before.tables,
+        "columns": {table.name: table.columns for table in instance.knowledge},
+        "made": {
+            table.name: [name for name, kind in table.fields.items() if kind == FieldClass.IGNORE]
+            for table in instance.knowledge
+        },
+        "may_write": sorted(may_write(question)),
+        "writes": [write.model_dump(mode="json") for write in question.writes],
     }
 
 

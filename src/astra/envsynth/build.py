@@ -10,7 +10,16 @@ from astra.envsynth.config import EnvsMergedConfig
 from astra.envsynth.merge import Plan, merge_all
 from astra.envsynth.selfcheck import check_arenas
 from astra.envsynth.splits import SplitGuard
+from astra.envsynth.worlds import (
+    Nodes,
+    arena_state,
+    expected_state,
+    is_stateful,
+    may_write,
+    nodes_of,
+)
 from astra.llm.protocol import Teacher
+from astra.records.base import canonical_json
 from astra.records.environment import Arena, ArenaStep, ArenaTool, Environment
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
@@ -47,7 +56,7 @@ async def build_arenas(
     while batch := list(itertools.islice(source, config.batch_instances)):
         plans: list[Plan] = []
         for instance in batch:
-            planned = _plan(instance, guard, environments.get(instance.id, {}))
+            planned = _plan(instance, guard, environments.get(instance.id, {}), config.nodes)
             if isinstance(planned, Plan):
                 plans.append(planned)
             else:
@@ -67,12 +76,15 @@ async def build_arenas(
 
 
 def _plan(
-    instance: QAInstance, guard: SplitGuard, environments: Mapping[int, Environment]
+    instance: QAInstance,
+    guard: SplitGuard,
+    environments: Mapping[int, Environment],
+    nodes: Nodes,
 ) -> Plan | Rejection:
     violation = guard.violation(instance)
     if violation is not None:
         return violation
-    needed = {item.id for item in instance.sub_questions if item.tool_necessity is not False}
+    needed = {item.id for item in nodes_of(instance, nodes)}
     missing = sorted(needed - set(environments))
     if missing:
         detail = f"sub-questions {missing} have no environment"
@@ -86,6 +98,7 @@ def assemble(plan: Plan) -> Arena:
     """The arena of a plan whose tools are merged."""
     instance = plan.instance
     served = {number: made for made in plan.tools for number in made.calls}
+    state = _state(plan)
     steps = tuple(
         ArenaStep(
             id=question.id,
@@ -111,9 +124,26 @@ def assemble(plan: Plan) -> Arena:
         final_answer=instance.final_answer,
         tools=tuple(ArenaTool(tool=made.tool, code=made.code) for made in plan.tools),
         steps=steps,
+        state=state,
+        expected_state=canonical_json(expected_state(instance)) if state else "",
         entities=instance.entities,
         composition=instance.composition,
     )
+
+
+def _state(plan: Plan) -> str:
+    """The arena's world as JSON; empty where no tool is stateful."""
+    instance = plan.instance
+    questions = {question.id: question for question in instance.sub_questions}
+    writes: dict[str, set[str]] = {}
+    for made in plan.tools:
+        served = [questions[number] for number in made.calls]
+        if any(is_stateful(instance, question) for question in served):
+            writes[made.tool.name] = {table for one in served for table in may_write(one)}
+    if not writes:
+        return ""
+    allowed = {name: sorted(tables) for name, tables in writes.items()}
+    return canonical_json(arena_state(instance, allowed).model_dump(mode="json"))
 
 
 def histograms(arenas: Sequence[Arena]) -> Iterator[tuple[str, Iterable[object]]]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from astra.embedding.protocol import EmbeddingConfig
+from astra.envsynth.worlds import Nodes
 from astra.llm.protocol import ModelConfig
+from astra.records.qa import Split
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
 
 
 class EnvsConfig(StageConfig):
     teacher: ModelConfig
+    nodes: Nodes = "needed"
+    """Which sub-questions become executable: every one that needs a tool, or, as in the paper,
+    only those that others depend on."""
     outer_attempts: int = Field(ge=1)
     """Fresh starts from a new tool document."""
     inner_attempts: int = Field(ge=1)
@@ -23,12 +30,50 @@ class EnvsConfig(StageConfig):
     sandbox: SandboxLimits
 
 
+class ProblemFile(StageConfig):
+    """JSON lines below ``problems/``; fields by name."""
+
+    path: str
+    question: str = "question"
+    answer: str = "answer"
+    split: Split = Split.TRAIN
+
+
+class SuiteFile(StageConfig):
+    """JSON lines below ``problems/`` whose problems must not be trained on."""
+
+    path: str
+    question: str = "question"
+
+
+class CodeConfig(StageConfig):
+    """Code-interpreter arenas (rStar2-Agent): a typed answer and one stateful ``python`` tool."""
+
+    seed: int = 0
+    instances: dict[Split, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    """Generated problems per split; none: only ``files``."""
+    table_share: float = Field(default=0.5, ge=0.0, le=1.0)
+    """Of the generated problems: over tables; the rest is mathematics."""
+    dev_families: float = Field(default=0.1, gt=0.0, lt=0.5)
+    held_out_families: float = Field(default=0.25, gt=0.0, lt=0.5)
+    """Shares of the families that these two splits own; training has the rest."""
+    files: tuple[ProblemFile, ...] = ()
+    decontaminate: tuple[SuiteFile, ...] = ()
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.files) or any(self.instances.values())
+
+
 class EnvsMergedConfig(StageConfig):
     teacher: ModelConfig
+    nodes: Nodes = "needed"
+    """As in stage envs: which sub-questions must have an environment."""
     merge_attempts: int = Field(ge=1)
     """Tries of one merge, each told why the one before failed."""
     per_band: int = Field(ge=0)
     """Irrelevant-tool candidates kept per similarity band (K)."""
     embedding: EmbeddingConfig
     batch_instances: int = Field(ge=1)
+    code: CodeConfig = CodeConfig()
     sandbox: SandboxLimits

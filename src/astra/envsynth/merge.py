@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra.envsynth import asks
+from astra.envsynth.candidates import Candidate, candidate_of
 from astra.envsynth.config import EnvsMergedConfig
-from astra.envsynth.perturb import perturbations
 from astra.envsynth.static import Problem, call_problem
-from astra.envsynth.verify import Candidate, GoldCall, verify
+from astra.envsynth.verify import verify
+from astra.envsynth.worlds import is_stateful
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.environment import Environment
@@ -150,8 +151,12 @@ async def _attempt(
 
 async def _draft(group: _Group, attempt: int, teacher: Teacher) -> MergedTool | Problem:
     base = group.members[0][1]
-    if all(environment.code == base.code for _, environment in group.members):
-        # One program already serves all: there is nothing to extend, only to prove.
+    instance = group.plan.instance
+    if all(
+        environment.code == base.code or is_stateful(instance, question)
+        for question, environment in group.members
+    ):
+        # No data of its own, or the same: there is nothing to extend, only to prove.
         code = base.code
         calls = {question.id: environment.arguments for question, environment in group.members}
     else:
@@ -172,19 +177,7 @@ async def _draft(group: _Group, attempt: int, teacher: Teacher) -> MergedTool | 
 
 
 def _candidate(group: _Group, made: MergedTool) -> Candidate:
-    instance = group.plan.instance
-    return Candidate(
-        made.tool,
-        made.code,
-        tuple(
-            GoldCall(
-                made.calls[question.id],
-                question.answer,
-                perturbations(instance, question, made.tool, made.code, made.calls[question.id]),
-            )
-            for question, _ in group.members
-        ),
-    )
+    return candidate_of(group.plan.instance, made.tool, made.code, made.calls)
 
 
 def unique_names(tools: Sequence[MergedTool]) -> list[MergedTool]:

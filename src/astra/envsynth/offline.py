@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from astra.envsynth import offline_code
+from astra.envsynth import offline_code, offline_stateful
 from astra.envsynth.asks import (
     CallReply,
     ClusterReply,
@@ -19,6 +19,7 @@ from astra.envsynth.asks import (
     MergeReply,
     ToolDocument,
 )
+from astra.envsynth.offline_stateful import WRITE_OPS
 from astra.llm.protocol import OfflineHandlers, ProviderError
 from astra.records.base import canonical_json
 
@@ -28,7 +29,7 @@ _VERBS = {
     "lookup": "get", "list": "list", "count": "count", "sum": "get", "mean": "get",
     "max": "get", "min": "get", "argmax": "find", "argmin": "find",
 }  # fmt: skip
-_WHOLE_NAMES = frozenset({"convert", "add_days", "days_between"})
+_WHOLE_NAMES = frozenset({"convert", "add_days", "days_between"}) | WRITE_OPS
 _FIXED_TYPES = {
     "amount": "number", "date": "string", "days": "integer", "start": "string", "end": "string",
 }  # fmt: skip
@@ -91,6 +92,12 @@ def code(variables: Variables, rng: random.Random) -> CodeReply:
     return CodeReply(code=offline_code.write_code(tool, operation, rows))
 
 
+def code_stateful(variables: Variables, _: random.Random) -> CodeReply:
+    operation = _operation(variables)
+    source = offline_stateful.write_stateful_code(variables["tool"], operation, variables["world"])
+    return CodeReply(code=source)
+
+
 def cluster(variables: Variables, _: random.Random) -> ClusterReply:
     """Same operation, relation, parameters and return shape: one tool can serve them."""
     groups: dict[str, list[int]] = {}
@@ -133,6 +140,7 @@ HANDLERS: OfflineHandlers = {
     "envsynth/complexity": complexity,
     "envsynth/call": call,
     "envsynth/code": code,
+    "envsynth/code_stateful": code_stateful,
     "envsynth/cluster": cluster,
     "envsynth/merge_code": merge_code,
 }
@@ -161,6 +169,8 @@ def _description(operation: Mapping[str, Any], table: Mapping[str, Any] | None) 
     if op == "days_between":
         return "Count the days between two dates, in either order."
     asked = _words(operation["relation"].partition(".")[2])
+    if op in WRITE_OPS:
+        return f"{asked.capitalize()}, given {' and '.join(map(_words, names))}."
     verb = _VERBS[op].capitalize()
     extra = "".join(f" and {_words(name)}" for name in names[1:])
     return f"{verb} the {asked} of {_article(names[0])}{extra}."
@@ -187,6 +197,8 @@ def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 def _parameter_type(
     operation: Mapping[str, Any], table: Mapping[str, Any] | None, name: str
 ) -> str:
+    if operation["op"] in WRITE_OPS:
+        return offline_stateful.parameter_type(operation["arguments"][name])
     if operation["op"] in _WHOLE_NAMES and name in _FIXED_TYPES:
         return _FIXED_TYPES[name]
     return _column_type(table, name)
@@ -214,6 +226,8 @@ def _output(
             return {"type": "number"}
         case "add_days":
             return {"type": "string", "format": "date"}
+        case "insert" | "update" | "delete" if not operation["select"]:
+            return {"type": "boolean"}
         case op:
             kind = {"type": _column_type(table, operation["select"].split(":")[0])}
             if op == "list":

@@ -51,7 +51,7 @@ def write_code(
                 [_DATE, f'def {name}(start, end):\n    """{description}"""\n{body}'],
             )
         case _:
-            body, helpers = _query_body(tool, operation)
+            body, helpers = query_body(tool, operation)
             signature = ", ".join(_parameters(tool))
             function = f'def {name}({signature}):\n    """{description}"""\n{body}'
             return _module("", [_literal(rows), *helpers, function])
@@ -120,17 +120,20 @@ def _parameters(tool: Mapping[str, Any]) -> list[str]:
     return [*required, *(f"{name}=None" for name in optional)]
 
 
-def _query_body(tool: Mapping[str, Any], operation: Mapping[str, Any]) -> tuple[str, list[str]]:
+def query_body(
+    tool: Mapping[str, Any], operation: Mapping[str, Any], data: str = "ROWS"
+) -> tuple[str, list[str]]:
+    """The body of a tool that asks ``data`` (an expression), and the helpers it needs."""
     schema = tool["parameters"]
     required = [name for name in schema["properties"] if name in schema["required"]]
     optional = [name for name in schema["properties"] if name not in schema["required"]]
     converts = operation["op"] == "convert"
     keys = [name for name in required if not (converts and name == "amount")]
-    lines: list[str] = [f'rows = [row for row in ROWS if row["{keys[0]}"] == {keys[0]}]']
+    lines: list[str] = [f'rows = [row for row in {data} if row["{keys[0]}"] == {keys[0]}]']
     lines += ["if not rows:", f'    raise ValueError(f"no {keys[0]} named {{{keys[0]}}}")']
     for name in keys[1:]:
         lines += [
-            f'if not any(row["{name}"] == {name} for row in ROWS):',
+            f'if not any(row["{name}"] == {name} for row in {data}):',
             f'    raise ValueError(f"no {name} {{{name}}}")',
             f'rows = [row for row in rows if row["{name}"] == {name}]',
         ]

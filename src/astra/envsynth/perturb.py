@@ -28,6 +28,7 @@ class Kind(StrEnum):
     MISSING = "missing"  # one argument left out, or all
     SWAPPED = "swapped"
     WRONG_TYPE = "wrong_type"
+    OPTIONAL = "optional"  # an optional argument given that nothing has
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,8 @@ def perturbations(
         if isinstance(value, str):
             wrong.append(Perturbation(Kind.UNKNOWN, name, {**gold, name: UNKNOWN_NAME}))
         wrong.append(Perturbation(Kind.WRONG_TYPE, name, {**gold, name: _mistyped(value)}))
-        if name in tool.parameters.get("required", ()):
-            rest = {key: item for key, item in gold.items() if key != name}
-            wrong.append(Perturbation(Kind.MISSING, name, rest))
+        rest = {key: item for key, item in gold.items() if key != name}
+        wrong.append(Perturbation(Kind.MISSING, name, rest))
     wrong.append(Perturbation(Kind.MISSING, "", {}))
     if question.operation is None or question.operation.op not in SYMMETRIC_OPS:
         wrong += _swaps(gold)
@@ -72,6 +72,21 @@ def perturbations(
             seen.add(key)
             kept.append(item)
     return tuple(kept)
+
+
+def optional_probes(tool: Tool, gold: Mapping[str, Any]) -> tuple[Perturbation, ...]:
+    """The gold call with each optional text argument that it leaves out set to an unknown value.
+
+    Numbers and enumerations are not probed: a limit or a sort order may change nothing.
+    """
+    return tuple(
+        Perturbation(Kind.OPTIONAL, name, {**gold, name: UNKNOWN_NAME})
+        for name, schema in tool.parameters.get("properties", {}).items()
+        if name not in gold
+        and isinstance(schema, dict)
+        and schema.get("type") == "string"
+        and not schema.keys() & {"enum", "const", "format", "pattern"}
+    )
 
 
 def _others(
@@ -95,7 +110,9 @@ def _others(
             if column == name or value in cells:
                 pool.update({json.dumps(cell): cell for cell in cells if type(cell) is type(value)})
                 gold_rows |= {
-                    json.dumps(row[position]) for row in table.rows if question.answer.value in row
+                    json.dumps(row[position])
+                    for row in table.rows
+                    if _states(row, question.answer.value)
                 }
     if isinstance(value, str) and not pool and _as_date(value) is None:
         pool = {json.dumps(entity): entity for entity in instance.entities}
@@ -107,6 +124,11 @@ def _others(
         *rng.sample(further, min(FURTHER_VALUES, len(further))),
         *_shifted(value),
     ]
+
+
+def _states(row: Sequence[Any], value: Any) -> bool:
+    """Whether a cell is the value; true is not 1."""
+    return any(cell is value for cell in row) if isinstance(value, bool) else value in row
 
 
 def _shifted(value: Any) -> list[Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
+from astra.arena.answers import normalise
 from astra.records.base import canonical_json
 from astra.records.qa import Answer
 from astra.records.tool import Tool
@@ -20,6 +21,10 @@ from astra.sandbox.imports import forbidden_in_tree
 MAX_CODE_CHARS = 100_000
 _NAME = re.compile(r"[a-z][a-z0-9_]{1,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_CHANCE_MODULES = frozenset({"random", "time", "uuid"})
+_CLOCKS = frozenset({"now", "today", "utcnow"})
+_ADDRESSES = frozenset({"id", "hash"})
+_DATED = re.compile(r"\d{4}-\d{2}")
 Problem = tuple[str, str]
 """A reason code that metrics count by, and the detail that goes back to the teacher."""
 
@@ -54,6 +59,21 @@ def call_problem(tool: Tool, arguments: Mapping[str, Any]) -> Problem | None:
     return ("call_violates_schema", fault) if fault else None
 
 
+def reach_problem(tool: Tool, arguments: Mapping[str, Any], told: Sequence[Any]) -> Problem | None:
+    """Whether an agent can know the gold arguments: text stands in what it was told.
+
+    Numbers and dates may be written in many ways, and values of an enumeration stand in the
+    document; these are not judged.
+    """
+    known = normalise(json.dumps(list(told), ensure_ascii=False))
+    for name, value in arguments.items():
+        schema = tool.parameters["properties"].get(name, {})
+        free = isinstance(value, str) and not schema.keys() & {"enum", "const"}
+        if free and not _DATED.match(value) and normalise(value) not in known:
+            return "unreachable_argument", f"{name}: {value!r} is in no question or earlier answer"
+    return None
+
+
 def violation(schema: Mapping[str, Any], value: Any) -> str:
     """Why ``value`` is not valid under ``schema``; empty if it is."""
     error = next(_validator(canonical_json(schema)).iter_errors(value), None)
@@ -75,8 +95,13 @@ def _validator(schema: str) -> Draft202012Validator:
     return Draft202012Validator(json.loads(schema))
 
 
-def code_problem(tool: Tool, code: str, allowed: Collection[str]) -> Problem | None:
-    """Whether the source parses, imports only what is allowed and has the schema's signature."""
+def code_problem(
+    tool: Tool, code: str, allowed: Collection[str], stateful: bool = False
+) -> Problem | None:
+    """Whether the source parses, imports only what is allowed and has the schema's signature.
+
+    A stateful tool's first parameter is ``world``.
+    """
     if len(code) > MAX_CODE_CHARS:
         return "code_too_long", f"{len(code)} characters, at most {MAX_CODE_CHARS}"
     try:
@@ -86,26 +111,46 @@ def code_problem(tool: Tool, code: str, allowed: Collection[str]) -> Problem | N
     forbidden = forbidden_in_tree(tree, allowed)
     if forbidden:
         return "forbidden_import", f"imports {', '.join(forbidden)}"
+    drawn = sorted(set(_chance(tree)))
+    if drawn:
+        return (
+            "clock_or_chance",
+            f"uses {', '.join(drawn)}: results must not vary by time or chance",
+        )
     functions = [
         node for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == tool.name
     ]  # fmt: skip
     if len(functions) != 1 or isinstance(functions[0], ast.AsyncFunctionDef):
         return "no_function", f"define exactly one plain function named {tool.name}"
-    return _signature_problem(functions[0], tool)
+    return _signature_problem(functions[0], tool, stateful)
 
 
-def _signature_problem(function: ast.FunctionDef, tool: Tool) -> Problem | None:
+def _chance(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in _CHANCE_MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module in _CHANCE_MODULES:
+            yield node.module
+        elif isinstance(node, ast.Attribute) and node.attr in _CLOCKS:
+            yield node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield from {node.func.id} & _ADDRESSES
+
+
+def _signature_problem(function: ast.FunctionDef, tool: Tool, stateful: bool) -> Problem | None:
     spec = function.args
     if spec.vararg or spec.kwarg or spec.posonlyargs or function.decorator_list:
         return "signature_mismatch", "use plain named parameters and no decorators"
+    if stateful and (not spec.args or spec.args[0].arg != "world"):
+        return "signature_mismatch", "the first parameter of a stateful tool is world"
     optional = {one.arg for one in spec.args[len(spec.args) - len(spec.defaults) :]}
     optional |= {
         one.arg
         for one, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
         if default is not None
     }
-    names = {one.arg for one in [*spec.args, *spec.kwonlyargs]}
+    names = {one.arg for one in [*spec.args[stateful:], *spec.kwonlyargs]}
     properties = set(tool.parameters.get("properties", {}))
     required = set(tool.parameters.get("required", ()))
     if names != properties:

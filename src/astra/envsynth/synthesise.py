@@ -9,12 +9,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from astra.envsynth import asks
+from astra.envsynth.candidates import Candidate, candidate_of
 from astra.envsynth.config import EnvsConfig
-from astra.envsynth.perturb import perturbations
-from astra.envsynth.static import Problem, call_problem, code_problem, document_problem
-from astra.envsynth.verify import Candidate, GoldCall, verify
+from astra.envsynth.static import (
+    Problem,
+    call_problem,
+    code_problem,
+    document_problem,
+    reach_problem,
+)
+from astra.envsynth.verify import verify
+from astra.envsynth.worlds import has_writes, is_stateful, nodes_of, world_problem
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.environment import Environment
@@ -72,19 +80,26 @@ async def synthesise(
         nodes = [
             _Node(instance, question)
             for instance in batch
-            for question in instance.sub_questions
-            if question.tool_necessity is not False
+            for question in nodes_of(instance, config.nodes)
         ]
         for node in nodes:
-            if node.question.tool_necessity is None:
-                node.outcome = Rejection(
-                    item=f"{node.instance.id}/{node.question.id}", reason="necessity_unknown"
-                )
+            node.outcome = _hopeless(node)
         while active := [node for node in nodes if node.outcome is None]:
             await _attempt(active, teacher, sandbox, config, concurrency)
         for node in nodes:
             assert node.outcome is not None
             yield node.outcome
+
+
+def _hopeless(node: _Node) -> Rejection | None:
+    """Why no teacher can help a sub-question."""
+    item = f"{node.instance.id}/{node.question.id}"
+    if node.question.tool_necessity is None:
+        return Rejection(item=item, reason="necessity_unknown")
+    if not has_writes(node.instance):
+        return None
+    problem = world_problem(node.instance, node.question)
+    return problem and Rejection(item=item, reason=problem[0], detail=problem[1])
 
 
 async def _attempt(
@@ -144,7 +159,9 @@ async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | 
         node.tool = tool
     tool = node.tool
     call = await teacher.ask(asks.call_ask(instance, question, tool, node.feedback, sample))
-    problem = call_problem(tool, call.arguments)
+    problem = call_problem(tool, call.arguments) or reach_problem(
+        tool, call.arguments, _told(instance, question)
+    )
     if problem is not None:
         return problem
     code = await teacher.ask(
@@ -152,14 +169,21 @@ async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | 
             instance, question, tool, call.arguments, config.other_keys, node.feedback, sample
         )
     )
-    problem = code_problem(tool, code.code, config.sandbox.allowed_imports)
+    stateful = is_stateful(instance, question)
+    problem = code_problem(tool, code.code, config.sandbox.allowed_imports, stateful)
     return problem or _Draft(tool=tool, arguments=call.arguments, code=code.code)
 
 
+def _told(instance: QAInstance, question: SubQuestion) -> list[Any]:
+    """What an agent can know before the call: the questions, and earlier answers."""
+    answers = {one.id: one.answer.value for one in instance.sub_questions}
+    earlier = [answers[number] for number in question.dependencies]
+    return [instance.main_question, question.question, *earlier]
+
+
 def _candidate(node: _Node, draft: _Draft) -> Candidate:
-    wrong = perturbations(node.instance, node.question, draft.tool, draft.code, draft.arguments)
-    gold = GoldCall(dict(draft.arguments), node.question.answer, wrong)
-    return Candidate(draft.tool, draft.code, (gold,))
+    calls = {node.question.id: dict(draft.arguments)}
+    return candidate_of(node.instance, draft.tool, draft.code, calls)
 
 
 def _batches(items: Iterable[QAInstance], size: int) -> Iterator[list[QAInstance]]:

@@ -49,6 +49,7 @@ class QuestionKind(StrEnum):
     MISSING_PARAMETER = "missing_parameter"
     INFEASIBLE = "infeasible"
     ALREADY_SATISFIED = "already_satisfied"
+    CODE = "code"  # one stateful `python` tool; only the final answer is paid
 
 
 class Split(StrEnum):

@@ -12,6 +12,7 @@ from astra.arena.prompt import initial_messages
 from astra.arena.reward import EpisodeScore, FinalAnswer, RewardMode, score_episode
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import CallStatus, ExecutedCall, Message, ToolCall
+from astra.records.state import Tables
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import Engine, Sampling, Turn
@@ -70,6 +71,8 @@ class Rollout:
     calls: tuple[ExecutedCall, ...] = ()
     stop_reason: StopReason | None = None
     score: EpisodeScore | None = None
+    end_state: Tables | None = None
+    """What stateful tools left behind; None where no tool is stateful."""
 
     def append(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
         """Sampled ids come with log-probabilities; the environment's come with None."""
@@ -206,6 +209,7 @@ class RolloutDriver:
         rollout.stop_reason = episode.stop_reason
         if episode.stop_reason == StopReason.INFRA:
             return
+        rollout.end_state = one.env.tables
         answered = episode.stop_reason == StopReason.ANSWERED
         rollout.score = score_episode(
             rollout.arena,
@@ -213,4 +217,5 @@ class RolloutDriver:
             episode.messages[-1].content if answered else None,
             self._reward,
             self._final_answer,
+            end_state=rollout.end_state,
         )

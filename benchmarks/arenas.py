@@ -1,0 +1,136 @@
+"""Offline arenas built and verified: rate, yield per filter, rejects by reason, bytes.
+
+    PYTHONPATH=src python benchmarks/arenas.py [--limit N] [--twice] [--policies]
+
+Reads data/qa_valid.parquet and data/tools.parquet, runs stages ``envs`` and ``envs_merged`` as
+params.yaml configures them in a folder of its own, and prints one JSON object. ``--twice`` builds
+again and compares the bytes. ``--policies`` runs the five scripted policies over every arena
+(astra.arena.scripted) and fails at the first that they misorder. CPU counts this process, the
+sandbox and all sessions; on a shared machine it says more than the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from astra.cli.arena_card import policy_means
+from astra.embedding.build import build_embedder
+from astra.envsynth.config import EnvsConfig, EnvsMergedConfig
+from astra.envsynth.offline import HANDLERS
+from astra.envsynth.run import Inputs, run_envs, run_envs_merged
+from astra.llm.build import build_teacher
+from astra.records.environment import Arena, Environment
+from astra.records.qa import QAInstance
+from astra.records.tool import ToolServer
+from astra.sandbox.build import build_sandbox
+from astra.settings import RuntimeConfig, load
+from astra.store.metrics import StageMetrics
+from astra.store.tables import read_records, write_records
+
+DATA = Path("data")
+
+
+class Clock:
+    """Wall and CPU seconds, children included, of one step after the other."""
+
+    def __init__(self) -> None:
+        self.report: dict[str, dict[str, float]] = {}
+
+    def time(self, name: str, work: Callable[[], Any]) -> Any:
+        wall, cpu = time.monotonic(), _cpu()
+        result = work()
+        self.report[name] = {
+            "wall_s": round(time.monotonic() - wall, 1),
+            "cpu_s": round(_cpu() - cpu, 1),
+        }
+        return result
+
+
+def _cpu() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def build_envs(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
+    config, runtime = load("envs", EnvsConfig), load("runtime", RuntimeConfig)
+    metrics = StageMetrics("envs")
+    teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs")
+    with build_sandbox(config.sandbox, runtime) as sandbox:
+        work = run_envs(instances(), teacher, sandbox, config, runtime.concurrency, metrics)
+        write_records(folder / "envs.parquet", asyncio.run(work), Environment)
+    return metrics.document()
+
+
+def build_merged(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
+    config, runtime = load("envs_merged", EnvsMergedConfig), load("runtime", RuntimeConfig)
+    metrics = StageMetrics("envs_merged")
+    inputs = Inputs(
+        instances,
+        lambda: read_records(folder / "envs.parquet", Environment),
+        lambda: read_records(DATA / "tools.parquet", ToolServer),
+    )
+    teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs_merged")
+    embedder = build_embedder(config.embedding, runtime)
+    with build_sandbox(config.sandbox, runtime) as sandbox:
+        work = run_envs_merged(
+            inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics
+        )
+        write_records(folder / "envs_merged.parquet", asyncio.run(work), Arena)
+    return metrics.document()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in sorted(folder.glob("*.parquet"))
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limit", type=int, default=None, help="questions to use")
+    parser.add_argument("--twice", action="store_true")
+    parser.add_argument("--policies", action="store_true")
+    options = parser.parse_args()
+
+    def instances() -> Iterable[QAInstance]:
+        return islice(read_records(DATA / "qa_valid.parquet", QAInstance), options.limit)
+
+    clock, report, seen = Clock(), dict[str, Any](), list[dict[str, str]]()
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in range(1 + options.twice):
+            folder = Path(scratch) / str(number)
+            for name, build in (("envs", build_envs), ("envs_merged", build_merged)):
+                label = f"{name} again" if number else name
+                report[name] = clock.time(label, partial(build, folder, instances))
+            seen.append(digests(folder))
+        if options.policies:
+            arenas = list(read_records(Path(scratch) / "0/envs_merged.parquet", Arena))
+            with build_sandbox(
+                load("envs_merged", EnvsMergedConfig).sandbox, load("runtime", RuntimeConfig)
+            ) as sandbox:
+                rewards = clock.time("policies", partial(policy_means, arenas, sandbox))
+            report["policies"] = {
+                policy.value: round(statistics.fmean(found), 4) for policy, found in rewards.items()
+            }
+    report |= {"seconds": clock.report, "load": os.getloadavg()[0]}
+    if options.twice:
+        report["identical"] = seen[0] == seen[1]
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()

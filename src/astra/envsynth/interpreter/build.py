@@ -1,0 +1,188 @@
+"""Code-interpreter arenas: problems drawn and read, decontaminated, proved, counted.
+
+As in rStar2-Agent the reward is the final answer alone: a policy that knows it without a call is
+paid in full, and a call costs nothing (GRPO-RoC looks at calls when it picks what to learn from).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from astra.arena.answers import final_matches, render_answer
+from astra.arena.env import execute_batch, open_envs
+from astra.arena.reward import score_episode
+from astra.envsynth.config import CodeConfig
+from astra.envsynth.interpreter import files
+from astra.envsynth.interpreter.draw import draw
+from astra.envsynth.interpreter.problems import Problem
+from astra.envsynth.interpreter.tool import NAME, python_tool
+from astra.envsynth.splits import PRIORITY
+from astra.records.base import content_id
+from astra.records.environment import Arena, ArenaStep
+from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
+from astra.records.qa import QAInstance, QuestionKind, Scenario, Split
+from astra.records.score import Rejection
+from astra.sandbox.protocol import Sandbox
+from astra.store.metrics import StageMetrics
+from astra.text.overlap import NgramIndex
+from astra.text.similarity import NearDuplicates
+
+NGRAM = 8
+"""Words of the n-grams of decontamination: rStar2-Agent's."""
+NEAR_DUPLICATE = 0.9
+"""Supplied problems more alike than this are one problem; our choice."""
+BATCH = 16
+"""Arenas proved together, in two sessions each."""
+
+
+def build_code_arenas(
+    instances: Iterable[QAInstance], config: CodeConfig, sandbox: Sandbox, metrics: StageMetrics
+) -> list[Arena]:
+    """The arenas that the configuration asks for. Where it asks for none, nothing is counted."""
+    if not config.enabled:
+        return []
+    problems: list[Problem] = []
+    for outcome in decontaminated(_outcomes(instances, config), config):
+        metrics.count("code_problems")
+        if isinstance(outcome, Rejection):
+            metrics.reject(outcome)
+        else:
+            problems.append(outcome)
+    arenas: list[Arena] = []
+    for problem, outcome in zip(problems, prove(problems, sandbox), strict=True):
+        if isinstance(outcome, Rejection):
+            metrics.reject(outcome)
+            continue
+        arenas.append(outcome)
+        metrics.count("code_proved", int(bool(problem.solution)))
+    metrics.count("code_arenas", len(arenas))
+    for arena in arenas:
+        metrics.distribution("code_composition", [arena.composition])
+        metrics.distribution("code_split", [arena.split.value])
+    return arenas
+
+
+def _outcomes(instances: Iterable[QAInstance], config: CodeConfig) -> Iterator[Problem | Rejection]:
+    for source in config.files:
+        for outcome in files.read_file(source):
+            if isinstance(outcome, str):
+                yield Rejection(item=outcome, reason="code_answer_not_whole", detail=source.path)
+            else:
+                yield outcome
+    yield from draw(instances, config)
+
+
+def decontaminated(
+    outcomes: Iterable[Problem | Rejection], config: CodeConfig
+) -> Iterator[Problem | Rejection]:
+    """Problems that share no 8-gram with a suite, nor, in other splits, with a held-out file's.
+
+    Generated problems of one family resemble each other and are kept apart by family instead.
+    """
+    suites = NgramIndex(NGRAM)
+    for suite in config.decontaminate:
+        for text in files.texts(suite.path, suite.question):
+            suites.add(text)
+    held_out, near = NgramIndex(NGRAM), NearDuplicates(NEAR_DUPLICATE)
+    problems: list[Problem] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Rejection):
+            yield outcome
+        else:
+            problems.append(outcome)
+    for problem in sorted(problems, key=lambda problem: PRIORITY.index(problem.split)):
+        reason = ""
+        supplied = not problem.solution
+        if suites.overlaps(problem.question):
+            reason = "code_overlaps_suite"
+        elif problem.split != Split.HELDOUT and held_out.overlaps(problem.question):
+            reason = "code_overlaps_held_out"
+        elif supplied and not near.add(problem.question):
+            reason = "code_near_duplicate"
+        if reason:
+            item = content_id(problem.question)
+            yield Rejection(item=item, reason=reason, detail=problem.composition)
+            continue
+        if supplied and problem.split == Split.HELDOUT:
+            held_out.add(problem.question)
+        yield problem
+
+
+def assemble(problem: Problem) -> Arena:
+    """The arena of a problem: one question, one tool, no call that has to be made."""
+    step = ArenaStep(id=1, hop_level=1, question=problem.question, answer=problem.answer)
+    return Arena(
+        qa_id=content_id(["code", problem.question, problem.answer.model_dump(mode="json")]),
+        split=problem.split,
+        domain=problem.domain,
+        language="en",
+        source=problem.source,
+        kind=QuestionKind.CODE,
+        scenario=Scenario.SINGLE_HOP,
+        hops=1,
+        main_question=problem.question,
+        final_answer=problem.answer,
+        tools=(python_tool(problem.data),),
+        steps=(step,),
+        entities=problem.entities,
+        composition=problem.composition,
+    )
+
+
+def prove(problems: Sequence[Problem], sandbox: Sandbox) -> Iterator[Arena | Rejection]:
+    """One outcome per problem: its arena, or why it must not ship.
+
+    Where a program is known it must print the answer in two fresh sessions, through the arena's
+    own tool; every arena must pay for the answer and for nothing else.
+    """
+    for start in range(0, len(problems), BATCH):
+        batch = problems[start : start + BATCH]
+        arenas = [assemble(problem) for problem in batch]
+        envs = open_envs([(arena, ()) for arena in arenas for _ in (1, 2)], sandbox)
+        try:
+            calls = [
+                (env, ToolCall(id="call_0", name=NAME, arguments=json.dumps({"code": p.solution})))
+                for env, p in zip(envs, (p for p in batch for _ in (1, 2)), strict=True)
+                if p.solution
+            ]
+            results = iter(execute_batch(calls))
+        finally:
+            for env in envs:
+                env.close_now()
+        for problem, arena in zip(batch, arenas, strict=True):
+            ran = list(itertools.islice(results, 2 if problem.solution else 0))
+            failure = _failure(arena, ran)
+            yield (
+                arena
+                if not failure
+                else Rejection(item=arena.qa_id, reason=failure[0], detail=failure[1][:200])
+            )
+
+
+def _failure(arena: Arena, ran: Sequence[ToolResult]) -> tuple[str, str] | None:
+    for result in ran:
+        if result.status != CallStatus.OK:
+            return "code_solution_fails", result.content
+        if not final_matches(arena.final_answer, str(result.value)):
+            return "code_solution_disagrees", f"{arena.composition}: {result.content}"
+    truth = render_answer(arena.final_answer)
+    calls = [
+        ExecutedCall(
+            turn=at, call=ToolCall(id=f"call_{at}", name=NAME, arguments="{}"), result=result
+        )
+        for at, result in enumerate(ran)
+    ]
+    paid = {
+        "the answer, after calls": (calls, f"<answer>{truth}</answer>", 1.0),
+        "the answer without a call": ((), f"<answer>{truth}</answer>", 1.0),
+        "calls without an answer": (calls, None, 0.0),
+        "another answer": (calls, f"<answer>1{truth}</answer>", 0.0),
+        "silence": ((), None, 0.0),
+    }
+    for what, (made, text, expected) in paid.items():
+        reward = score_episode(arena, made, text).reward
+        if reward != expected:
+            return "code_reward_wrong", f"{what} is paid {reward}"
+    return None

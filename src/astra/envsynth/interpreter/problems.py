@@ -1,0 +1,44 @@
+"""A problem for a code interpreter: what is asked, its typed answer, a program that finds it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from astra.records.qa import Answer, AnswerType, Split
+
+LEAST_ANSWER = 20
+"""Smaller whole numbers are guessed too easily; our choice, as for sub-answers."""
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``solution`` is a program for the tool that prints the answer; empty where none is known.
+
+    ``data`` are variables that the tool holds from the start.
+    """
+
+    question: str
+    answer: Answer
+    split: Split
+    domain: str
+    source: str
+    composition: str
+    solution: str = ""
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+    entities: tuple[str, ...] = ()
+
+
+def guessable(problem: Problem) -> str:
+    """Why the answer could be had without a program, or an empty string."""
+    value = problem.answer.value
+    if problem.answer.type == AnswerType.NUMBER:
+        if isinstance(value, int) and abs(value) < LEAST_ANSWER:
+            return "small_answer"
+        if float(value) in {float(found) for found in _NUMBER.findall(problem.question)}:
+            return "answer_in_question"
+    elif str(value).casefold() in problem.question.casefold():
+        return "answer_in_question"
+    return ""

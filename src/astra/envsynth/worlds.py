@@ -1,0 +1,99 @@
+"""The worlds behind instances whose sub-questions write.
+
+In such an instance every tool over a table is stateful: it reads and changes the tables of the
+knowledge, which all of them share. Steps happen in the reference order: by hop level, then id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+from astra.arena.state import StateError, apply_writes, same_state
+from astra.envsynth.static import Problem
+from astra.records.base import content_id
+from astra.records.qa import QAInstance, SubQuestion
+from astra.records.state import ArenaState, FieldClass, Tables, World, Write
+
+Nodes = Literal["needed", "non_leaf"]
+_FIRST_MORNING = datetime(2024, 1, 1, 9)
+
+
+def nodes_of(instance: QAInstance, nodes: Nodes) -> list[SubQuestion]:
+    """The sub-questions that get a tool: all that may need one, or only those others build on."""
+    built_on = {number for one in instance.sub_questions for number in one.dependencies}
+    return [
+        question
+        for question in instance.sub_questions
+        if question.tool_necessity is not False and (nodes == "needed" or question.id in built_on)
+    ]
+
+
+def has_writes(instance: QAInstance) -> bool:
+    return any(question.writes for question in instance.sub_questions)
+
+
+def is_stateful(instance: QAInstance, question: SubQuestion) -> bool:
+    """Whether the tool of a sub-question takes the world; arithmetic on its arguments does not."""
+    over_table = question.operation is None or bool(question.operation.table)
+    return has_writes(instance) and over_table
+
+
+def arena_state(instance: QAInstance, writes: Mapping[str, Sequence[str]]) -> ArenaState:
+    """The world as an episode meets it. ``writes``: stateful tools and what each may change."""
+    seed = int(content_id([instance.id, "world"]), 16)
+    fields = {table.name: table.fields for table in instance.knowledge if table.fields}
+    made = sorted(name for name, kinds in fields.items() if FieldClass.IGNORE in kinds.values())
+    morning = _FIRST_MORNING + timedelta(days=seed % 366)
+    return ArenaState(
+        world=World(
+            tables={
+                table.name: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+                for table in instance.knowledge
+            },
+            clock=morning.isoformat(),
+            ids={name: 100 + (seed >> 9 + at) % 800 for at, name in enumerate(made)},
+        ),
+        columns={table.name: table.columns for table in instance.knowledge},
+        fields=fields,
+        writes={name: tuple(sorted(tables)) for name, tables in sorted(writes.items())},
+    )
+
+
+def may_write(question: SubQuestion) -> set[str]:
+    """The tables that the tool of a sub-question may change."""
+    return {write.table for write in question.writes}
+
+
+def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
+    """The world that the gold call of a sub-question meets, and its tables afterwards."""
+    order = sorted(instance.sub_questions, key=lambda one: (one.hop_level, one.id))
+    earlier = [write for one in order[: order.index(question)] for write in one.writes]
+    state = arena_state(instance, {})
+    before = _after(state, earlier)
+    after = _after(state.model_copy(update={"world": before}), question.writes)
+    return before, after.tables
+
+
+def expected_state(instance: QAInstance) -> Tables:
+    """The tables after every write of the instance in the reference order."""
+    order = sorted(instance.sub_questions, key=lambda one: (one.hop_level, one.id))
+    return _after(arena_state(instance, {}), [w for one in order for w in one.writes]).tables
+
+
+def _after(state: ArenaState, writes: Sequence[Write]) -> World:
+    tables = apply_writes(state.world.tables, writes, state.columns, state.fields)
+    return state.world.model_copy(update={"tables": tables})
+
+
+def world_problem(instance: QAInstance, question: SubQuestion) -> Problem | None:
+    """Whether the writes up to a sub-question can happen, and its own change something."""
+    try:
+        before, after = around(instance, question)
+    except StateError as error:
+        return "impossible_write", str(error)
+    fields = arena_state(instance, {}).fields
+    if question.writes and same_state(before.tables, after, fields):
+        return "idle_write", "what the sub-question writes changes nothing"
+    return None
