@@ -3,30 +3,41 @@
 import asyncio
 from pathlib import Path
 
-from astra.llm.build import build_teacher
+from astra.llm.build import build_teachers
 from astra.records.graph import Chain, ToolGraph
 from astra.records.tool import ToolServer
+from astra.records.verdict import ChainVerdict
 from astra.settings import RuntimeConfig, load
-from astra.stage import run_stage
+from astra.stage import Progress, run_stage
 from astra.store.metrics import StageMetrics
-from astra.store.tables import read_records, write_records
-from astra.toolgraph.chains import accepted_chains
+from astra.store.tables import count_records, read_records, write_records
+from astra.toolgraph.chains import Judges, judged_chains
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.offline import HANDLERS
+
+GRAPH = Path("data/graph.parquet")
 
 
 async def build(metrics: StageMetrics) -> None:
     config = load("chains", ChainsConfig)
     runtime = load("runtime", RuntimeConfig)
     servers = {s.id: s for s in read_records(Path("data/tools.parquet"), ToolServer)}
-    graphs = read_records(Path("data/graph.parquet"), ToolGraph)
-    judge = build_teacher(config.judge, runtime, HANDLERS, "chains")
+    progress = Progress("graphs", count_records(GRAPH), metrics.dropped)
+    graphs = progress.drawn(read_records(GRAPH, ToolGraph))
+    back = config.back_translation
+    judges = Judges(
+        build_teachers(config.vote.sampled(), runtime, HANDLERS, "chains"),
+        build_teachers(back.sampled(), runtime, HANDLERS, "chains") if back else [],
+    )
     try:
-        found = accepted_chains(graphs, servers, judge, config, runtime.concurrency, metrics)
-        chains = [chain async for chain in found]
+        found = judged_chains(graphs, servers, judges, config, runtime.concurrency, metrics)
+        judged = [item async for item in found]
     finally:
-        await judge.close()
-    write_records(Path("data/chains.parquet"), chains, Chain)
+        for model in (*judges.vote, *judges.back_translation):
+            await model.close()
+    progress.close()
+    write_records(Path("data/chain_verdicts.parquet"), (i.verdict for i in judged), ChainVerdict)
+    write_records(Path("data/chains.parquet"), (i.chain for i in judged if i.chain), Chain)
 
 
 def main() -> None:

@@ -12,9 +12,9 @@ from astra.scoring.config import SFTSetConfig
 from astra.scoring.offline import HANDLERS
 from astra.scoring.select import Families
 from astra.settings import RuntimeConfig, load
-from astra.stage import blocking, run_stage
+from astra.stage import blocking, follow, run_stage
 from astra.store.metrics import StageMetrics
-from astra.store.tables import read_records, write_records
+from astra.store.tables import count_records, read_records, write_records
 
 TRAJECTORIES = Path("data/trajectories.parquet")
 
@@ -24,8 +24,10 @@ def main() -> None:
     families = Families(read_records(Path("data/tasks.parquet"), Task))
     judge = build_teacher(config.judge, runtime, HANDLERS, "sft_set")
     metrics = StageMetrics("sft_set")
+    progress = follow(metrics, "trajectories", count_records(TRAJECTORIES))
     pairs = scored(read_records(TRAJECTORIES, Trajectory), judge, runtime.concurrency)
     chosen = shortlist(blocking(pairs), config, metrics)
+    progress.close()
     statistics = Statistics(metrics)
     rows = samples(read_records(TRAJECTORIES, Trajectory), chosen, families, config)
     write_records(Path("data/sft_set.parquet"), statistics.watch(rows), SFTSample)

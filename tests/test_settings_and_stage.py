@@ -11,8 +11,10 @@ import pytest
 
 from astra import stage
 from astra.errors import AstraError
+from astra.records.score import Rejection
 from astra.settings import ParamsError, RuntimeConfig, StageConfig, load, validate
 from astra.stage import Progress, run_stage
+from astra.store.metrics import StageMetrics
 
 
 class Demo(StageConfig):
@@ -113,6 +115,39 @@ def test_progress_reports_count_rate_and_drops(
     progress.close()
     assert "episodes 2/3" in caplog.messages[-1]
     assert "dropped: timeout 1" in caplog.messages[-1]
+
+
+def test_progress_follows_what_a_stage_counts_and_lines_come_from_below_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stage, "REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr(stage, "NOTES", [lambda: "7 tokens/s, cost 0.10"])
+    caplog.set_level(logging.INFO, "astra")
+    stage.tick()
+    assert caplog.messages == ["7 tokens/s, cost 0.10"]
+    metrics = StageMetrics("graph")
+    progress = stage.follow(metrics, "servers", 4)
+    metrics.count("servers")
+    metrics.reject(Rejection(item="x", reason="ask_failed"))
+    stage.tick()  # what a teacher's answer does, in the middle of an item
+    line = caplog.messages[-1]
+    assert line.startswith("servers 1/4, ")
+    assert line.endswith(" left, 7 tokens/s, cost 0.10, dropped: ask_failed 1")
+    metrics.count("servers", 3)
+    progress.close()
+    assert caplog.messages[-1].startswith("servers 4/4, ")
+    assert "left" not in caplog.messages[-1]
+    stage.tick()
+    assert caplog.messages[-1] == "7 tokens/s, cost 0.10"  # a closed one says nothing more
+
+
+def test_an_input_is_done_when_the_next_is_drawn(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "astra")
+    progress = Progress("graphs", 3)
+    drawn = progress.drawn(iter("abc"))
+    assert [next(drawn), next(drawn)] == ["a", "b"]
+    progress.close()
+    assert caplog.messages[-1].startswith("graphs 1/3, ")
 
 
 def test_run_stage_returns_after_success() -> None:

@@ -1,13 +1,16 @@
 """Prompt templates: Jinja files in a domain's ``prompts/`` folder.
 
-Undefined variables are errors, and values are inserted as data: a value that contains
-template syntax or prompt markers is never scanned again.
+Undefined variables are errors, and values are inserted as data: a value that contains template
+syntax is never scanned again, and one that spans lines, or would open a heading or a fence, is
+quoted line by line, so that no tool's description, question or answer can end its own block and
+go on as instructions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -43,10 +46,25 @@ def _shown(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
+_LINES = re.compile(r"\r\n|[\n\r\v\f]")
+_MARKS = ("#", "```", "~~~", "---", "===", "|")
+"""What a heading, a fence, a rule or a quotation of our own begins with."""
+
+
+def _quoted(value: Any) -> Any:
+    """What is inserted for a value. JSON passes unchanged: it has no line breaks of its own."""
+    text = str(value)  # raises for an undefined one
+    lines = _LINES.split(text.rstrip("\r\n"))
+    if len(lines) == 1 and not text.lstrip().startswith(_MARKS):
+        return lines[0]
+    return "".join(f"\n| {line}" for line in lines)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
+        finalize=_quoted,
         autoescape=False,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -8,8 +8,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 from astra.errors import AstraError
 
@@ -21,6 +21,8 @@ AT_END: list[Callable[[], None]] = []
 """Run once when the stage ends, whichever way; reports on the run register themselves here."""
 NOTES: list[Callable[[], str]] = []
 """What else a progress line says, for example the cost so far."""
+OPEN: list[Progress] = []
+"""Progress that is not closed yet; ``tick`` writes the last one's line."""
 
 
 def run_stage(name: str, main: Callable[[], None]) -> None:
@@ -31,10 +33,11 @@ def run_stage(name: str, main: Callable[[], None]) -> None:
         stream=sys.stderr,
         force=True,
     )
-    for noisy in ("httpx", "httpcore", "mcp", "openai", "urllib3", "alembic", "mlflow"):
+    for noisy in ("httpx", "httpx2", "httpcore", "mcp", "openai", "urllib3", "alembic", "mlflow"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     AT_END.clear()
     NOTES.clear()
+    OPEN.clear()
     started = time.monotonic()
     try:
         main()
@@ -85,48 +88,92 @@ class ReportClock:
 CLOCK = ReportClock()
 
 
+def tick() -> None:
+    """A progress line if one is due; for slow work inside an item, such as a teacher's answer."""
+    if not CLOCK.due():
+        return
+    if OPEN:
+        OPEN[-1].report()
+    elif noted := _notes():
+        log.info("%s", noted)
+
+
+def _notes() -> str:
+    return ", ".join(text for note in NOTES if (text := note()))
+
+
 class Progress:
     """One line now and then: done of total, rate, time left, drops by reason, and what ``NOTES``
     add. Cheap to call per item.
     """
 
-    def __init__(self, what: str, total: int | None = None) -> None:
+    def __init__(
+        self, what: str, total: int | None = None, drops: Counter[str] | None = None
+    ) -> None:
+        """``drops``: where rejections are counted by reason, if not through ``drop``."""
         self._what = what
         self._total = total
         self._done = 0
-        self._drops: Counter[str] = Counter()
+        self._drops = Counter[str]() if drops is None else drops
         self._note = ""
         self._started = time.monotonic()
+        OPEN.append(self)
 
     def advance(self, by: int = 1, note: str = "") -> None:
         """Count finished items; ``note`` (a loss, say) ends the next line."""
-        self._done += by
+        self.reach(self._done + by, note)
+
+    def reach(self, done: int, note: str = "") -> None:
+        """So many items are finished in all."""
+        self._done = done
         self._note = note
-        if CLOCK.due():
-            self._report()
+        tick()
 
     def drop(self, reason: str) -> None:
         """Count one rejected item and advance."""
         self._drops[reason] += 1
         self.advance()
 
-    def close(self) -> None:
-        self._report()
+    def drawn(self, items: Iterable[Item]) -> Iterator[Item]:
+        """``items``, each of which counts as finished when the next one is drawn."""
+        for item in items:
+            yield item
+            self.advance()
 
-    def _report(self) -> None:
+    def close(self) -> None:
+        OPEN.remove(self)
+        self.report()
+
+    def report(self) -> None:
         rate = self._done / max(time.monotonic() - self._started, 1e-9)
         parts = [f"{self._what} {self._done}", f"{rate:.1f}/s"]
         if self._total is not None:
             parts[0] += f"/{self._total}"
             if 0 < self._done < self._total:
                 parts.append(f"{_duration((self._total - self._done) / rate)} left")
-        parts += [text for note in NOTES if (text := note())]
+        if noted := _notes():
+            parts.append(noted)
         if self._drops:
             reasons = (f"{reason} {count}" for reason, count in self._drops.most_common(4))
             parts.append(f"dropped: {', '.join(reasons)}")
         if self._note:
             parts.append(self._note)
         log.info("%s", ", ".join(parts))
+
+
+class Counts(Protocol):
+    """A stage's metrics, as far as progress needs them."""
+
+    counts: Counter[str]
+    dropped: Counter[str]
+    on_count: Callable[[], None]
+
+
+def follow(metrics: Counts, name: str, total: int) -> Progress:
+    """Progress of what ``metrics`` count under ``name``, with their drops by reason."""
+    progress = Progress(name.replace("_", " "), total, metrics.dropped)
+    metrics.on_count = lambda: progress.reach(metrics.counts[name])
+    return progress
 
 
 def _duration(seconds: float) -> str:

@@ -22,6 +22,7 @@ from astra.records.qa import QAInstance, Split
 from astra.records.score import Rejection
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
+from astra.stage import Progress
 
 PAIR = (price(1, "Amber Cove", 812), price(2, "Jade Mill", 455))
 BOTH = answer("list", [812, 455])
@@ -64,7 +65,7 @@ def build(
         ]
         return await build_arenas(
             instances, SplitGuard(instances), group_environments(made), teacher or offline,
-            sandbox, MERGED.model_copy(update=changes), 4,
+            sandbox, MERGED.model_copy(update=changes), 4, Progress("instances"),
         )  # fmt: skip
 
     return asyncio.run(work())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from env_samples import ENVS, EVERY_OP, MERGED, answer, instance, price
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance, Split
 from astra.records.tool import Execution, Tool, ToolServer
+from astra.sandbox.local import LocalSandbox
 from astra.store.tables import read_records, write_records
 
 OUTPUTS = ("data/envs.parquet", "data/envs_merged.parquet", "metrics/envs.json",
@@ -106,6 +109,17 @@ def test_arenas_carry_distractors_of_other_domains_only(workspaces: list[Path]) 
         assert not names & {tool.tool.name for tool in offered}
         if arena.split == Split.HELDOUT:  # the only held-out arena: nothing with code to offer
             assert {tool.tool.name for tool in offered} == {"get_weather"}
+
+
+def test_each_run_says_in_which_tier_code_was_executed(workspaces: list[Path]) -> None:
+    with LocalSandbox() as sandbox:
+        tier = sandbox.tier
+    with closing(sqlite3.connect(workspaces[0] / "mlflow.db")) as store:
+        rows = store.execute(
+            "SELECT experiments.name, tags.value FROM tags JOIN runs USING (run_uuid) "
+            "JOIN experiments USING (experiment_id) WHERE tags.key = 'sandbox_tier'"
+        ).fetchall()
+    assert sorted(rows) == [("astra/envs", tier), ("astra/envs_merged", tier)]
 
 
 def test_a_missing_input_ends_with_its_repair(tmp_path: Path, root: Path) -> None:

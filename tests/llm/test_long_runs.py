@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from chat_server import Answer, ChatServer
 from word_stage import Said
 
@@ -72,9 +76,44 @@ class Faulty:
         return Answer(good(number), delay_s=self.delay_s)
 
 
-def run(server: ChatServer, concurrency: int) -> subprocess.Popen[str]:
-    command = [sys.executable, STAGE, server.url, str(ASKS), str(concurrency)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+class Runs:
+    """Runs of the stage one after the other, each in a fresh fork."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.pid = 0
+
+    def _read(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def start(self, server: ChatServer, concurrency: int, tracked: bool = False) -> None:
+        assert self._process.stdin is not None
+        given = {"place": str(Path.cwd()), "url": server.url, "count": ASKS}
+        line = json.dumps({**given, "concurrency": concurrency, "tracked": tracked})
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        self.pid = self._read()
+
+    def status(self) -> int:
+        """Of the last run, once it has ended; 0 for a good end."""
+        return self._read()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        assert self.status() == signal.SIGKILL, "it ended before it could be killed"
+
+
+@pytest.fixture(scope="module")
+def runs(root: Path) -> Iterator[Runs]:
+    with subprocess.Popen(
+        [sys.executable, STAGE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+    ) as process:
+        yield Runs(process)
 
 
 def check_outputs(place: Path) -> None:
@@ -87,12 +126,13 @@ def check_outputs(place: Path) -> None:
     assert dropped == {"ask_failed": ASKS // 100, "reply_unparsable": ASKS // 100}
 
 
-def test_a_tenth_of_faulty_replies_costs_no_record_and_each_is_attributed(place: Path) -> None:
+def test_a_tenth_of_faulty_replies_costs_no_record_and_each_is_attributed(
+    place: Path, runs: Runs
+) -> None:
     answers = Faulty()
     with ChatServer(default=answers) as server:
-        process = run(server, 64)
-        _, log = process.communicate(timeout=120)
-        assert process.returncode == 0, log
+        runs.start(server, 64, tracked=True)
+        assert runs.status() == 0
         requests = len(server.requests)
     check_outputs(place)
     (line,) = (place / "runs/usage.jsonl").read_text().splitlines()
@@ -111,7 +151,7 @@ def test_a_tenth_of_faulty_replies_costs_no_record_and_each_is_attributed(place:
     assert tracked["latency_p95_s"] == usage["latency_p95_s"]
 
 
-def test_five_kills_repeat_no_committed_answer(place: Path) -> None:
+def test_five_kills_repeat_no_committed_answer(place: Path, runs: Runs) -> None:
     concurrency, kills = 16, 5
     answers = Faulty(delay_s=0.005)
     draw = random.Random(0)
@@ -119,12 +159,11 @@ def test_five_kills_repeat_no_committed_answer(place: Path) -> None:
     with ChatServer(default=answers) as server:
         for _ in range(kills):
             goal = len(server.requests) + draw.randint(40, 330)
-            process = run(server, concurrency)
-            while len(server.requests) < goal and process.poll() is None:
+            runs.start(server, concurrency)
+            deadline = time.monotonic() + 60
+            while len(server.requests) < goal and time.monotonic() < deadline:
                 time.sleep(0.002)
-            assert process.poll() is None, "it ended before it could be killed"
-            process.kill()
-            process.communicate()
+            runs.kill()
             before = sum(answers.given.values())
             with sqlite3.connect(place / "cache/answers.sqlite") as cache:
                 rows = cache.execute("SELECT value FROM answers").fetchall()
@@ -133,9 +172,8 @@ def test_five_kills_repeat_no_committed_answer(place: Path) -> None:
             assert len({n for n in answers.given if n not in committed}) <= concurrency
         given_before = {n: answers.given[n] for n in committed}
         assert before < ASKS
-        process = run(server, concurrency)
-        _, log = process.communicate(timeout=120)
-        assert process.returncode == 0, log
+        runs.start(server, concurrency)
+        assert runs.status() == 0
     assert {n: answers.given[n] for n in committed} == given_before
     repeats = sum(count - 1 for count in answers.given.values())
     assert 0 < repeats + 1 <= kills * concurrency + 1

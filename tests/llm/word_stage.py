@@ -1,19 +1,24 @@
-"""A small stage for tests, run as its own process: one ask per number, one record per answer.
+"""A small stage for tests, run in processes of its own: one ask per number, one record per answer.
 
-python word_stage.py URL COUNT CONCURRENCY
+Started once, it forks a process for each run that a line of its input asks for: runs that are
+killed and started again then share one import of the client. It prints each run's process number
+and, when that has ended, its wait status.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
+import traceback
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from astra import prompting
-from astra.llm import endpoints, servers
+from astra.llm import endpoints, openai_backend, servers
 from astra.llm.build import build_teacher
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
@@ -23,6 +28,8 @@ from astra.settings import Endpoint, RuntimeConfig
 from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
 from astra.store.tables import write_records
+
+_ = openai_backend  # imported before the forks
 
 
 class Word(BaseModel):
@@ -62,13 +69,38 @@ async def build(url: str, count: int, concurrency: int, metrics: StageMetrics) -
     write_records(Path("data/words.parquet"), kept, Said)
 
 
-def main() -> None:
+def run(given: dict[str, Any]) -> None:
+    os.chdir(given["place"])
+    os.environ["ASTRA_CACHE"] = f"{given['place']}/cache"
     prompting._source = lambda template: "Say {{ word }}."  # type: ignore[assignment]
     endpoints.BACKOFF_S = servers.REST_S = 0.02
     metrics = StageMetrics("words")
-    asyncio.run(build(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), metrics))
-    metrics.write()
+
+    def main() -> None:
+        asyncio.run(build(given["url"], given["count"], given["concurrency"], metrics))
+        metrics.write()
+
+    if given["tracked"]:
+        run_stage("words", main)
+    else:
+        main()
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                run(json.loads(line))
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        print(child, flush=True)
+        print(os.waitpid(child, 0)[1], flush=True)
 
 
 if __name__ == "__main__":
-    run_stage("words", main)
+    serve()

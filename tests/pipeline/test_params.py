@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from astra.cli import params
+from astra.llm.protocol import ModelsConfig
 from astra.settings import ParamsError, load
 
 SCALES = ("test", "smoke", "small", "full")
@@ -42,6 +43,20 @@ def test_every_combination_composes(root: Path, tmp_path: Path) -> None:
         assert (root / composed["policy_files"]).exists(), "a dependency of sft and bench"
         for block, model in params.BLOCKS.items():
             load(block, model, tmp_path / "params.yaml")
+
+
+def test_roles_of_several_models_take_any_list_of_model_blocks(tmp_path: Path) -> None:
+    output = tmp_path / "params.yaml"
+    params.compose(output, ["judge=openai", "judge.model=j", "back_translators=openai"])
+    composed = yaml.safe_load(output.read_text())
+    assert [model["model"] for model in composed["voters"]["models"]] == ["j"]
+    names = [model["model"] for model in composed["back_translators"]["models"]]
+    assert len(set(names)) == 3
+    params.compose(output, ["voters.models=[${judge},{backend:offline,model:v2}]"])
+    assert [m.model for m in load("voters", ModelsConfig, output).models] == ["v1", "v2"]
+    for wrong in ("voters.models=[]", "voters.models=[{backend:offline}]"):
+        with pytest.raises(Exception, match=r"voters\.models"):
+            params.compose(output, [wrong])
 
 
 def test_a_policy_folder_of_ones_own_is_what_stages_depend_on(tmp_path: Path) -> None:

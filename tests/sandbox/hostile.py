@@ -6,6 +6,7 @@ its expectation judges the host's result.
 """
 
 # ruff: noqa: E501 - attack bodies are one string each
+import errno
 import json
 import os
 import platform
@@ -13,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from crossings import CROSSINGS
 
 from astra.sandbox.attacks import REACH
 from astra.sandbox.limits import SandboxLimits
@@ -60,6 +63,25 @@ def ends(*statuses: str) -> Expectation:
 def returns(value: object) -> Expectation:
     return lambda result: result.status == "ok" and result.value == value
 
+
+def stopped_at(result: SandboxResult, bytes_at_most: int, files_at_most: int) -> bool:
+    """ENOSPC within the quota where there is a /tmp, EPERM at the first file where not."""
+    written, files, code = result.value or (0, 0, 0)
+    if code == errno.EPERM:
+        return written == files == 0
+    return code == errno.ENOSPC and written <= bytes_at_most and files <= files_at_most
+
+
+_FILL = """
+written = 0
+for n in range(400):
+    try:
+        with open(f"/tmp/{{n}}", "wb") as file:
+            written += file.write(b"x" * {size})
+    except OSError as error:
+        return [written, n, error.errno]
+return [written, n, 0]
+"""
 
 _MACHINE_CODE = """
 import struct
@@ -160,6 +182,19 @@ return found + [refused(libc.sendto, n, name, 5, 0, name, 20) for n in range(16)
         "import struct\nheader = ctypes.create_string_buffer(64)\n"
         "return [refused(call, n, header, 0) for n in range(16) for call in (libc.sendmsg, libc.recvmsg)]",
         is_refused,
+    ),
+    "socket pairs": (
+        "pair = ctypes.create_string_buffer(8)\n"
+        "return [refused(libc.socketpair, 1, kind, 0, pair) for kind in (1, 2, 5)]",
+        is_refused,
+    ),
+    "fill /tmp": (
+        _FILL.format(size=1 << 20),
+        lambda result: stopped_at(result, bytes_at_most=8 << 20, files_at_most=256),
+    ),
+    "inode bomb": (
+        _FILL.format(size=1),
+        lambda result: stopped_at(result, bytes_at_most=256, files_at_most=255),
     ),
     "environment": ("return [dict(os.environ), libc.getenv(b'PATH')]", returns([{}, 0])),
     "ptrace and other processes' memory": (
@@ -307,12 +342,13 @@ def mounts_and_descriptors() -> tuple[int, int]:
 
 
 def main() -> None:
-    """All rows in both tiers; prints one JSON object."""
+    """All rows and crossings in both tiers; prints one JSON object."""
     failures: dict[str, object] = {"uid": os.getuid()}
     before = mounts_and_descriptors()
     for tier in "AB":
         with LocalSandbox(LIMITS, force_tier=tier) as sandbox:
             seen = [run_row(sandbox, name) for name in rows()]
+            seen += [crossing(sandbox) for crossing in CROSSINGS.values()]
         failures[tier] = [text for text in seen if text]
         failures[f"rows {tier}"] = len(seen)
     left = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()

@@ -2,8 +2,6 @@
 
 import os
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -184,34 +182,3 @@ return [dict(os.environ), s.path, s.argv, s.executable, s.prefix, fds, libc.gete
 
 def attack_with(sandbox: LocalSandbox, helper: str, body: str) -> SandboxResult:
     return attack(sandbox, f"ns = {{}}\nexec({helper!r}, ns)\nfailing = ns['failing']\n{body}")
-
-
-def test_tmp_is_private_and_capped_in_tier_a_and_absent_in_b(sandbox: LocalSandbox) -> None:
-    write = """
-total = 0
-try:
-    for i in range(400):
-        with open(f"/tmp/{i}", "wb") as file:
-            total += file.write(b"x" * size)
-except OSError as error:
-    return [total, i, error.errno]
-"""
-    big, many = attack(sandbox, "size = 1 << 20" + write), attack(sandbox, "size = 1" + write)
-    if sandbox.tier == "B":
-        assert big.value == many.value == [0, 0, 1]
-        return
-    assert big.value[0] <= 8 << 20
-    assert big.value[2] == 28
-    assert many.value[1] < 256
-    assert many.value[2] == 28
-    sources = {
-        "put": "def put():\n    open('/tmp/secret', 'w').write('s')",
-        "get": "def get():\n    return open('/tmp/secret').read()",
-    }
-    one, two = sandbox.session(sources), sandbox.session(sources)
-    one.call("put", {})
-    assert one.call("get", {}).value == "s"
-    assert two.call("get", {}).error.startswith("FileNotFoundError")
-    assert not Path(tempfile.gettempdir(), "secret").exists()
-    one.close()
-    two.close()

@@ -8,30 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crossings import descendants
 
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import SandboxLoadError, SandboxStatus, Session
 
 ADD = {"add": "total = 0\ndef add(x):\n    global total\n    total += x\n    return total"}
-
-
-def descendants(root: int) -> set[int]:
-    """Every live process below root; zombies count too."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                text = (entry / "stat").read_text()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(text.rpartition(")")[2].split()[1])
-    found: set[int] = set()
-    frontier = {root}
-    while frontier:
-        frontier = {pid for pid, parent in parents.items() if parent in frontier}
-        found |= frontier
-    return found
 
 
 def alive(pid: int) -> bool:

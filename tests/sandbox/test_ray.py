@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from astra.sandbox import ray_pool
 from astra.sandbox.build import build_sandbox
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import SandboxLoadError, SandboxStatus, SandboxUnavailable
+from astra.sandbox.ray_actor import Unit
 from astra.settings import RuntimeConfig
 
 try:
@@ -34,6 +36,81 @@ def test_local_is_what_the_default_builds(limits: SandboxLimits) -> None:
     with build_sandbox(limits, RuntimeConfig(sandbox_warm=1, sandbox_workers=1)) as sandbox:
         session = sandbox.session(ADD)
         assert session.call("add", {"x": 2}).value == 2
+
+
+class FakeRay:
+    """A cluster of one actor that can be down; what the queue before it does needs no more."""
+
+    class RayError(Exception):
+        pass
+
+    class RayTaskError(RayError):
+        pass
+
+    def __init__(self, down_for: int = 0) -> None:
+        self.exceptions = self
+        self.run = self
+        self.batches: list[int] = []
+        self.open = threading.Event()
+        self._down_for = down_for
+
+    def remote(self, units: list[Unit]) -> list[Unit]:
+        return units
+
+    def get(self, units: list[Unit], timeout: float) -> list[Any]:
+        self.open.wait(timeout)
+        if self._down_for > 0:
+            self._down_for -= 1
+            raise self.RayError("restarting")
+        self.batches.append(sum(len(calls) for _, _, calls in units))
+        return [[key] for key, _, _ in units]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_pool, "_PAUSE_S", 0.001)
+
+
+def test_the_queue_of_a_node_is_bounded_and_travels_in_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ray_pool, "_QUEUE", 100)
+    cluster = FakeRay()
+    node = ray_pool._Node(cluster, cluster, 1.0)
+    futures: list[Any] = []
+    calls = [("f", {})] * 3
+
+    def fill() -> None:
+        for number in range(1000):
+            futures.append(node.submit((str(number), 0, calls)))
+
+    filler = threading.Thread(target=fill, daemon=True)
+    filler.start()
+    filler.join(0.3)
+    assert filler.is_alive()  # who submits waits
+    # waiting in the queue, and taken by the senders
+    assert len(futures) <= 100 + ray_pool._SENDERS * (ray_pool.BATCH // 3 + 2)
+    cluster.open.set()
+    filler.join(20)
+    assert [future.result(20) for future in futures] == [[str(number)] for number in range(1000)]
+    assert sum(cluster.batches) == 3000
+    assert 3 < max(cluster.batches) <= ray_pool.BATCH
+    node.stop()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_node_is_waited_for_while_it_restarts_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = FakeRay(down_for=9)
+    cluster.open.set()
+    node = ray_pool._Node(cluster, cluster, 1.0)
+    assert node.ask("run", [("k", 0, [("f", {})])]) == [["k"]]
+    monkeypatch.setattr(ray_pool, "_RESTART_S", 0.01)
+    cluster._down_for = 10**6
+    with pytest.raises(ray_pool._Lost, match="RayError: restarting"):
+        node.ask("run", [("k", 1, [("f", {})])])
+    node.stop()
 
 
 @pytest.fixture(scope="module")

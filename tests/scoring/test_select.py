@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_scoring import CHAIN, OFFLINE, QUESTION, Judge, trajectory
+from test_scoring import CHAIN, GOOD, OFFLINE, PRICE, QUESTION, Judge, trajectory
 
+from astra.contamination.index import ContaminationConfig, ContaminationIndex
+from astra.contamination.suites import Suite
 from astra.llm.protocol import ModelConfig, ProviderError
 from astra.records.score import Scored
 from astra.records.task import Task, TaskKind
@@ -15,7 +17,14 @@ from astra.records.trajectory import StopReason, Trajectory
 from astra.scoring.build import Statistics, samples, scored, shortlist
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.judge import DIMENSIONS
-from astra.scoring.select import Candidate, Families, SelectionError, candidate, select
+from astra.scoring.select import (
+    Candidate,
+    Families,
+    SelectionError,
+    candidate,
+    contaminated,
+    select,
+)
 from astra.stage import blocking
 from astra.store.metrics import StageMetrics
 
@@ -25,7 +34,8 @@ PERFECT = {name: Scored(value=1.0) for name in DIMENSIONS}
 def config(**changes: Any) -> SFTSetConfig:
     values: dict[str, Any] = {
         "judge": ModelConfig(backend="offline", model="1"), "min_score": 0.9,
-        "near_duplicate": None, "max_samples": None, "eval_share": 0.2, "seed": 0,
+        "near_duplicate": None, "contamination": None, "max_samples": None, "eval_share": 0.2,
+        "seed": 0,
     } | changes  # fmt: skip
     return SFTSetConfig(**values)
 
@@ -131,3 +141,51 @@ def test_a_judge_outage_accepts_nothing_and_ends_the_stage(
     with pytest.raises(SelectionError, match="judge_unavailable 5"):
         statistics.finish()
     assert Path("metrics/sft_set.json").is_file()
+
+
+def suite_index(folder: Path) -> ContaminationConfig:
+    suite = Suite("bench", texts={"Which office has the agent of Amber Cove?"})
+    ContaminationIndex.of([suite]).save(folder / "index.parquet")
+    return ContaminationConfig(index=str(folder / "index.parquet"), tool_names=0.5, schemas=0.5)
+
+
+def test_what_touches_a_benchmark_suite_is_left_out_and_counted(tmp_path: Path) -> None:
+    _, runs = made(3)
+    clean = trajectory(QUESTION, [PRICE], answer=GOOD)
+    metrics = StageMetrics("sft_set")
+    pairs = blocking(scored([*runs, clean], OFFLINE, 2))
+    chosen = shortlist(pairs, config(contamination=suite_index(tmp_path)), metrics)
+    assert list(chosen) == [clean.id]
+    assert metrics.dropped == {"contaminated_text": 3}
+    assert metrics.counts["checked_for_contamination"] == 4
+    assert metrics.values["contamination_suites"]["bench"]["texts"] == 1
+
+
+def test_tools_of_a_suite_are_known_by_the_servers_own_names(tmp_path: Path) -> None:
+    tools = [(tool.name, tool.parameters) for tool in CHAIN.tools]
+    ContaminationIndex.of([Suite("bench", tools=tools)]).save(tmp_path / "index.parquet")
+    limits = suite_index(tmp_path)
+    ContaminationIndex.of([Suite("bench", tools=tools)]).save(tmp_path / "index.parquet")
+    index = ContaminationIndex.load(tmp_path / "index.parquet")
+    renamed = tuple(
+        tool.model_copy(update={"name": f"x{n}", "original_name": tool.name})
+        for n, tool in enumerate(CHAIN.tools)
+    )
+    found = contaminated(CHAIN.model_copy(update={"tools": renamed}), index, limits)
+    assert found is not None
+    assert found.reason == "contaminated_names"
+
+
+def test_families_that_one_conversation_joins_stay_in_one_split() -> None:
+    roots = [family(n) for n in range(200)]
+    families = Families(roots)
+    before = [families.split(root.id, 0.2, 0) for root in roots]
+    pairs = list(zip(roots[::2], roots[1::2], strict=True))
+    for left, right in pairs:
+        families.join([left.id, right.id])
+    families.join([roots[0].id, roots[2].id, roots[4].id])
+    after = [families.split(root.id, 0.2, 0) for root in roots]
+    assert before[::2] != before[1::2]
+    assert after[::2] == after[1::2]
+    assert len(set(after[:6])) == 1
+    assert 5 <= Counter(after)["eval"] / 2 <= 40

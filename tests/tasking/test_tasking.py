@@ -21,11 +21,12 @@ from astra.records.tool import Execution, Tool, ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.asks import SCORE, Rewritten, TaskScores
 from astra.tasking.build import TaskBuilder
-from astra.tasking.checks import TaskProblem, check_plan, check_preserved, check_question, states
+from astra.tasking.checks import TaskProblem, check_plan, check_preserved, check_question
 from astra.tasking.config import TasksConfig
 from astra.tasking.grammar import PlanText, question
 from astra.tasking.offline import HANDLERS
 from astra.tasking.writing import merge_plan
+from astra.text.words import stands_in
 
 MODEL = ModelConfig(backend="offline", model="test")
 THING = {"type": "string", "x-entity": "thing"}
@@ -76,10 +77,24 @@ def config(**changes: Any) -> TasksConfig:
         "samples": 4,
         "server_tasks": {"per_server": 4, "max_tools": 3},
         "augment": {"share": 0.5, "diverse": 1, "complicate": 1, "persona": 1},
-        "unsolvable": {"missing_function": 0.3, "missing_parameter": 0.3, "irrelevant": 0.3},
-        "thresholds": {"quality": 4, "realism": 4, "necessity": 3},
+        "languages": {},
+        "personas": None,
+        "unsolvable": {
+            "missing_function": 0.3,
+            "missing_parameter": 0.3,
+            "irrelevant": 0.3,
+            "donors": "recent",
+        },
+        "thresholds": {
+            "quality": 4,
+            "realism": 4,
+            "necessity": 3,
+            "difficulty": 1,
+            "uniqueness": 1,
+        },
         "max_words": 48,
         "near_duplicate": 0.9,
+        "near_duplicate_scope": "server",
         "max_live_tasks": 10,
     }
     return TasksConfig.model_validate(values | changes)
@@ -114,7 +129,7 @@ def test_nested_plan_becomes_one_question_with_its_words() -> None:
     assert "What is the tool shed of the grower of Amber Cove?" in asked
     assert any(q.startswith(("Find", "First", "Look")) and "that grower" in q for q in asked)
     assert len(asked) > 5
-    assert all(states(q, "Amber Cove") for q in asked)
+    assert all(stands_in("Amber Cove", q) for q in asked)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +144,7 @@ def test_nested_plan_becomes_one_question_with_its_words() -> None:
     ],
 )
 def test_a_value_counts_only_as_a_whole(literal: str, text: str, there: bool) -> None:
-    assert states(text, literal) is there
+    assert stands_in(literal, text) is there
 
 
 @pytest.mark.parametrize(

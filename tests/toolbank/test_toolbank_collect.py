@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from astra.llm.protocol import ModelConfig
 from astra.records.tool import Execution, ToolServer
 from astra.settings import RuntimeConfig
+from astra.stage import blocking
 from astra.store.metrics import StageMetrics
 from astra.toolbank.collect import collect_servers
-from astra.toolbank.config import FilterConfig, ToolsConfig
+from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
 from astra.toolbank.documents import parse_document
 from astra.toolbank.normalise import ServerNormaliser
 from astra.toolbank.raw import RawServer, RawTool
 from astra.toolbank.sources import SourceError
 
+MODEL = ModelConfig(backend="offline", model="v1")
+TEXT = DomainConfig(by="text", labels=(), mapping={})
 FILTERS = FilterConfig(
     min_tools=3,
     max_tools=10,
@@ -26,7 +29,16 @@ FILTERS = FilterConfig(
     max_bad_description_share=0.5,
     deterministic_only=True,
     languages=(),
+    max_description_chars=1024,
+    duplicate_similarity=1.0,
 )
+
+
+def collected(
+    sources: tuple[str, ...], metrics: StageMetrics, filters: FilterConfig = FILTERS
+) -> list[ToolServer]:
+    config = ToolsConfig(sources=sources, teacher=MODEL, domains=TEXT, filters=filters)
+    return list(blocking(collect_servers(config, RuntimeConfig(), metrics, None)))
 
 
 def tools(count: int, **changes: Any) -> tuple[RawTool, ...]:
@@ -36,7 +48,8 @@ def tools(count: int, **changes: Any) -> tuple[RawTool, ...]:
 
 def add(raw: RawServer) -> tuple[ToolServer | None, list[str]]:
     normaliser = ServerNormaliser(FILTERS)
-    return normaliser.add(raw), [rejection.reason for rejection in normaliser.rejections]
+    server = normaliser.add(raw)
+    return server, [rejection.reason for rejection in normaliser.drain()]
 
 
 def raw(found: tuple[RawTool, ...], **fields: Any) -> RawServer:
@@ -91,7 +104,7 @@ def test_repeated_server_is_dropped_and_same_name_is_told_apart() -> None:
     normaliser = ServerNormaliser(FILTERS)
     assert normaliser.add(raw(tools(3)))
     assert normaliser.add(raw(tools(3), name="copy")) is None
-    assert normaliser.rejections[-1].reason == "duplicate_server"
+    assert normaliser.drain()[-1].reason == "duplicate_server"
     other = normaliser.add(raw(tools(4)))
     assert other is not None
     assert other.name == "shop_2"
@@ -135,9 +148,8 @@ def test_openapi_body_path_and_reference(root: Path) -> None:
 
 def test_every_committed_format_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
-    config = ToolsConfig(sources=("sources/formats.yaml", "sources/business.yaml"), filters=FILTERS)
     metrics = StageMetrics("tools")
-    servers = asyncio.run(collect_servers(config, RuntimeConfig(), metrics))
+    servers = collected(("sources/formats.yaml", "sources/business.yaml"), metrics)
     assert len(servers) >= 40
     assert metrics.dropped == {}
     assert {server.execution for server in servers} == {Execution.EMULATED}
@@ -167,8 +179,7 @@ def test_broken_sources_are_counted_and_named(
         encoding="utf-8",
     )
     metrics = StageMetrics("tools")
-    config = ToolsConfig(sources=("list.yaml",), filters=FILTERS)
-    servers = asyncio.run(collect_servers(config, RuntimeConfig(), metrics))
+    servers = collected(("list.yaml",), metrics)
     assert [server.name for server in servers] == ["good"]
     assert metrics.dropped == {"document": 3, "environment_or_start_failed": 1}
     for named in ("bad.json", "wrong.json", "absent.json", "gone"):
@@ -184,3 +195,43 @@ def test_bad_source_list_names_the_entry(tmp_path: Path) -> None:
         load_sources(path)
     with pytest.raises(SourceError, match="not found"):
         load_sources(tmp_path / "absent.yaml")
+
+
+def test_json_lines_are_read_one_by_one_and_a_bad_line_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"server": {"name": name, "source": source, "licence": "MIT"},
+         "tools": [{"name": f"{name}_{n}", "description": "Get one of them."} for n in range(3)]}
+        for name, source in (("a", "npm:a==1"), ("b", ""))
+    ]  # fmt: skip
+    lines = [json.dumps(rows[0]), "{broken", "", json.dumps(rows[1]), "[1]"]
+    (tmp_path / "all.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "list.yaml").write_text(
+        f"documents: [{{path: '{tmp_path}/*.jsonl', format: mcp}}]", encoding="utf-8"
+    )
+    metrics = StageMetrics("tools")
+    first, second = collected(("list.yaml",), metrics)
+    assert (first.source, first.licence) == ("npm:a==1", "MIT")
+    assert second.source.endswith("all.jsonl#4")
+    assert metrics.dropped == {"document": 1, "vague_documents": 1, "tool_unnamed": 1}
+    assert "line 2" in caplog.text
+
+
+def test_similar_servers_are_duplicates_from_the_threshold_on() -> None:
+    filters = FILTERS.model_copy(update={"duplicate_similarity": 0.6})
+    for similarity, kept in ((filters, False), (FILTERS, True)):
+        normaliser = ServerNormaliser(similarity)
+        assert normaliser.add(raw(tools(4)))
+        assert bool(normaliser.add(raw(tools(3), name="older"))) is kept
+        assert normaliser.add(raw(tools(9), name="larger"))
+
+
+def test_a_changed_document_leaves_the_names_of_others() -> None:
+    for first in (raw(tools(5)), raw(tools(1))):  # kept, filtered out
+        normaliser = ServerNormaliser(FILTERS)
+        normaliser.add(first)
+        second = normaliser.add(raw(tools(4)))
+        assert second is not None
+        assert second.name == "shop_2"

@@ -6,20 +6,35 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pytest
+from jsonschema import Draft202012Validator
 
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig, OfflineHandlers, ParseError, ProviderError
 from astra.records.graph import ArgumentOrigin, Chain, ToolGraph
 from astra.records.tool import Execution, Tool, ToolServer
+from astra.records.verdict import ChainVerdict
 from astra.store.metrics import StageMetrics
-from astra.toolgraph.arguments import Unsatisfiable, bind_sources
-from astra.toolgraph.asks import COHERENCE, ChainProposal, CoherenceVerdict
-from astra.toolgraph.chains import accepted_chains
-from astra.toolgraph.config import ChainsConfig, GraphConfig
+from astra.toolbank.config import FilterConfig
+from astra.toolbank.connectors import read_source
+from astra.toolbank.normalise import ServerNormaliser
+from astra.toolbank.sources import DocumentSource
+from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
+from astra.toolgraph.asks import (
+    BACK_CHAIN,
+    BACK_QUERY,
+    COHERENCE,
+    BackChain,
+    BackQuery,
+    ChainProposal,
+    CoherenceVerdict,
+)
+from astra.toolgraph.chains import Judged, Judges, judged_chains
+from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
 from astra.toolgraph.graphs import as_networkx, build_graph, build_graphs
 from astra.toolgraph.linking import linked
 from astra.toolgraph.offline import HANDLERS
@@ -143,13 +158,35 @@ def test_argument_without_any_source_is_refused() -> None:
         bind_sources([impossible])
 
 
-def chains_of(handlers: OfflineHandlers, metrics: StageMetrics, votes: int = 3) -> list[Chain]:
-    graph = build_graph(SERVER, [proposal("find_grower", "get_shed", "get_key")], metrics)
-    config = ChainsConfig(
-        judge=MODEL, walks=50, max_chains=20, min_length=2, max_length=3, acyclic=True, votes=votes
-    )
-    judge = OfflineTeacher(MODEL, handlers)
-    return collect(accepted_chains([graph], {SERVER.id: SERVER}, judge, config, 4, metrics))
+def chains_config(**changes: Any) -> ChainsConfig:
+    vote = VoteConfig(models=(MODEL,), temperature=None, samples=3, quorum=1, min_share=0.5)
+    values: dict[str, Any] = {
+        "vote": vote, "back_translation": None, "walks": 50, "max_chains": 20, "min_length": 2,
+        "max_length": 3, "acyclic": True,
+    }  # fmt: skip
+    return ChainsConfig(**(values | changes))
+
+
+def judged(
+    handlers: OfflineHandlers,
+    metrics: StageMetrics,
+    config: ChainsConfig | None = None,
+    back: list[OfflineHandlers] | None = None,
+    of: ToolServer = SERVER,
+    chain: tuple[str, ...] = ("find_grower", "get_shed", "get_key"),
+) -> list[Judged]:
+    graph = build_graph(of, [proposal(*chain)], StageMetrics("graph"))
+    judges = Judges(
+        [OfflineTeacher(MODEL, handlers)],
+        [OfflineTeacher(MODEL.model_copy(update={"model": f"m{n}"}), known)
+         for n, known in enumerate(back or [])],
+    )  # fmt: skip
+    found = judged_chains([graph], {of.id: of}, judges, config or chains_config(), 4, metrics)
+    return collect(found)
+
+
+def chains_of(handlers: OfflineHandlers, metrics: StageMetrics, **more: Any) -> list[Chain]:
+    return [item.chain for item in judged(handlers, metrics, **more) if item.chain]
 
 
 @pytest.mark.parametrize(
@@ -197,3 +234,206 @@ def test_offline_rules_find_the_chain_and_judge_it() -> None:
     assert as_networkx(graph).has_edge("find_grower", "get_shed")
     found = {tuple(s.tool for s in c.steps) for c in chains_of(HANDLERS, StageMetrics("c"))}
     assert ("find_grower", "get_shed", "get_key") in found
+
+
+def verdicts_of(found: list[Judged], operator: str) -> list[str]:
+    (item,) = [item for item in found if len(item.verdict.tools) == 3]
+    return [str(v.outcome) for v in item.verdict.verdicts if v.operator == operator]
+
+
+def test_quorum_refuses_a_lone_vote() -> None:
+    turn = iter([True, None, None] * 50)
+
+    def judge(variables: Any, rng: random.Random) -> CoherenceVerdict:
+        if next(turn):
+            return CoherenceVerdict(valid=True, task="x")
+        raise ProviderError("down")
+
+    vote = VoteConfig(models=(MODEL,), temperature=None, samples=3, quorum=2, min_share=0.5)
+    metrics = StageMetrics("chains")
+    found = judged({COHERENCE: judge}, metrics, chains_config(vote=vote))
+    assert not [item for item in found if item.chain]
+    assert set(metrics.dropped) == {"too_few_votes"}
+    assert verdicts_of(found, "vote") == ["yes", "abstained", "abstained"]
+    with pytest.raises(ValueError, match="quorum"):
+        VoteConfig(models=(MODEL,), temperature=None, samples=1, quorum=2, min_share=0.5)
+
+
+BACK = BackTranslationConfig(models=(MODEL,) * 3, temperature=None, attempts=2, min_share=0.5)
+
+
+def translator(chain: list[str] | None, query: str = "Whose key?") -> OfflineHandlers:
+    """A model that always finds ``chain`` again; None: it never answers."""
+
+    def there(variables: Any, rng: random.Random) -> BackQuery:
+        if chain is None:
+            raise ProviderError("down")
+        return BackQuery(valid=bool(query), query=query)
+
+    def back(variables: Any, rng: random.Random) -> BackChain:
+        return BackChain(plan="", chain=tuple(chain or ()))
+
+    return {BACK_QUERY: there, BACK_CHAIN: back}
+
+
+RIGHT = ["find_grower", "get_shed", "get_key"]
+
+
+@pytest.mark.parametrize(
+    ("models", "accepted", "reason"),
+    [
+        ([translator(RIGHT)] * 3, True, ""),
+        ([translator(RIGHT)] * 2 + [translator(RIGHT[::-1])], True, ""),
+        ([translator(RIGHT)] + [translator(RIGHT[:2])] * 2, False, "not_recovered"),
+        ([translator(RIGHT)] + [translator(None)] * 2, False, "not_recovered"),
+        ([translator(RIGHT)] * 2 + [translator(None)], True, ""),
+        ([translator(None)] * 3, False, "no_back_translation"),
+        ([translator([*RIGHT, "ghost"])] * 3, False, "not_recovered"),
+        ([translator(RIGHT, query="Call get_shed.")] * 3, False, "not_recovered"),
+        ([translator(RIGHT, query="")] * 3, False, "not_recovered"),
+    ],
+)
+def test_back_translation_needs_the_exact_chain_from_most_models(
+    models: list[OfflineHandlers], accepted: bool, reason: str
+) -> None:
+    config = chains_config(min_length=3, back_translation=BACK)
+    metrics = StageMetrics("chains")
+    found = judged(HANDLERS, metrics, config, models)
+    (item,) = found
+    assert (item.chain is not None, item.verdict.reason) == (accepted, reason)
+    assert item.verdict.accepted is accepted
+    assert item.verdict.chain_id == (item.chain.id if item.chain else "")
+    models_named = {v.model for v in item.verdict.verdicts if v.operator == "back_translation"}
+    assert models_named == {"offline:m0", "offline:m1", "offline:m2"}
+    assert ChainVerdict.model_validate(item.verdict.model_dump(mode="json")) == item.verdict
+
+
+def test_offline_rules_translate_back_and_tell_no_twins_apart() -> None:
+    config = chains_config(min_length=3, back_translation=BACK)
+    assert chains_of(HANDLERS, StageMetrics("c"), config=config, back=[HANDLERS] * 3)
+    twin = KEY.model_copy(update={"name": "get_keys"})
+    clever = server(FIND, SHED, twin, KEY)
+    metrics = StageMetrics("c")
+    assert not chains_of(HANDLERS, metrics, config=config, back=[HANDLERS] * 3, of=clever)
+    assert metrics.dropped == {"not_recovered": 1}
+
+
+def test_an_outage_of_every_judge_accepts_nothing() -> None:
+    def down(variables: Any, rng: random.Random) -> Any:
+        raise ProviderError("down")
+
+    metrics = StageMetrics("chains")
+    found = judged({COHERENCE: down}, metrics)
+    assert found
+    assert not [item for item in found if item.chain]
+    assert metrics.dropped == {"all_votes_abstained": len(found)}
+    assert metrics.counts["votes_abstained"] == 3 * len(found)
+
+
+def test_values_of_the_right_type_that_a_schema_refuses_are_no_source() -> None:
+    unit = {"type": "string", "enum": ["m", "km"]}
+    found = tool("get_unit", {"title": "unit", "type": "string"}, plot=THING)
+    strict = tool("convert", {"type": "integer"}, unit=unit)
+    steps = bind_sources([found, strict])
+    assert steps[1].arguments["unit"].origin is ArgumentOrigin.OUTPUT
+    with pytest.raises(Unsatisfiable, match="convert"):
+        replay(steps, {t.name: t for t in (found, strict)}, random.Random(0))
+    of = server(found, strict, KEY)
+    metrics = StageMetrics("c")
+    chain = ("get_unit", "convert")
+    (item,) = judged(HANDLERS, metrics, of=of, chain=chain)
+    assert item.chain is None
+    assert item.verdict.reason == "argument_unsatisfiable"
+    assert "convert" in item.verdict.verdicts[0].detail
+
+
+def test_conditions_of_the_whole_schema_count() -> None:
+    either = Tool(
+        name="look_up",
+        description="d",
+        parameters={
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+            "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+        },
+    )
+    with pytest.raises(Unsatisfiable, match="look_up"):
+        replay(bind_sources([either]), {"look_up": either}, random.Random(0))
+
+
+def test_every_accepted_chain_of_the_committed_servers_replays(root: Path) -> None:
+    """Fresh values and results, other than the ones the stage tried, satisfy every call."""
+    servers = committed_servers(root)[:10]
+    teacher = OfflineTeacher(MODEL, HANDLERS)
+    config = GraphConfig(teacher=MODEL, samples=1)
+    graphs = collect(build_graphs(servers, teacher, config, 4, StageMetrics("g")))
+    known = {server.id: server for server in servers}
+    judges = Judges([teacher])
+    metrics = StageMetrics("c")
+    few = chains_config(max_chains=6)
+    found = collect(judged_chains(graphs, known, judges, few, 4, metrics))
+    chains = [item.chain for item in found if item.chain]
+    assert len(chains) > 30
+    for chain in chains:
+        tools = {tool.name: tool for tool in known[chain.server_id].tools}
+        for seed in (101, 102):
+            calls = replay(chain.steps, tools, random.Random(seed))
+            for step, arguments in zip(chain.steps, calls, strict=True):
+                Draft202012Validator(tools[step.tool].parameters).validate(arguments)
+
+
+def committed_servers(root: Path) -> list[ToolServer]:
+    filters = FilterConfig(
+        min_tools=3, max_tools=64, min_description_chars=12, max_description_chars=1024,
+        max_bad_description_share=0.5, deterministic_only=False, languages=(),
+        duplicate_similarity=1.0,
+    )  # fmt: skip
+    normaliser = ServerNormaliser(filters)
+    found = read_source(
+        DocumentSource(path=f"{root}/sources/documents/business/*.yaml", format="mcp")
+    )
+    kept = [normaliser.add(raw) for one in found for raw in one.servers]
+    return [server for server in kept if server]
+
+
+def complete_graph(size: int) -> nx.DiGraph:
+    graph = nx.complete_graph(size, create_using=nx.DiGraph)
+    nx.set_edge_attributes(graph, 1, "weight")
+    return nx.relabel_nodes(graph, str)
+
+
+def test_work_follows_the_chains_asked_for_not_the_graph() -> None:
+    """Counted in draws of the generator, which a busy machine does not change."""
+
+    class Counting(random.Random):
+        draws = 0
+
+        def random(self) -> float:
+            self.draws += 1
+            return super().random()
+
+    def draws(size: int, chains: int) -> int:
+        rng = Counting(0)
+        walks = sample_walks(
+            complete_graph(size), rng, walks=20 * chains, min_length=2, max_length=5,
+            acyclic=True, limit=chains,
+        )  # fmt: skip
+        assert len(walks) == chains
+        return rng.draws
+
+    hundred = draws(12, 100)
+    assert hundred < 100 * 8
+    assert draws(12, 1000) < 20 * hundred
+    assert draws(60, 100) < 1.5 * hundred
+
+
+def test_many_walks_do_not_sum_the_graph_again() -> None:
+    """20,000 tools: a walk that added up all weights would take 20 million steps here."""
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from((f"t{n}", f"t{n + 1}", 1 + n % 7) for n in range(20_000))
+    started = time.process_time()
+    walks = sample_walks(
+        graph, random.Random(0), walks=1000, min_length=2, max_length=5, acyclic=True, limit=1000
+    )
+    assert len(walks) > 900
+    assert time.process_time() - started < 4

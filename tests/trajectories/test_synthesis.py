@@ -27,7 +27,8 @@ OFFLINE = {"backend": "offline", "model": "1"}
 
 def config(**changes: Any) -> TrajectoriesConfig:
     values: dict[str, Any] = {
-        "agent": OFFLINE, "emulator": OFFLINE, "samples": 1, "failure_rate": 0.0,
+        "agent": OFFLINE, "emulator": OFFLINE, "user": OFFLINE, "samples": 1,
+        "conversations": {"share": 0.0, "max_user_turns": 4}, "failure_rate": 0.0,
         "max_tools": None, "deterministic_only": True, "reset_in_place": [],
         "limits": {}, "episode_timeout_s": 60.0, "system_prompts": [], "seed": 0,
     } | changes  # fmt: skip
@@ -138,7 +139,7 @@ def test_tasks_without_a_way_are_declined(
 
 def test_the_cap_keeps_what_the_plan_needs(homes: ToolServer) -> None:
     wanted = task(homes, "q", step("get_office", agent=COVE), step("find_agent", listing=COVE))
-    drawn = [shown_tools(homes, wanted, 3, str(key)) or () for key in range(20)]
+    drawn = [shown_tools(homes, [wanted], 3, str(key)) or () for key in range(20)]
     shown = {tuple(tool.name for tool in tools) for tools in drawn}
     order = [tool.name for tool in homes.tools]
     for names in map(list, shown):
@@ -146,8 +147,8 @@ def test_the_cap_keeps_what_the_plan_needs(homes: ToolServer) -> None:
         assert {"get_office", "find_agent"} <= set(names)
         assert names == sorted(names, key=order.index)
     assert len(shown) > 1
-    assert len(shown_tools(homes, wanted, 1, "k") or ()) == 2
-    assert shown_tools(homes, task(homes, "q", step("fly")), 3, "k") is None
+    assert len(shown_tools(homes, [wanted], 1, "k") or ()) == 2
+    assert shown_tools(homes, [task(homes, "q", step("fly"))], 3, "k") is None
 
 
 def test_bytes_do_not_depend_on_concurrency(

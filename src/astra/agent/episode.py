@@ -13,7 +13,6 @@ driver's to report through ``abort``.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -34,6 +33,7 @@ from astra.records.message import (
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.settings import StageConfig
+from astra.text.strict_json import STRICT
 
 
 class EpisodeLimits(StageConfig):
@@ -145,12 +145,7 @@ class Episode:
 def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
     """Arguments as an object that satisfies the tool's schema. Raises ValueError saying why."""
     try:
-        parsed = json.loads(
-            arguments,
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
+        parsed = STRICT.decode(arguments)
         # Escaped lone surrogates parse, but no server, hash or file can take them.
         json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -167,24 +162,6 @@ def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
 def _validator(schema: str) -> Draft202012Validator:
     # An empty registry: a schema's remote $ref must never make the host fetch it.
     return Draft202012Validator(json.loads(schema), registry=Registry())
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) != len(keys):
-        raise ValueError(f"key given twice in {keys}")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is out of range")
-    return number
 
 
 def _failed(status: CallStatus, reason: str) -> ToolResult:

@@ -1,4 +1,5 @@
-"""Live MCP servers over stdio: pinned environments, isolated processes, typed call results.
+"""Live MCP servers over stdio and streamable HTTP: pinned environments, isolated processes, typed
+call results.
 
 Each server runs from its own virtual environment (``ServerEnvironments``), in a working
 directory and HOME of its own, with a minimal environment that inherits no secret
@@ -32,10 +33,11 @@ from filelock import FileLock
 from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
 from pydantic import ValidationError
 
+from astra.agent.mcp_http import free_port, http_streams, running
 from astra.errors import AstraError
 from astra.records.base import content_id
 from astra.records.message import CallStatus, ToolResult
-from astra.records.tool import Launch
+from astra.records.tool import HttpLaunch, Launch
 from astra.store.paths import cache_root
 
 PINS = Path("sources/environments.yaml")
@@ -43,6 +45,8 @@ BUILD_TIMEOUT_S = 600.0
 DATABASE_SCRIPT = ".sql"
 """A setup file ``x.db.sql`` is run once to create the SQLite database ``x.db`` beside it."""
 MAX_PAGES = 50
+LOG = "server.log"
+"""What a server process writes beside the protocol, in its home."""
 _SOFT_ERROR_LINE = re.compile(
     r"(?!(?:the|an|this) )(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE
 )
@@ -260,9 +264,12 @@ def prepare_workdir(launch: Launch, workdir: Path) -> None:
             path.unlink()
 
 
-def _parameters(launch: Launch, workdir: Path, bin_folder: Path) -> StdioServerParameters:
+def _parameters(
+    launch: Launch, workdir: Path, bin_folder: Path, port: int = 0
+) -> StdioServerParameters:
     def fill(text: str) -> str:
-        return text.replace("{workdir}", str(workdir))
+        text = text.replace("{workdir}", str(workdir))
+        return text.replace("{port}", str(port)) if port else text
 
     return StdioServerParameters(
         command=str(bin_folder / launch.command),
@@ -290,31 +297,61 @@ async def open_server(
     within ``timeout_s``. The process is gone when the context is left, whatever happened.
     """
     workdir = workdir.resolve()
-    bin_folder = await anyio.to_thread.run_sync(environments.ensure, launch.environment)
-    prepare_workdir(launch, workdir)
-    parameters = _parameters(launch, workdir, bin_folder)
     started = False
     try:
-        with (workdir / "home" / "server.log").open("w", encoding="utf-8") as errlog:
-            async with (
-                stdio_client(parameters, errlog=errlog) as (reader, writer),
-                ClientSession(reader, writer) as session,
-            ):
-                with anyio.fail_after(timeout_s):
-                    info = await session.initialize()
-                started = True
-                yield McpSession(session, info, workdir, timeout_s)
+        async with (
+            _streams(launch, workdir, timeout_s, environments) as (reader, writer),
+            ClientSession(reader, writer) as session,
+        ):
+            with anyio.fail_after(timeout_s):
+                info = await session.initialize()
+            started = True
+            yield McpSession(session, info, workdir, timeout_s)
     except Exception as error:
         # Task groups wrap what was raised inside them; callers see the error itself.
         cause = _innermost(error)
-        if started:
+        if started or isinstance(cause, ServerError):
             if cause is error:
                 raise
             raise cause from None
         raise ServerError(
-            f"server {launch.command} of environment {launch.environment!r} does not start "
+            f"server {_called(launch)} does not start "
             f"within {timeout_s:g} s: {type(cause).__name__}: {cause}; {_last_line(workdir)}"
         ) from error
+
+
+def _called(launch: Launch) -> str:
+    if launch.command:
+        return f"{launch.command} of environment {launch.environment!r}"
+    return f"at {launch.url}" if isinstance(launch, HttpLaunch) else "without a command"
+
+
+@asynccontextmanager
+async def _streams(
+    launch: Launch, workdir: Path, timeout_s: float, environments: ServerEnvironments
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """Message streams to the server, by the transport that the launch names."""
+    if isinstance(launch, HttpLaunch) and not launch.command:
+        async with http_streams(launch.url, launch.headers) as streams:
+            yield streams
+        return
+    bin_folder = await anyio.to_thread.run_sync(environments.ensure, launch.environment)
+    prepare_workdir(launch, workdir)
+    log = workdir / "home" / LOG
+    if isinstance(launch, HttpLaunch):
+        port = free_port()
+        parameters = _parameters(launch, workdir, bin_folder, port)
+        url = launch.url.replace("{port}", str(port))
+        async with (
+            running(parameters, port, log, timeout_s),
+            http_streams(url, launch.headers) as streams,
+        ):
+            yield streams
+        return
+    with log.open("w", encoding="utf-8") as errlog:
+        parameters = _parameters(launch, workdir, bin_folder)
+        async with stdio_client(parameters, errlog=errlog) as streams:
+            yield streams
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -324,7 +361,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _last_line(workdir: Path) -> str:
-    log = workdir / "home" / "server.log"
+    log = workdir / "home" / LOG
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
     written = [line.strip() for line in lines if line.strip()]
     return f"it last wrote: {written[-1][:300]}" if written else "it wrote no message"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from astra.records.message import Message, MessageRole, ToolCall
+from astra.text.strict_json import unique_keys
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _CLOSED = re.compile(r"\s*" + re.escape(CLOSE))
@@ -61,7 +61,8 @@ def _block(text: str, start: int) -> tuple[str, int]:
 
 def _parse_block(body: str) -> tuple[str, str]:
     try:
-        document = json.loads(body, object_pairs_hook=_unique)
+        # Merging repeated keys here would hide from the episode that the call is malformed.
+        document = json.loads(body, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict) and isinstance(document.get("name"), str):
@@ -73,13 +74,6 @@ def _parse_block(body: str) -> tuple[str, str]:
         return document["name"], text
     name = _NAME.search(body)
     return (name.group(1) if name else ""), body
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Merging repeated keys here would hide from the episode that the call is malformed.
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("key given twice")
-    return dict(pairs)
 
 
 def _clean(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from astra.agent.prompt import extract_answer
 from astra.records.qa import Answer, AnswerType
+from astra.text.strict_json import no_constant
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -288,10 +289,6 @@ def _read_like(expected: Any, text: str, unit: str) -> Any:
 
 def _read_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=no_constant)
     except (ValueError, RecursionError):
         return _UNREADABLE
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -1,4 +1,7 @@
-"""The ``astra`` command: look at records, scores and the machine. It changes nothing."""
+"""The ``astra`` command: look at records, scores and the machine; export and describe data.
+
+No command changes what the stages make.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from rich.table import Table
 
 from astra.cli import doctor as diagnosis
 from astra.cli.cache import cache_app
+from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table
 from astra.cli.prompts import prompts_app
 from astra.cli.scores import score_tables, where_next
+from astra.cli.sft import sft_app
 from astra.cli.teacher import teacher_app
 from astra.errors import AstraError
 from astra.sandbox.probe import probe
@@ -29,7 +34,9 @@ commands = typer.Typer(
 sandbox_app = typer.Typer(help="The sandbox that runs generated tools.", no_args_is_help=True)
 commands.add_typer(sandbox_app, name="sandbox")
 commands.add_typer(cache_app, name="cache")
+commands.add_typer(contamination_app, name="contamination")
 commands.add_typer(prompts_app, name="prompts")
+commands.add_typer(sft_app, name="sft")
 commands.add_typer(teacher_app, name="teacher")
 
 

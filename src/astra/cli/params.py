@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from astra.bench.config import BenchConfig
 from astra.envsynth.config import EnvsConfig, EnvsMergedConfig
 from astra.errors import AstraError
+from astra.llm.protocol import ModelsConfig
 from astra.qa.config import QAConfig, QAValidConfig
 from astra.scoring.config import SFTSetConfig
 from astra.settings import PARAMS, RuntimeConfig, validate
@@ -28,6 +29,8 @@ from astra.train.config import RLConfig, SFTConfig
 from astra.trajectories.config import TrajectoriesConfig
 
 BLOCKS: Mapping[str, type[BaseModel]] = {
+    "voters": ModelsConfig,
+    "back_translators": ModelsConfig,
     "tools": ToolsConfig,
     "graph": GraphConfig,
     "chains": ChainsConfig,

@@ -114,7 +114,7 @@ def _scratch_workspace() -> Generator[Path]:
     place = os.environ.get("DVC_ROOT")
     with tempfile.TemporaryDirectory(prefix="astra-prompt-") as folder:
         scratch = Path(folder)
-        for name in ("sources", "policies", "models", "conf"):
+        for name in ("sources", "policies", "models", "conf", "contamination"):
             if (root / name).exists():
                 (scratch / name).symlink_to(root / name)
         (scratch / "data").mkdir()

@@ -24,6 +24,7 @@ from astra.records.environment import Arena, ArenaStep, ArenaTool, Environment
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.sandbox.protocol import Sandbox
+from astra.stage import Progress
 
 
 def group_environments(environments: Iterable[Environment]) -> dict[str, dict[int, Environment]]:
@@ -42,8 +43,12 @@ async def build_arenas(
     sandbox: Sandbox,
     config: EnvsMergedConfig,
     concurrency: int,
+    progress: Progress,
 ) -> tuple[list[Arena], list[Rejection], Counter[str]]:
-    """Arenas without distractors yet, what was dropped, and counts of the merges."""
+    """Arenas without distractors yet, what was dropped, and counts of the merges.
+
+    ``progress`` advances by instances, a batch at a time.
+    """
     arenas: list[Arena] = []
     rejections: list[Rejection] = []
     counts: Counter[str] = Counter()
@@ -56,13 +61,16 @@ async def build_arenas(
                 plans.append(planned)
             else:
                 rejections.append(planned)
+                progress.drop(planned.reason)
         counts += await merge_all(plans, teacher, sandbox, config, concurrency)
         built = [assemble(plan) for plan in plans]
         problems = check_arenas(built, sandbox)
         for arena, problem in zip(built, problems, strict=True):
             if problem is None:
                 arenas.append(arena)
+                progress.advance()
             else:
+                progress.drop(problem[0])
                 rejections.append(Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1]))
     return arenas, rejections, counts
 

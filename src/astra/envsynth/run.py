@@ -33,23 +33,19 @@ async def run_envs(
 ) -> list[Environment]:
     """Stage ``envs``; every sub-question that needs a tool is made or counted as dropped."""
     made: list[Environment] = []
-    progress = Progress("sub-questions")
     async for outcome in synthesise(
         _counted(instances, metrics), teacher, sandbox, config, concurrency
     ):
         metrics.count("needing_tool")
         if isinstance(outcome, Rejection):
             metrics.reject(outcome)
-            progress.drop(outcome.reason)
             continue
         made.append(outcome)
-        progress.advance()
         for check, times in outcome.checks.items():
             metrics.count(f"checks_{check}", times)
         metrics.distribution("parameters", [len(outcome.tool.parameters["properties"])])
         metrics.distribution("answer_type", [outcome.answer.type.value])
     await teacher.close()
-    progress.close()
     metrics.count("environments", len(made))
     metrics.value("yield", _share(len(made), metrics.counts["needing_tool"]))
     return made
@@ -70,12 +66,18 @@ class Inputs:
     environments: Callable[[], Iterable[Environment]]
     servers: Callable[[], Iterable[ToolServer]]
 
+    @staticmethod
+    def files(folder: Path) -> tuple[Path, Path, Path]:
+        """Instances, environments, servers."""
+        return folder / "qa_valid.parquet", folder / "envs.parquet", folder / "tools.parquet"
+
     @classmethod
     def at(cls, folder: Path) -> Inputs:
+        instances, environments, servers = cls.files(folder)
         return cls(
-            lambda: read_records(folder / "qa_valid.parquet", QAInstance),
-            lambda: read_records(folder / "envs.parquet", Environment),
-            lambda: read_records(folder / "tools.parquet", ToolServer),
+            lambda: read_records(instances, QAInstance),
+            lambda: read_records(environments, Environment),
+            lambda: read_records(servers, ToolServer),
         )
 
 
@@ -87,8 +89,12 @@ async def run_envs_merged(
     config: EnvsMergedConfig,
     concurrency: int,
     metrics: StageMetrics,
+    progress: Progress,
 ) -> list[Arena]:
-    """Stage ``envs_merged``; every instance becomes an arena or is counted as dropped."""
+    """Stage ``envs_merged``; every instance becomes an arena or is counted as dropped.
+
+    ``progress`` counts instances.
+    """
     guard = SplitGuard(inputs.instances())
     arenas, rejections, counts = await build_arenas(
         inputs.instances(),
@@ -98,6 +104,7 @@ async def run_envs_merged(
         sandbox,
         config,
         concurrency,
+        progress,
     )
     await teacher.close()
     for rejection in rejections:

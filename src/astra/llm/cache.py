@@ -2,23 +2,23 @@
 
 One SQLite file under the cache root, outside the workspace, shared by all stages, experiments
 and processes. Keys are hashes; values are JSON replies, so the file holds no prompt, no
-credential and no code. An answer is on disk before the asker sees it: a thread commits the
-answers of all asks that wait in one transaction, so that a slow disk costs latency, not rate.
+credential and no code. An answer is committed before the asker sees it: from then on it survives
+a kill of this process, and within a second, when a thread has had the disk synchronised, a power
+cut as well. The commit is a write to the page cache, made where the reply is parsed: handing it
+to another thread would cost more than it takes, and let replies pile up into bursts.
 
 The same file keeps the ledger: what was spent under each budget, by stage and model.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import queue
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ SPEND = (
     "requests = requests + excluded.requests, tokens = tokens + excluded.tokens, "
     "money = money + excluded.money"
 )
-WRITE_TIMEOUT_S = 60.0
+SYNC_S = 1.0
+"""How long a committed answer may wait until it also survives a power cut."""
 
 
 class CacheError(StageStop):
@@ -74,13 +75,6 @@ class Answer:
     value: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Write:
-    statement: str
-    values: tuple[Any, ...]
-    done: Future[None] | asyncio.Future[None] | None = None
-
-
 def answer_key(request: Mapping[str, Any]) -> str:
     """SHA-256 of everything that determines an answer; endpoints and keys are not part of it."""
     return hashlib.sha256(canonical_json(dict(request)).encode()).hexdigest()
@@ -95,7 +89,7 @@ class AnswerCache:
 
     def __init__(self, root: Path | None = None) -> None:
         self.path = cache_path(root)
-        self._connection: sqlite3.Connection = connect(self.path, synchronous="FULL")
+        self._connection = _open(self.path)
         for table in TABLES:
             self._connection.execute(table)
         columns = [row[1] for row in self._connection.execute("PRAGMA table_info(answers)")]
@@ -103,29 +97,19 @@ class AnswerCache:
             self._connection.execute(
                 "ALTER TABLE answers ADD COLUMN committed INTEGER NOT NULL DEFAULT 0"
             )
-        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
-        self._writer: threading.Thread | None = None
+        self._sync: _Sync | None = None
 
     def get(self, key: str) -> dict[str, Any] | None:
         row = self._connection.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
         return json.loads(row[0]) if row else None
 
     def put(self, key: str, model: str, value: Mapping[str, Any]) -> None:
-        """Commit; returns once the answer survives a kill of the process."""
-        done: Future[None] = Future()
-        self._enqueue(_Write(PUT, _row(key, model, value), done))
-        done.result(WRITE_TIMEOUT_S)
-
-    async def commit(self, key: str, model: str, value: Mapping[str, Any]) -> None:
-        """``put`` from an event loop, which goes on meanwhile. Raises CacheError."""
-        done = asyncio.get_running_loop().create_future()
-        self._enqueue(_Write(PUT, _row(key, model, value), done))
-        await done
+        """Commit; the answer survives a kill of the process from now on. Raises CacheError."""
+        self._write(PUT, _row(key, model, value))
 
     def spend(self, budget: str, stage: str, model: str, amount: Spent) -> None:
-        """Add to the ledger; on disk soon, at the latest with the next answer."""
-        row = (budget, stage, model, amount.requests, amount.tokens, amount.money)
-        self._enqueue(_Write(SPEND, row))
+        """Add to the ledger. Raises CacheError."""
+        self._write(SPEND, (budget, stage, model, amount.requests, amount.tokens, amount.money))
 
     def spent(self, budget: str, stage: str | None = None) -> Spent:
         """What the ledger holds for a budget, of one stage or of all."""
@@ -192,79 +176,71 @@ class AnswerCache:
         return gone
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writes.put(None)
-            self._writer.join()
-            self._writer = None
+        """Synchronise the disk and close; idempotent."""
+        if self._sync is not None:
+            self._sync.stop()
+            self._sync = None
         self._connection.close()
 
-    def _enqueue(self, write: _Write) -> None:
-        if self._writer is None:
-            self._writer = threading.Thread(target=self._write_all, name="answers", daemon=True)
-            self._writer.start()
-        self._writes.put(write)
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        if self._sync is None:
+            self._sync = _Sync(self.path)
+        try:
+            self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+        self._sync.changed()
 
-    def _write_all(self) -> None:
-        """The writer thread: one transaction for all that waits, then the next."""
-        # Answers cost money, hence also safe against a power cut.
-        connection = connect(self.path, synchronous="FULL")
-        while True:
-            batch, last = self._drain()
-            problem: CacheError | None = None
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                for write in batch:
-                    connection.execute(write.statement, write.values)
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                problem = CacheError(
-                    f"the answer cache {self.path} cannot be written: {error}. Free the disk or "
-                    "set ASTRA_CACHE to another folder, then run the same command again"
-                )
-            _settle(batch, problem)
-            if last:
-                connection.close()
-                return
 
-    def _drain(self) -> tuple[list[_Write], bool]:
-        """What waits, at least one write; True once the cache is being closed."""
-        batch: list[_Write] = []
-        item = self._writes.get()
-        while item is not None:
-            batch.append(item)
-            try:
-                item = self._writes.get_nowait()
-            except queue.Empty:
-                return batch, False
-        return batch, True
+def _open(path: Path) -> sqlite3.Connection:
+    connection = connect(path)
+    # Whoever commits would wait for the disk now and then; the thread does instead.
+    connection.execute("PRAGMA wal_autocheckpoint=0")
+    return connection
+
+
+class _Sync(threading.Thread):
+    """Has the disk synchronised and the log folded into the file, while there are writes."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(name="answers", daemon=True)
+        self._path = path
+        self._dirty, self._stopped = threading.Event(), threading.Event()
+        self._problem: Exception | None = None
+        self.start()
+
+    def changed(self) -> None:
+        """Something was committed. Raises CacheError if what was before it cannot be kept."""
+        if self._problem is not None:
+            raise _unwritable(self._path, self._problem)
+        if not self._dirty.is_set():
+            self._dirty.set()
+
+    def stop(self) -> None:
+        """Synchronise once more, and wait for it."""
+        self._stopped.set()
+        self._dirty.set()
+        self.join()
+
+    def run(self) -> None:
+        try:
+            with closing(connect(self._path)) as connection:
+                while not self._stopped.is_set():
+                    self._dirty.wait()
+                    self._stopped.wait(SYNC_S)
+                    self._dirty.clear()
+                    # Synchronises first the log, then the file; readers and writers go on.
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except (sqlite3.Error, OSError) as error:
+            self._problem = error
+
+
+def _unwritable(path: Path, error: Exception) -> CacheError:
+    return CacheError(
+        f"the answer cache {path} cannot be written: {error}. Free the disk or set ASTRA_CACHE to "
+        "another folder, then run the same command again"
+    )
 
 
 def _row(key: str, model: str, value: Mapping[str, Any]) -> tuple[str, str, str, int]:
     return key, model, canonical_json(dict(value)), int(time.time())
-
-
-def _settle(batch: list[_Write], problem: CacheError | None) -> None:
-    """Wake those who wait, each event loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for write in batch:
-        if isinstance(write.done, asyncio.Future):
-            by_loop.setdefault(write.done.get_loop(), []).append(write.done)
-        elif write.done is not None:
-            _resolve([write.done], problem)
-    for loop, waiting in by_loop.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_resolve, waiting, problem)
-
-
-def _resolve(
-    waiting: list[Future[None]] | list[asyncio.Future[None]], problem: CacheError | None
-) -> None:
-    for future in waiting:
-        if future.done():
-            continue  # its asker was cancelled; the answer is kept all the same
-        if problem is None:
-            future.set_result(None)
-        else:
-            future.set_exception(problem)

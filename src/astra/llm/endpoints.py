@@ -286,7 +286,7 @@ class ChatTransport:
     async def _post(self, server: Server, body: Mapping[str, Any]) -> Any:
         """The reply's JSON. Raises Fault."""
         try:
-            response = await server.post("/chat/completions", body)
+            response = await server.chat(body)
         except (httpx2.ReadTimeout, TimeoutError) as error:
             raise Retriable("timeout", "timeout") from error
         except httpx2.HTTPError as error:

@@ -118,11 +118,6 @@ class Gateway:
         failed = sum(usage.failures for usage in self.usages)
         return ", ".join([*parts, *[f"{failed} asks failed"] * (failed > 0)])
 
-    def tick(self) -> None:
-        """A line now and then also from a stage that reports no progress of its own."""
-        if stages.CLOCK.due():
-            log.info("%s", self.note())
-
     def report(self) -> None:
         """Write the run log and close the cache, once."""
         if self._reported:

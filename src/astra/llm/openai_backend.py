@@ -23,6 +23,7 @@ from astra.llm.structured import (
 )
 from astra.prompting import render
 from astra.settings import RuntimeConfig
+from astra.stage import tick
 
 ECHO_CHARS = 4000
 """How much of an unusable reply its repair shows again."""
@@ -69,7 +70,7 @@ class OpenAITeacher:
                 self.usage.cache_hits += 1
             else:
                 known = await self._answer(ask, key, prompt)
-        self._gateway.tick()
+        tick()
         return known
 
     def key(self, ask: Ask[Reply], prompt: str) -> str:
@@ -77,13 +78,11 @@ class OpenAITeacher:
         return teacher_key(self._config, prompt, ask.response, ask.sample)
 
     async def _answer(self, ask: Ask[Reply], key: str, prompt: str) -> Reply:
-        """Ask and commit. The ask stays open in the budget until its answer is on disk."""
+        """Ask and commit. The ask stays open in the budget until its answer is kept."""
         attempts = self._transport.attempts()
         try:
             reply = await self._converse(prompt, ask.response, attempts)
-            await self._gateway.cache.commit(
-                key, self.name, {"reply": reply.model_dump(mode="json")}
-            )
+            self._gateway.cache.put(key, self.name, {"reply": reply.model_dump(mode="json")})
         except (ProviderError, ParseError) as error:
             self.usage.failures += 1
             place = f"[{self.usage.stage} {ask.template} sample {ask.sample}]"

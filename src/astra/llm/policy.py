@@ -15,6 +15,7 @@ from astra.llm.structured import without_thinking
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from astra.settings import RuntimeConfig
+from astra.stage import tick
 
 
 class EndpointPolicy:
@@ -64,14 +65,14 @@ class EndpointPolicy:
         try:
             first_id = sum(len(message.tool_calls) for message in messages)
             message = await self._turn(body, first_id, attempts)
-            await self._gateway.cache.commit(key, self.name, message.model_dump(mode="json"))
+            self._gateway.cache.put(key, self.name, message.model_dump(mode="json"))
         except (ProviderError, ParseError, OutOfTokens):
             self.usage.failures += 1
             raise
         finally:
             attempts.hold.close()
         self.usage.answers += 1
-        self._gateway.tick()
+        tick()
         return message
 
     async def close(self) -> None:

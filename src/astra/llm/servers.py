@@ -73,6 +73,11 @@ class Server:
     """Completions by model."""
 
     def __post_init__(self) -> None:
+        self._chat = httpx2.URL(self.url.rstrip("/") + "/chat/completions")
+        self._headers = httpx2.Headers(
+            {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        )
+        self._extensions = {"timeout": httpx2.Timeout(self.timeout_s).as_dict()}
         self.requests = Pace(self.endpoint.requests_per_minute)
         self.tokens = Pace(self.endpoint.tokens_per_minute)
 
@@ -86,8 +91,7 @@ class Server:
         Requests do not pass through ``AsyncOpenAI``: it takes more time for one than aiohttp,
         rendering, parsing and the cache together (docs/performance.md).
         """
-        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-        self.client = DefaultAioHttpClient(timeout=self.timeout_s, headers=headers)
+        self.client = DefaultAioHttpClient(timeout=self.timeout_s, headers=self._headers)
         self.in_flight = 0
 
     async def close(self) -> None:
@@ -95,14 +99,18 @@ class Server:
             await self.client.aclose()
             self.client = None
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> httpx2.Response:
+    async def chat(self, body: Mapping[str, Any]) -> httpx2.Response:
         """The response, read to its end within the endpoint's time. Raises TimeoutError and
         httpx2.HTTPError.
         """
         assert self.client is not None
         content = json.dumps(body, ensure_ascii=False).encode()
+        # Made here, since the client would merge headers and parse the address for each request.
+        request = httpx2.Request(
+            "POST", self._chat, headers=self._headers, content=content, extensions=self._extensions
+        )
         async with asyncio.timeout(self.timeout_s):
-            return await self.client.post(self.url.rstrip("/") + path, content=content)
+            return await self.client.send(request)
 
     def serves(self, model: str) -> bool:
         return not self.endpoint.models or model in self.endpoint.models

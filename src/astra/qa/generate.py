@@ -1,27 +1,40 @@
 """Stage ``qa``: plans -> asks -> decomposed questions that pass the rule checks.
 
 Counted drops: ``no_plan`` (no question could be made), ``teacher`` (no answer), ``off_outline``
-(the reply answers another question than the one asked), and every reason of rules.py.
+(the reply answers another question than the one asked), ``no_closing`` (it does not name the
+outcomes), and every reason of rules.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from math import prod
-from typing import Any
+from pathlib import Path
 
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
-from astra.qa.config import QAConfig, SourceName
-from astra.qa.plan import Plan, Planner
+from astra.qa.config import QAConfig
+from astra.qa.free import Request, requests_of, synthesise
+from astra.qa.operations import AGGREGATES, BOUNDED, UNORDERED, WEEKDAYS, WRITE_OPS
+from astra.qa.outline import ask_variables, outline_variables
+from astra.qa.packaged import KnowledgeError
+from astra.qa.plan import Cell, Plan, Planner, cells_of
 from astra.qa.replies import Decomposition
-from astra.qa.rules import check
+from astra.qa.rules import answering, check
 from astra.qa.schema import Relation, Source
 from astra.qa.shapes import Composition
-from astra.qa.sources import build_sources, shared_entities
+from astra.qa.sources import (
+    KNOWLEDGE,
+    Sources,
+    build_sources,
+    every,
+    shared_entities,
+    source_weights,
+)
 from astra.records.qa import (
     Answer,
     QAInstance,
@@ -33,61 +46,82 @@ from astra.records.qa import (
 from astra.records.score import Rejection
 
 TEMPLATE = "qa/decompose"
+OUTLINES = {"en": "qa/outline", "zh": "qa/outline_zh"}
+"""What ``qa/decompose`` does not cover: other operations and kinds, Chinese."""
 Outcome = QAInstance | Rejection
 
 
 class Generator:
-    """All splits of a configuration. Building it loads the knowledge and enumerates shapes."""
+    """All cells of a configuration. Building it loads the knowledge and enumerates shapes."""
 
-    def __init__(self, config: QAConfig) -> None:
+    def __init__(self, config: QAConfig, knowledge: Path = KNOWLEDGE) -> None:
         self._config = config
-        sources: dict[Split, dict[SourceName, tuple[Source, ...]]] = {
-            split: build_sources(config, split)
+        sources: dict[Split, Sources] = {
+            split: build_sources(config, split, knowledge)
             for split in Split
             if config.instances.get(split, 0) > 0
         }
         shared = shared_entities(sources)
         if shared:
-            raise AssertionError(f"splits share entity names: {sorted(shared)[:5]}")
-        self._planners = {split: Planner(config, split, found) for split, found in sources.items()}
-        self._names = {
-            split: frozenset().union(
-                *(
-                    source.entities_in(tuple(source.tables.values()))
-                    for variants in found.values()
-                    for source in variants
-                )
+            raise KnowledgeError(
+                f"knowledge sources put names into two splits: {sorted(shared)[:5]}; leave "
+                "one of the sources out (weight 0), or those rows"
             )
+        self._folder = knowledge
+        # Read once ahead of any paid work: a broken corpus is found now, not hours later.
+        self._requested = sum(1 for _ in requests_of(config, knowledge))
+        weights = source_weights(config)
+        self._cells = [
+            (cell, Planner(config, cell, found[cell.language], weights))
+            for split, found in sources.items()
+            for cell in cells_of(config, split)
+        ]
+        self._names = {
+            split: frozenset[str]().union(*(source.names for source in every(found)))
             for split, found in sources.items()
         }
 
     def composition_counts(self) -> dict[str, int]:
-        """Compositions that each split owns within the hop budget."""
-        return {split.value: p.composition_count() for split, p in self._planners.items()}
+        """Compositions that each split owns within the hop budget, over languages and kinds."""
+        counts: Counter[str] = Counter()
+        for cell, planner in self._cells:
+            counts[cell.split.value] += planner.composition_count()
+        return dict(counts)
 
     def total(self) -> int:
-        return sum(sum(planner.quota().values()) for planner in self._planners.values())
+        return sum(cell.total for cell, _ in self._cells) + self._requested
 
     async def run(self, teacher: Teacher, concurrency: int) -> AsyncIterator[Outcome]:
         """One outcome per wanted instance, in a fixed order."""
 
-        async def work(item: tuple[Split, Plan | Scenario]) -> Outcome:
-            split, plan = item
+        async def work(item: Request | tuple[Cell, Plan | Scenario]) -> Outcome:
+            if isinstance(item, Request):
+                return await synthesise(item, teacher)
+            cell, plan = item
             if isinstance(plan, Scenario):
-                return Rejection(item=f"{split}/{plan}", reason="no_plan")
-            return await self._decompose(split, plan, teacher)
+                return Rejection(item=f"{cell.split}/{cell.kind}/{plan}", reason="no_plan")
+            return await self._decompose(cell, plan, teacher)
 
-        async for outcome in map_bounded(self._plans(), work, concurrency):
+        wanted = chain(self._plans(), requests_of(self._config, self._folder))
+        async for outcome in map_bounded(wanted, work, concurrency):
             yield outcome
 
-    def _plans(self) -> Iterator[tuple[Split, Plan | Scenario]]:
-        for split, planner in self._planners.items():
+    def _plans(self) -> Iterator[tuple[Cell, Plan | Scenario]]:
+        for cell, planner in self._cells:
             for plan in planner.plans():
-                yield split, plan
+                yield cell, plan
 
-    async def _decompose(self, split: Split, plan: Plan, teacher: Teacher) -> Outcome:
-        item = f"{split}/{plan.composition.signature}/{', '.join(plan.names)}"
-        ask = Ask(TEMPLATE, ask_variables(plan, self._config.languages[0]), Decomposition)
+    def ask(self, cell: Cell, plan: Plan) -> Ask[Decomposition]:
+        """What the teacher is asked for a plan."""
+        closes = self._config.kinds_used != [QuestionKind.READ_ONLY]
+        if plan.composition.classic and cell.language == "en" and not closes:
+            return Ask(TEMPLATE, ask_variables(plan, cell.language), Decomposition)
+        variables = outline_variables(plan, cell.language, closes)
+        return Ask(OUTLINES[cell.language], variables, Decomposition)
+
+    async def _decompose(self, cell: Cell, plan: Plan, teacher: Teacher) -> Outcome:
+        item = f"{cell.split}/{plan.composition.signature}/{', '.join(plan.names)}"
+        ask = self.ask(cell, plan)
         try:
             reply = await teacher.ask(ask)
         except (ProviderError, ParseError) as error:
@@ -97,97 +131,102 @@ class Generator:
             return Rejection(
                 item=item, reason="off_outline", detail=f"asked {plan.operations}, got {stated}"
             )
-        instance = build_instance(plan, reply, split, self._config.languages[0])
+        ending = ask.variables.get("closing", "")
+        if not reply.main_question.endswith(ending):
+            return Rejection(item=item, reason="no_closing", detail=reply.main_question)
+        instance = build_instance(
+            plan, reply, cell, self._names[cell.split], template_hash(ask.template)
+        )
         allowed = {hops for hops, weight in self._config.hops.items() if weight > 0}
-        problem = check(instance, allowed, self._names[split])
+        problem = check(instance, allowed, self._names[cell.split])
         if problem is not None:
             return Rejection(item=item, reason=problem[0], detail=problem[1])
         return instance
 
 
-def ask_variables(plan: Plan, language: str) -> dict[str, Any]:
-    """What the teacher is told: the outline's steps, the names, and the knowledge excerpt."""
-    made = plan.composition
-    steps: list[dict[str, Any]] = []
-    for number, node in enumerate(made.nodes, start=1):
-        operation, relation = plan.operations[number - 1], node.relation
-        steps.append(
-            {
-                "id": number,
-                "hop_level": made.levels[number - 1],
-                "parents": list(node.parents),
-                "start": node.start,
-                "phrase": relation.phrase,
-                "literal": plan.literals[number - 1],
-                "answer_type": relation.answer_type.value,
-                **operation.model_dump(mode="json"),
-            }
-        )
-    return {
-        "domain": made.domain,
-        "language": language,
-        "scenario": made.scenario.value,
-        "hops": made.hops,
-        "form": made.form,
-        "final": made.final,
-        "names": list(plan.names),
-        "steps": steps,
-        "tables": [table.model_dump(mode="json") for table in plan.tables],
-    }
+def build_instance(
+    plan: Plan,
+    reply: Decomposition,
+    cell: Cell,
+    names: Collection[str],
+    prompt_hash: str,
+) -> QAInstance:
+    """The record: what the reply says, with what only the source knows (domains, units, entities).
 
-
-def build_instance(plan: Plan, reply: Decomposition, split: Split, language: str) -> QAInstance:
-    """The record: what the reply says, with what only the source knows (domains, entities)."""
+    ``names`` are the entity names of the split.
+    """
     made = plan.composition
     steps = tuple(
         step.model_copy(
             update={
-                "answer": _completed(
-                    step.answer,
-                    domain_size(plan.source, node.relation, made),
-                    ordered=node.relation.op != "list",
-                )
+                "answer": _completed(step.answer, plan, number),
+                "bar": node.bar,
+                "writes": plan.writes[number],
+                "tool_necessity": None,
             }
         )
-        for step, node in zip(reply.sub_questions, made.nodes, strict=True)
+        for number, (step, node) in enumerate(zip(reply.sub_questions, made.nodes, strict=True))
     )
+    known = plan.source.entities_in(plan.tables)
+    mentioned = {literal for literal in plan.literals if literal in names}
     return QAInstance(
-        split=split,
+        split=cell.split,
         domain=made.domain,
-        language=language,
+        language=cell.language,
         source=plan.source.name,
-        kind=QuestionKind.READ_ONLY,
+        kind=plan.kind,
         scenario=reply.scenario,
         main_question=reply.main_question,
-        final_answer=_final(reply.final_answer, steps),
+        final_answer=_final(reply.final_answer, steps, plan),
         sub_questions=steps,
         knowledge=plan.tables,
-        entities=tuple(sorted(plan.source.entities_in(plan.tables) | set(plan.names))),
+        entities=tuple(sorted(known | set(plan.names) | mentioned)),
         composition=made.signature,
-        prompt_hash=template_hash(TEMPLATE),
+        prompt_hash=prompt_hash,
     )
 
 
-def _completed(answer: Answer, size: int | None, ordered: bool) -> Answer:
-    return answer.model_copy(update={"domain_size": size, "ordered": ordered})
+def _completed(answer: Answer, plan: Plan, number: int) -> Answer:
+    relation, literal = plan.composition.nodes[number].relation, plan.literals[number]
+    known = {
+        "domain_size": domain_size(plan.source, relation, plan.composition),
+        "ordered": relation.op not in UNORDERED,
+    }
+    if relation.op == "convert" and relation.extra == "unit":
+        # The factors are not whole, so that a tool may or may not round as we do.
+        known |= {"unit": str(literal), "tolerance": 0.01}
+    elif relation.unit:
+        known["unit"] = relation.unit
+    return answer.model_copy(update=known)
 
 
-def _final(answer: Answer, steps: tuple[SubQuestion, ...]) -> Answer:
+def _final(answer: Answer, steps: tuple[SubQuestion, ...], plan: Plan) -> Answer:
     """Several answers come in the question's order; the only one keeps its own freedom."""
-    used = {dependency for step in steps for dependency in step.dependencies}
-    last = [step.answer for step in steps if step.id not in used]
+    if plan.composition.final == "outcome":
+        return answer.model_copy(update={"domain_size": len(QuestionKind)})
+    last = [step.answer for step in answering(steps)]
     known = [end.domain_size for end in last if end.domain_size is not None]
     size = prod(known) if len(known) == len(last) else None
-    return _completed(answer, size, ordered=len(last) > 1 or last[0].ordered)
+    if len(last) == 1:
+        kept = {"ordered": last[0].ordered, "unit": last[0].unit, "tolerance": last[0].tolerance}
+    else:
+        kept = {"ordered": True}
+    return answer.model_copy(update={"domain_size": size, **kept})
 
 
 def domain_size(source: Source, relation: Relation, made: Composition) -> int | None:
     """How many answers the relation has in the whole source, where that can be counted."""
     if relation.op in ("greater", "less"):
         return len(made.starts)
+    if relation.op in ("check", "weekday"):
+        return 2 if relation.op == "check" else len(WEEKDAYS)
     if not relation.table or relation.op == "convert":
         return None
     return _distinct(_Key(source, relation))
+
+
+ANSWERS_PER_KEY = AGGREGATES | BOUNDED | WRITE_OPS | {"list", "sort", "record"}
+"""Operations that have about as many answers as there are things to ask them of."""
 
 
 class _Key:
@@ -217,9 +256,7 @@ def _distinct(key: _Key) -> int:
         if relation.extra:
             filters.append(source.column(relation.table, relation.extra))
         return len(set(Counter(zip(*filters, strict=True)).values()))
-    if relation.op == "list":
-        return len(set(keys))
-    if relation.op in ("sum", "mean", "max", "min"):
+    if relation.op in ANSWERS_PER_KEY:
         return len(set(keys))
     return len(set(source.column(relation.table, relation.select.partition(":")[0])))
 
@@ -234,5 +271,6 @@ def describe(instance: QAInstance) -> Mapping[str, object]:
         "domain": instance.domain,
         "source": instance.source,
         "language": instance.language,
+        "kind": instance.kind,
         "final_answer_type": instance.final_answer.type,
     }

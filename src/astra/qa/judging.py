@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from astra.llm.protocol import Handler
+from astra.qa import chinese
+from astra.qa.operations import WRITE_OPS
+from astra.qa.outcomes import OUTCOMES, closings
 from astra.qa.replies import (
     CompletenessReport,
     Necessity,
@@ -19,13 +22,11 @@ from astra.qa.replies import (
     StepReport,
     StepVerdict,
 )
+from astra.records.qa import QuestionKind
 
 Step = Mapping[str, Any]
-COMPARING = re.compile(r"^(which|who) (of|is|has)\b", re.IGNORECASE)
+COMPARING = re.compile(r"^(which|who) (of|is|has)\b|更[高低]的是哪一个？$", re.IGNORECASE)
 NAME = re.compile(r"[A-Z][a-z]+(?: [A-Z][a-z]+)*")
-OPENERS = re.compile(
-    r"What|Which|Who|How|Find|Tell|Give|Count|Compare|Between|Please|Can|List|Is|Are"
-)
 NUMBER_WORDS = re.compile(r"\b\d+\b")
 
 
@@ -35,6 +36,8 @@ def necessity(variables: Mapping[str, Any], rng: random.Random) -> NecessityRepo
     verdicts: list[Necessity] = []
     for step in variables["steps"]:
         operation = step["operation"]
+        if step["bar"]:
+            continue
         plain = COMPARING.search(step["question"]) is not None and bool(step["dependencies"])
         if operation and operation["table"]:
             plain = False
@@ -56,6 +59,8 @@ def dependency(variables: Mapping[str, Any], rng: random.Random) -> StepReport:
         useless = sorted(set(step["dependencies"]) - used)
         mentions = f"{question} {step['question']}"
         lacking = [str(v) for v in _literals(step) if str(v) not in mentions]
+        if step["bar"] and variables["kind"] == QuestionKind.MISSING_PARAMETER:
+            lacking = []  # that is what the question is made for
         reason = "sufficient and useful"
         if useless:
             reason = f"does not use the answer of {useless}"
@@ -76,7 +81,7 @@ def atomicity(variables: Mapping[str, Any], rng: random.Random) -> StepReport:
         summary = step["id"] not in used and len(step["dependencies"]) > 1
         several = text.count("?") > 1 or re.search(r"\band (then|what|how|who|which|also)\b", text)
         compound = re.search(r"\b(and the|, then)\b", text) and len(step["dependencies"]) < 2
-        off_topic = not _on_topic(step)
+        off_topic = not _on_topic(step, variables["language"])
         reason = "one task"
         if not summary and (several or compound):
             reason = "asks for more than one thing"
@@ -105,25 +110,44 @@ def completeness(variables: Mapping[str, Any], rng: random.Random) -> Completene
     del rng
     steps: Sequence[Step] = variables["steps"]
     question: str = variables["main_question"]
+    for ending in closings(variables["language"]):
+        question = question.removesuffix(ending)
     covered = " ".join(
         [step["question"] for step in steps] + [str(v) for s in steps for v in _literals(s)]
     )
     missing = [name for name in _names(question) if name not in covered]
     numbers = set(NUMBER_WORDS.findall(question)) - set(NUMBER_WORDS.findall(covered))
     missing += sorted(numbers)
-    used = {d for step in steps for d in step["dependencies"]}
-    last = [step["answer"] for step in steps if step["id"] not in used]
-    final = variables["final_answer"]
-    if final != (last[0] if len(last) == 1 else last):
+    if not _final_fits(variables):
         missing.append("final answer")
     return CompletenessReport(complete=not missing, missing=tuple(missing))
 
 
+def _final_fits(variables: Mapping[str, Any]) -> bool:
+    """Whether the final answer is what the last steps that read give, or the kind's outcome."""
+    steps: Sequence[Step] = variables["steps"]
+    outcomes = OUTCOMES.get(variables["language"], OUTCOMES["en"])
+    if variables["kind"] in outcomes:
+        return variables["final_answer"] == outcomes[QuestionKind(variables["kind"])]
+    used = {d for step in steps for d in step["dependencies"]}
+    ends = [step for step in steps if step["id"] not in used and not _acts(step)]
+    last = [step["answer"] for step in ends if not step["bar"]]
+    return variables["final_answer"] == (last[0] if len(last) == 1 else last)
+
+
+def _acts(step: Step) -> bool:
+    return bool(step["operation"]) and step["operation"]["op"] in WRITE_OPS
+
+
 def _references(step: Step, steps: Sequence[Step]) -> set[int]:
-    """Ids whose answers the step uses: by its operation, or by its wording where it has none."""
+    """Ids that the step needs: whose answers it uses, by its operation or, where it has none, by
+    its wording; actions whose effect it sees; and the look-up that bars an action.
+    """
     operation = step["operation"]
     if operation:
-        return {item["from"] for item in _arguments(operation) if isinstance(item, dict)}
+        used = {item["from"] for item in _arguments(operation) if isinstance(item, dict)}
+        waits = [other for other in steps if other["id"] in step["dependencies"]]
+        return used | {o["id"] for o in waits if _acts(o) or (step["bar"] and _acts(step))}
     text: str = step["question"]
     named = {int(number) for number in re.findall(r"\bsteps? (\d+)", text)}
     return named | {
@@ -146,21 +170,34 @@ def _names(text: str) -> list[str]:
     found: list[str] = []
     for match in NAME.finditer(text):
         words = match.group().split()
-        if match.start() == 0 and OPENERS.fullmatch(words[0]):
+        if match.start() == 0:
             words = words[1:]
         if words and words != ["I"]:
             found.append(" ".join(words))
     return found
 
 
-def _on_topic(step: Step) -> bool:
+def _on_topic(step: Step, language: str) -> bool:
+    """Whether the question has the words of what its operation looks up or does."""
     operation = step["operation"]
     if not operation:
         return True
+    if language == "zh":
+        return _on_chinese_topic(operation, step["question"])
     tail = str(operation["relation"]).partition(".")[2]
     words = {word[:5] for word in tail.split("_")}
     spoken = {word[:5] for word in re.findall(r"[a-z]+", step["question"].lower())}
     return bool(words & spoken)
+
+
+def _on_chinese_topic(operation: Mapping[str, Any], question: str) -> bool:
+    """The fixed parts of one of the relation's phrases; what has none cannot be told."""
+    relation = str(operation["relation"])
+    known = [p for p in chinese.PHRASES.get(relation, ()) if p]
+    if word := chinese.WORDS.get(relation.partition(".")[2]):
+        known.append(word)
+    parts = [[part for part in re.split(r"\{[xy]\}", phrase) if part] for phrase in known]
+    return not parts or any(all(part in question for part in phrase) for phrase in parts)
 
 
 JUDGES: dict[str, Handler] = {

@@ -9,30 +9,53 @@ answer of sub-question ``id`` (always a scalar). ``matching`` below means the ro
 op                    arguments / select                 answer
 ====================  =================================  ===================================
 lookup                {key: v}; select = column          that cell; exactly one row matches
+record                {key: v}; select = "a:b"           RECORD of those cells of the one row
+check                 {key: v, column: w}                BOOLEAN whether that cell is w
 list                  {column: v}; select = column       LIST of the cells of matching rows,
                                                          in table order; ``ordered`` false
+above, below          {column: v, bound: n};             LIST of ``returned`` of matching rows
+                      select = "returned:measure"        with measure > n (< n); not ordered
+sort                  {column: v};                       LIST of ``returned`` of matching rows,
+                      select = "returned:measure"        lowest measure first; no ties
 count                 {column: v, ...} (1-2 filters)     NUMBER of matching rows (>= 1)
 sum, mean, max, min   {column: v}; select = column       NUMBER over matching rows; mean is
                                                          rounded to 2 places, tolerance 0.01
 argmax, argmin        {column: v};                       cell of ``returned`` in the matching
                       select = "returned:measure"        row with the largest (smallest)
                                                          ``measure``; never a tie
-convert               {amount: n, currency: c};          NUMBER round(amount * cell, 2) with
-                      select = "rate"                    the rate of the row for currency c
+convert               {amount: n, currency|unit: c};     NUMBER round(amount * cell, 2) with
+                      select = factor column             the factor of the row for c
+multiply              {amount: n, times: m}; table = ""  NUMBER round(n * m, 2)
 add_days              {date: d, days: n}; table = ""     DATE: n days after d
 days_between          {start: d, end: d}; table = ""     NUMBER of days, never negative
+weekday               {date: d}; table = ""              ENUM: Monday .. Sunday
 greater, less         {names: [..], values: [..]};       STRING: the name whose value is
                       table = ""                         largest (smallest); no tie; no tool
+insert                {key: v, column: w}, all columns;  that cell of the new row; refused where
+                      select = column                    the key has a row (``already`` if equal)
+update                {key: v, column: w};               w, the cell of the one row from now on;
+                      select = column                    refused (``already``) where w stands
+delete                {key: v}; select = column          that cell of the one row, now gone
 ====================  =================================  ===================================
+
+A write that is refused changes nothing. Writes are made in the order of (hop level, id), and a
+step that depends on a write without using its answer sees what it left.
+
+A table named ``a+b`` is the natural join of tables ``a`` and ``b``: a knowledge excerpt holds it
+beside the two, and ``rules.py`` checks that it is their join.
 
 ``relation`` is ``<asked of>.<asked for>``. Its part after the dot, prefixed by the verb of the
 op, is the natural tool name: lookup ``listing.asking_price`` -> ``get_asking_price(listing)``;
 list and count ``agent.listings`` -> ``list_listings(agent)``, ``count_listings(agent)``;
 sum/mean/max/min ``agent.total_price`` -> ``get_total_price(agent)`` (the aggregate's word is part
 of the relation); argmin ``agent.cheapest_listing`` -> ``find_cheapest_listing(agent)``;
-``amount.convert_amount``, ``date.add_days`` and ``date.days_between`` are whole names. The words of
-the relation occur in the question. Filters of ``count`` beyond the first are attributes of the
-counted rows: ``count_listings(district, rooms)``.
+record ``listing.details`` -> ``get_details(listing)``; above, below and sort ->
+``list_listings_above(agent, bound)``, ``sort_listings_by_price(agent)``. Whole names are the tails
+of checks (``listing.check_agent`` -> ``check_agent(listing, agent)``), ``amount.convert_amount``,
+``length.convert_length``, ``amount.multiply_amount``, ``date.add_days``, ``date.days_between``,
+``date.find_weekday`` and of every write (``room.reserve_room``). The words of the relation occur
+in the question. Filters of ``count`` beyond the first are attributes of the counted rows:
+``count_listings(district, rooms)``.
 
 A knowledge table is an excerpt: every row an answer needs, and distractor rows with other keys.
 An answer computed from the excerpt is the answer.
@@ -44,17 +67,48 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from astra.records.qa import Operation, Table
+from astra.records.qa import Bar, Operation, QuestionKind, Table
+from astra.records.state import Write, WriteAction
 
 AGGREGATES = frozenset({"sum", "mean", "max", "min"})
-TABLE_OPS = AGGREGATES | {"lookup", "list", "count", "argmax", "argmin", "convert"}
-TOOL_OPS = TABLE_OPS | {"add_days", "days_between"}
+EXTREMES = frozenset({"argmax", "argmin"})
+BOUNDED = frozenset({"above", "below"})
+UNORDERED = BOUNDED | {"list"}
+"""Operations that return a list whose order says nothing."""
+WRITE_OPS = frozenset({"insert", "update", "delete"})
+FREE_OPS = frozenset({"multiply", "add_days", "days_between", "weekday"})
+"""Operations that need no table."""
+TABLE_OPS = (
+    AGGREGATES
+    | EXTREMES
+    | BOUNDED
+    | {"lookup", "record", "check", "list", "sort", "count", "convert"}
+)
+TOOL_OPS = TABLE_OPS | FREE_OPS | WRITE_OPS
 PLAIN_OPS = frozenset({"greater", "less"})
 """Operations that a reader does in the head: no tool."""
+CLASSIC_OPS = (
+    AGGREGATES
+    | EXTREMES
+    | PLAIN_OPS
+    | {"lookup", "list", "count", "convert", "add_days", "days_between"}
+)
+"""What the prompt ``qa/decompose`` explains."""
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class EvaluationError(Exception):
     """The operation has no (unique) answer in the tables given; the message says why."""
+
+
+class Refused(EvaluationError):
+    """A write that the state does not admit: its goal holds already, or the place is taken."""
+
+    def __init__(self, message: str, standing: Any, *, already: bool) -> None:
+        super().__init__(message)
+        self.standing = standing
+        """The cell that it would have written."""
+        self.already = already
 
 
 def references(operation: Operation) -> tuple[int, ...]:
@@ -71,23 +125,116 @@ def evaluate(operation: Operation, tables: Sequence[Table], answers: Mapping[int
     """The answer as a JSON value, from the tables and earlier answers alone.
 
     Raises EvaluationError where a table, column, row or reference is missing, where the answer is
-    not unique, or where values have the wrong type.
+    not unique, or where values have the wrong type; Refused for a write that cannot be made.
     """
     arguments = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
     try:
         if operation.op in PLAIN_OPS:
             return _compare(operation.op, arguments)
-        if operation.op == "add_days":
-            start = date.fromisoformat(arguments["date"])
-            return (start + timedelta(days=arguments["days"])).isoformat()
-        if operation.op == "days_between":
-            ends = [date.fromisoformat(arguments[name]) for name in ("start", "end")]
-            return abs((ends[1] - ends[0]).days)
+        if operation.op in FREE_OPS:
+            return _calculate(operation.op, arguments)
+        if operation.op in WRITE_OPS:
+            return _written(operation, table_named(operation.table, tables), arguments)
         if operation.op in TABLE_OPS:
-            return _query(operation, _table(operation.table, tables), arguments)
+            return _query(operation, table_named(operation.table, tables), arguments)
     except (KeyError, TypeError, ValueError) as error:
         raise EvaluationError(f"{operation.op} {operation.relation}: {error!r}") from None
     raise EvaluationError(f"unknown op {operation.op!r}")
+
+
+def perform(
+    operation: Operation,
+    bar: Bar | None,
+    kind: QuestionKind,
+    tables: Sequence[Table],
+    answers: Mapping[int, Any],
+) -> tuple[Any, tuple[Write, ...]]:
+    """A step's answer and what it changes, where ``tables`` are the state before it.
+
+    A barred step changes nothing. Where the kind says that its action is of no use or impossible,
+    the answer is the cell as it stands. Raises EvaluationError where that is not so.
+    """
+    expected = {QuestionKind.ALREADY_SATISFIED: True, QuestionKind.INFEASIBLE: False}.get(kind)
+    try:
+        answer = evaluate(operation, tables, answers)
+    except Refused as refusal:
+        if bar is not Bar.NO_CALL or refusal.already is not expected:
+            raise
+        return refusal.standing, ()
+    if bar is not None:
+        if operation.op in WRITE_OPS and bar is Bar.NO_CALL and expected is not None:
+            raise EvaluationError(f"{operation.relation} can be done, the kind is {kind}")
+        return answer, ()
+    return answer, writes_of(operation, answers)
+
+
+def writes_of(operation: Operation, answers: Mapping[int, Any]) -> tuple[Write, ...]:
+    """What an operation changes where it can be made; nothing if it only reads."""
+    if operation.op not in WRITE_OPS:
+        return ()
+    given = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
+    key = next(iter(given))
+    action = WriteAction(operation.op)
+    where = {} if action is WriteAction.INSERT else {key: given[key]}
+    values = given if action is WriteAction.INSERT else {n: given[n] for n in given if n != key}
+    return (Write(action=action, table=operation.table, where=where, values=values),)
+
+
+def after(tables: Sequence[Table], writes: Sequence[Write]) -> tuple[Table, ...]:
+    """The tables once the writes are made, joins made anew."""
+    changed = {table.name: table for table in tables}
+    for write in writes:
+        changed[write.table] = _changed(changed[write.table], write)
+    return tuple(
+        join(name, [changed[part] for part in name.split("+")]) if "+" in name else table
+        for name, table in changed.items()
+    )
+
+
+def _changed(table: Table, write: Write) -> Table:
+    rows = list(table.rows)
+    if write.action is WriteAction.INSERT:
+        rows.append(tuple(write.values[column] for column in table.columns))
+    else:
+        chosen = _matching(table, write.where)
+        new = [
+            tuple(write.values.get(c, cell) for c, cell in zip(table.columns, row, strict=True))
+            for row in rows
+        ]
+        gone = write.action is WriteAction.DELETE
+        rows = [
+            other if row in chosen else row
+            for row, other in zip(rows, new, strict=True)
+            if not (gone and row in chosen)
+        ]
+    return table.model_copy(update={"rows": tuple(rows)})
+
+
+def join(name: str, parts: Sequence[Table]) -> Table:
+    """Natural join: rows that agree in every shared column, shared columns once."""
+    columns, rows = parts[0].columns, list(parts[0].rows)
+    for part in parts[1:]:
+        shared = [column for column in part.columns if column in columns]
+        fresh = [at for at, column in enumerate(part.columns) if column not in columns]
+        by_key: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for row in part.rows:
+            key = tuple(row[part.columns.index(column)] for column in shared)
+            by_key.setdefault(key, []).append(tuple(row[at] for at in fresh))
+        rows = [
+            (*row, *rest)
+            for row in rows
+            for rest in by_key.get(tuple(row[columns.index(column)] for column in shared), ())
+        ]
+        columns = (*columns, *(part.columns[at] for at in fresh))
+    return Table(name=name, columns=columns, rows=tuple(rows))
+
+
+def table_named(name: str, tables: Sequence[Table]) -> Table:
+    """Raises EvaluationError where there is none."""
+    for table in tables:
+        if table.name == name:
+            return table
+    raise EvaluationError(f"no table {name!r}")
 
 
 def _resolve(value: Any, answers: Mapping[int, Any]) -> Any:
@@ -102,33 +249,93 @@ def _resolve(value: Any, answers: Mapping[int, Any]) -> Any:
     return value
 
 
-def _table(name: str, tables: Sequence[Table]) -> Table:
-    for table in tables:
-        if table.name == name:
-            return table
-    raise EvaluationError(f"no table {name!r}")
+def _calculate(op: str, arguments: Mapping[str, Any]) -> Any:
+    if op == "multiply":
+        return _tidy(arguments["amount"] * arguments["times"])
+    if op == "days_between":
+        ends = [date.fromisoformat(arguments[name]) for name in ("start", "end")]
+        return abs((ends[1] - ends[0]).days)
+    start = date.fromisoformat(arguments["date"])
+    if op == "weekday":
+        return WEEKDAYS[start.weekday()]
+    return (start + timedelta(days=arguments["days"])).isoformat()
 
 
 def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
+    op, select = operation.op, operation.select
     position = {column: index for index, column in enumerate(table.columns)}
     filters = dict(arguments)
-    amount = filters.pop("amount") if operation.op == "convert" else None
-    rows = [row for row in table.rows if all(row[position[c]] == v for c, v in filters.items())]
+    apart = {"convert": "amount", "above": "bound", "below": "bound"}.get(op)
+    special = filters.pop(apart) if apart else None
+    if op == "check":
+        [column] = list(filters)[1:]
+        special = filters.pop(column)
+        row = _only(_matching(table, filters), table, filters)
+        return bool(row[position[column]] == special)
+    rows = _matching(table, filters)
     if not rows:
         raise EvaluationError(f"no row of {table.name} with {filters}")
-    if operation.op == "count":
+    if op == "count":
         return len(rows)
-    if operation.op in ("argmax", "argmin"):
-        returned, measure = (position[column] for column in operation.select.split(":"))
+    if op == "record":
+        row = _only(rows, table, filters)
+        return {column: row[position[column]] for column in select.split(":")}
+    if op in EXTREMES | BOUNDED | {"sort"}:
+        return _ranked(operation, table, rows, filters, special)
+    cells = [row[position[select]] for row in rows]
+    if op == "list":
+        return cells
+    if op in ("lookup", "convert"):
+        cell = _only(rows, table, filters)[position[select]]
+        return cell if op == "lookup" else _tidy(special * cell)
+    return _aggregate(op, cells)
+
+
+def _ranked(
+    operation: Operation,
+    table: Table,
+    rows: Sequence[Any],
+    filters: Mapping[str, Any],
+    bound: Any,
+) -> Any:
+    returned, measure = (table.columns.index(column) for column in operation.select.split(":"))
+    if operation.op in EXTREMES:
         best = (max if operation.op == "argmax" else min)(row[measure] for row in rows)
         return _only([row for row in rows if row[measure] == best], table, filters)[returned]
-    cells = [row[position[operation.select]] for row in rows]
-    if operation.op == "list":
-        return cells
-    if operation.op in ("lookup", "convert"):
-        cell = _only(rows, table, filters)[position[operation.select]]
-        return cell if operation.op == "lookup" else _tidy(amount * cell)
-    return _aggregate(operation.op, cells)
+    if operation.op == "sort":
+        if len({row[measure] for row in rows}) < len(rows):
+            raise EvaluationError(f"rows of {table.name} with {filters} tie")
+        return [row[returned] for row in sorted(rows, key=lambda row: row[measure])]
+    above = operation.op == "above"
+    return [
+        row[returned] for row in rows if (row[measure] > bound if above else row[measure] < bound)
+    ]
+
+
+def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
+    key, column = next(iter(arguments)), operation.select
+    filters = {key: arguments[key]}
+    rows, place = _matching(table, filters), table.columns.index(column)
+    if operation.op == "insert":
+        if set(arguments) != set(table.columns):
+            raise EvaluationError(f"a new row of {table.name} needs {list(table.columns)}")
+        if rows:
+            same = any(row == tuple(arguments[c] for c in table.columns) for row in rows)
+            raise Refused(f"{filters} has a row", rows[0][place], already=same)
+        return arguments[column]
+    standing = _only(rows, table, filters)[place]
+    if operation.op == "delete":
+        return standing
+    if standing == arguments[column]:
+        raise Refused(f"{column} of {filters} is so already", standing, already=True)
+    return arguments[column]
+
+
+def _matching(table: Table, filters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    if strange := [column for column in filters if column not in table.columns]:
+        raise EvaluationError(f"table {table.name} has no columns {strange}")
+    places = [(table.columns.index(column), value) for column, value in filters.items()]
+    return [row for row in table.rows if all(row[at] == value for at, value in places)]
 
 
 def _only(rows: Sequence[Any], table: Table, filters: Mapping[str, Any]) -> Any:

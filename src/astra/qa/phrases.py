@@ -40,8 +40,20 @@ INTERVAL = (
     "What is the number of days between {np}?",
     "Count the days between {np}.",
 )
+CHECK = ("Is it true that {np}?", "Tell me whether {np}.", "Check whether {np}.")
+ACT = ("{np}.", "Please {np}.", "I want you to {np}.", "Can you {np}?", "I need you to {np}.")
 WORDS = {"greater": "higher", "less": "lower"}
-SHORT = {"convert_amount": "amount", "add_days": "day", "days_between": "days"}
+SHORT = {
+    "convert_amount": "amount",
+    "convert_length": "length",
+    "convert_weight": "weight",
+    "multiply_amount": "amount",
+    "find_weekday": "weekday",
+    "add_days": "day",
+    "days_between": "days",
+}
+SEVERAL = ("list", "above", "below", "sort", "record")
+"""Operations whose answer is asked for in the plural."""
 
 
 def noun(step: Step) -> str:
@@ -69,11 +81,24 @@ def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
 def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step alone; answers of earlier steps are referred to by step number."""
     refs = [f"the {noun(steps[p - 1])} from step {p}" for p in step["parents"]]
+    if step.get("writes") or step["op"] == "check":
+        phrase = _filled(step, names[step["start"]] if step["start"] is not None else join(refs))
+        return f"Is it true that {phrase}?" if step["op"] == "check" else f"{_capital(phrase)}."
     if step["op"] in WORDS:
         return f"Which of {join(names)} has the {WORDS[step['op']]} value, given {join(refs)}?"
     asked = names[step["start"]] if step["start"] is not None else join(refs)
-    verb = "are" if step["op"] == "list" else "is"
-    return f"What {verb} {str(step['phrase']).format(x=asked, y=step['literal'])}?"
+    verb = "are" if step["op"] in SEVERAL else "is"
+    later = join([f"step {p}" for p in step.get("after", ())])
+    opening = f"After {later}, what" if later else "What"
+    return f"{opening} {verb} {_filled(step, asked)}?"
+
+
+def _filled(step: Step, asked: str) -> str:
+    return str(step["phrase"]).format(x=asked, y=step["literal"])
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def main_question(
@@ -81,6 +106,8 @@ def main_question(
 ) -> str:
     """One of the shape's wordings, drawn by ``rng``."""
     last = steps[-1]
+    if form in ("act", "and", "then"):
+        return _action(form, steps, names, rng)
     if form in WORDS:
         inner = noun_phrase(steps[last["parents"][0] - 1], steps, ["{x}"] * len(names))
         rest = re.sub(r" (of|in) \{x\}", "", inner).removeprefix("the ")
@@ -94,9 +121,21 @@ def main_question(
     return rng.choice(PLURAL).format(np=_several(form, steps, names, rng))
 
 
+def _action(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
+    """A request to act: alone, with a value of the same thing, or with one that it changes."""
+    acts = [noun_phrase(step, steps, names) for step in steps if step["writes"]]
+    if form == "and":
+        acts.append(f"tell me its {noun(steps[-1])}")
+    elif form == "then":
+        acts = [f"{join(acts)}, then tell me {noun_phrase(steps[-1], steps, names)}"]
+    return _capital(rng.choice(ACT).format(np=join(acts)))
+
+
 def _single(last: Step, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
     phrase = noun_phrase(last, steps, names)
-    if last["op"] == "list":
+    if last["op"] == "check":
+        return rng.choice(CHECK).format(np=phrase)
+    if last["op"] in SEVERAL:
         return rng.choice(PLURAL).format(np=phrase)
     if last["op"] == "count" and rng.random() < 0.5:
         return f"How many {phrase.removeprefix('the number of ')} are there?"

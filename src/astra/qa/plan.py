@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from astra.qa.config import QAConfig, SourceName
-from astra.qa.operations import EvaluationError, evaluate
-from astra.qa.schema import Kind, Relation, Source
-from astra.qa.shapes import Composition, Node, compositions, split_of
+from astra.qa.config import Language, QAConfig
+from astra.qa.kinds import compositions_of
+from astra.qa.operations import EvaluationError, join
+from astra.qa.schema import Kind, Source
+from astra.qa.shapes import Composition, split_of
+from astra.qa.walk import Index, Unsuitable, Walk
 from astra.records.base import canonical_json, content_id
-from astra.records.qa import Operation, Scenario, Split, Table
+from astra.records.qa import Operation, QuestionKind, Scenario, Split, Table
+from astra.records.state import Write
 
 ATTEMPTS = 60
-GROUP_SIZES = {
-    "sum": (2, 5),
-    "mean": (2, 5),
-    "max": (2, 5),
-    "list": (2, 3),
-    "argmax": (2, 6),
-    "argmin": (2, 6),
-    "count": (1, 9),
-}
-"""Rows that a group may have: answers stay short and calculations small."""
-DAYS = (7, 10, 14, 21, 30)
 LEAST_DISTRACTORS = 4
 """Distractor rows per table."""
 
@@ -44,25 +36,76 @@ class Plan:
     literals: tuple[Any, ...]
     """Per node: the value of the relation's second parameter, or None."""
     tables: tuple[Table, ...]
+    """The state that the question starts from."""
+    writes: tuple[tuple[Write, ...], ...]
+    """Per node, what carrying it out changes."""
+
+    @property
+    def kind(self) -> QuestionKind:
+        return self.composition.kind
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Questions of one split that share language and kind, and how many are wanted."""
+
+    split: Split
+    language: Language
+    kind: QuestionKind
+    total: int
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def apportion(total: int, shares: Mapping[Key, float]) -> dict[Key, int]:
+    """Whole counts that add up to ``total``: the largest remainders make up what is missing."""
+    exact = {key: total * share for key, share in shares.items()}
+    counts = {key: int(value) for key, value in exact.items()}
+    by_rest = sorted(exact, key=lambda key: (counts[key] - exact[key], str(key)))
+    for key in by_rest[: total - sum(counts.values())]:
+        counts[key] += 1
+    return counts
+
+
+def cells_of(config: QAConfig, split: Split) -> list[Cell]:
+    """The split's cells, empty ones left out."""
+    shares = {
+        (language, kind): config.languages[language] * config.kinds[kind]
+        for language in config.languages_used
+        for kind in config.kinds_used
+    }
+    counts = apportion(config.instances.get(split, 0), shares)
+    return [
+        Cell(split, language, kind, count) for (language, kind), count in counts.items() if count
+    ]
 
 
 class Planner:
-    """Draws the plans of one split."""
+    """Draws the plans of one cell."""
 
     def __init__(
-        self, config: QAConfig, split: Split, sources: Mapping[SourceName, Sequence[Source]]
+        self,
+        config: QAConfig,
+        cell: Cell,
+        sources: Mapping[str, Sequence[Source]],
+        weights: Mapping[str, float],
     ) -> None:
         self._config = config
-        self._split = split
+        self._cell = cell
         self._sources = sources
+        self._weights = weights
         self._indexes: dict[int, Index] = {}
-        self._buckets: defaultdict[tuple[Scenario, int], defaultdict[SourceName, list[Composition]]]
+        self._buckets: defaultdict[tuple[Scenario, int], defaultdict[str, list[Composition]]]
         self._buckets = defaultdict(lambda: defaultdict(list))
+        self._possible: set[Scenario] = set()
         wanted = {hops for hops, weight in config.hops.items() if weight > 0}
         for name, variants in sources.items():
-            for made in compositions(variants[0], max(wanted)):
-                fits = made.hops in wanted and len(made.nodes) <= config.max_steps
-                if fits and split_of(made.signature, config.compositions) is split:
+            for made in compositions_of(cell.kind, variants[0], max(wanted)):
+                if made.hops not in wanted or len(made.nodes) > config.max_steps:
+                    continue
+                self._possible.add(made.scenario)
+                if split_of(made.signature, config.compositions) is cell.split:
                     self._buckets[made.scenario, made.hops][name].append(made)
 
     def composition_count(self) -> int:
@@ -70,14 +113,17 @@ class Planner:
         return sum(len(found) for by in self._buckets.values() for found in by.values())
 
     def quota(self) -> dict[Scenario, int]:
-        """Instances per scenario; the largest remainders make up the total."""
-        total = self._config.instances.get(self._split, 0)
-        exact = {s: total * self._config.scenarios.get(s, 0.0) for s in Scenario}
-        counts = {scenario: int(value) for scenario, value in exact.items()}
-        by_rest = sorted(Scenario, key=lambda s: (counts[s] - exact[s], s.value))
-        for scenario in by_rest[: total - sum(counts.values())]:
-            counts[scenario] += 1
-        return counts
+        """Instances per scenario. A kind that cannot have some scenario shares out the others."""
+        shares = {scenario: self._config.scenarios.get(scenario, 0.0) for scenario in Scenario}
+        if self._cell.kind is not QuestionKind.READ_ONLY:
+            whole = sum(shares[scenario] for scenario in self._possible)
+            shares = {
+                scenario: share / whole if whole and scenario in self._possible else 0.0
+                for scenario, share in shares.items()
+            }
+            if not any(shares.values()):
+                return {Scenario.SINGLE_HOP: self._cell.total}  # none can be made: no_plan
+        return apportion(self._cell.total, shares)
 
     def plans(self) -> Iterator[Plan | Scenario]:
         """One item per wanted instance: its plan, or its scenario where none could be made."""
@@ -94,12 +140,16 @@ class Planner:
         }
         if not weights:
             return None
-        rng = _generator([self._config.seed, self._split, scenario, number])
+        cell = self._cell
+        label = [self._config.seed, cell.split, scenario, number]
+        if (cell.language, cell.kind) != ("en", QuestionKind.READ_ONLY):
+            label += [cell.language, cell.kind]
+        rng = random.Random(int(content_id(["plan", *label]), 16))
         for _ in range(ATTEMPTS):
             hops = rng.choices(list(weights), list(weights.values()))[0]
             by_source = self._buckets[scenario, hops]
             names = sorted(by_source)
-            name = rng.choices(names, [self._config.sources[n] for n in names])[0]
+            name = rng.choices(names, [self._weights[n] for n in names])[0]
             made = by_source[name]
             preference = [self._config.lookup_weight if c.only_lookups else 1.0 for c in made]
             source = rng.choice(self._sources[name])
@@ -119,153 +169,26 @@ class Planner:
         if any(len(pools[kind]) < kinds.count(kind) for kind in kinds):
             return None
         names = tuple(rng.sample(pools[kinds[0]], len(kinds)))
-        walk = Walk(index, made, names, rng)
-        try:
-            walk.run()
-        except (EvaluationError, Unsuitable):
-            return None
-        return Plan(
-            source,
-            made,
-            names,
-            tuple(walk.operations),
-            tuple(walk.literals),
-            excerpt(index, made, walk.rows, self._config.distractor_rows, rng),
-        )
+        return fill(index, made, names, self._config.distractor_rows, rng)
 
 
-class Unsuitable(Exception):
-    """These entities make a poor question (a tie, a repeated call, a group too large)."""
-
-
-def _generator(parts: list[Any]) -> random.Random:
-    return random.Random(int(content_id(["plan", *parts]), 16))
-
-
-class Index:
-    """Rows of a source by table, column and value."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._by: dict[tuple[str, str], dict[Any, list[tuple[Any, ...]]]] = {}
-
-    def rows(self, table: str, column: str, value: Any) -> list[tuple[Any, ...]]:
-        found = self._by.get((table, column))
-        if found is None:
-            found = defaultdict(list)
-            whole = self.source.tables[table]
-            position = whole.columns.index(column)
-            for row in whole.rows:
-                found[row[position]].append(row)
-            self._by[table, column] = found = dict(found)
-        return found.get(value, [])
-
-
-class Walk:
-    """Follows a composition from named entities; collects operations and the rows they read."""
-
-    def __init__(
-        self, index: Index, made: Composition, names: tuple[str, ...], rng: random.Random
-    ) -> None:
-        self._index = index
-        self._made = made
-        self._names = names
-        self._rng = rng
-        self._calls: set[str] = set()
-        self.answers: dict[int, Any] = {}
-        self.operations: list[Operation] = []
-        self.literals: list[Any] = []
-        self.rows: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
-
-    def run(self) -> None:
-        """Raises Unsuitable or EvaluationError where the names make no good question."""
-        met = set(self._names)
-        for number, node in enumerate(self._made.nodes, start=1):
-            answer = self._step(number, node)
-            self.answers[number] = answer
-            relation = node.relation
-            if relation.op == "days_between" and answer < 2:
-                raise Unsuitable
-            if relation.kind is Kind.ENTITY and relation.op not in ("list", "greater", "less"):
-                if answer in met:
-                    raise Unsuitable
-                met.add(answer)
-
-    def _step(self, number: int, node: Node) -> Any:
-        relation = node.relation
-        literal, asked = None, None
-        if node.start is not None:
-            asked = self._names[node.start]
-        elif len(node.parents) == 1:
-            asked = self.answers[node.parents[0]]
-        relevant = self._relevant(relation, asked)
-        if relation.extra:
-            literal = self._literal(relation, relevant)
-        operation = operation_of(node, self._names, literal)
-        call = canonical_json([relation.name, asked, literal])
-        if relation.op in GROUP_SIZES or relation.op == "lookup":
-            if call in self._calls:
-                raise Unsuitable
-            self._calls.add(call)
-        excerpt_ = (
-            [
-                Table.model_construct(
-                    name=relation.table,
-                    columns=self._index.source.tables[relation.table].columns,
-                    rows=tuple(relevant),
-                )
-            ]
-            if relation.table
-            else []
-        )
-        answer = evaluate(operation, excerpt_, self.answers)
-        if relation.table:
-            self.rows[relation.table].extend(relevant)
-        self.operations.append(operation)
-        self.literals.append(literal)
-        return answer
-
-    def _relevant(self, relation: Relation, asked: Any) -> list[tuple[Any, ...]]:
-        if not relation.table:
-            return []
-        if relation.op == "convert":
-            return list(self._index.source.tables[relation.table].rows)
-        found = self._index.rows(relation.table, relation.key, asked)
-        least, most = GROUP_SIZES.get(relation.op, (1, 1))
-        if not least <= len(found) <= most:
-            raise Unsuitable
-        return found
-
-    def _literal(self, relation: Relation, relevant: Sequence[tuple[Any, ...]]) -> Any:
-        if relation.op == "add_days":
-            return self._rng.choice(DAYS)
-        position = self._index.source.tables[relation.table].columns.index(relation.extra)
-        return self._rng.choice([row[position] for row in relevant])
-
-
-def operation_of(node: Node, names: Sequence[str], literal: Any) -> Operation:
-    """The operation of a node whose starts are ``names`` and second parameter is ``literal``."""
-    relation = node.relation
-    sources: list[Any] = [{"from": parent} for parent in node.parents]
-    if node.start is not None:
-        sources = [names[node.start]]
-    arguments: dict[str, Any]
-    if relation.op in ("greater", "less"):
-        arguments = {"names": list(names), "values": sources}
-    elif relation.op == "days_between":
-        arguments = {"start": sources[0], "end": sources[1]}
-    elif relation.op == "convert":
-        arguments = {"amount": sources[0], "currency": literal}
-    else:
-        arguments = {relation.key: sources[0]}
-        if relation.extra:
-            arguments[relation.extra] = literal
-    return Operation(
-        op=relation.op,
-        relation=relation.name,
-        table=relation.table,
-        arguments=arguments,
-        select=relation.select,
+def fill(
+    index: Index, made: Composition, names: tuple[str, ...], distractors: int, rng: random.Random
+) -> Plan | None:
+    """The plan of a composition asked of ``names``; None where they make no good question."""
+    walk = Walk(index, made, names, rng)
+    try:
+        walk.run()
+    except (EvaluationError, Unsuitable):
+        return None
+    return Plan(
+        index.source,
+        made,
+        names,
+        tuple(walk.operations),
+        tuple(walk.literals),
+        excerpt(index, made, walk.rows, distractors, rng),
+        tuple(walk.writes),
     )
 
 
@@ -279,12 +202,16 @@ def excerpt(
     """The rows needed plus distractors, shuffled; linked distractors first, so that a wrong
     argument still finds its way through the tables as a right one does.
     """
-    tables: list[Table] = []
+    tables: dict[str, Table] = {}
     linked: set[Any] = set()
     share = max(LEAST_DISTRACTORS, distractors // max(1, len(needed)))
-    for name in dict.fromkeys(n.relation.table for n in made.nodes if n.relation.table):
+    views = [n.relation.table for n in made.nodes if "+" in n.relation.table]
+    for name in _parts(made):
         whole = index.source.tables[name]
-        rows = list(dict.fromkeys(needed[name]))
+        rows = list(dict.fromkeys(needed.get(name, ())))
+        for view in views:
+            if name in view.split("+"):
+                rows = list(dict.fromkeys([*rows, *_projected(index, view, whole, needed[view])]))
         have = set(rows)
         others = [row for row in whole.rows if row not in have]
         rng.shuffle(others)
@@ -294,5 +221,22 @@ def excerpt(
         links = [i for i, c in enumerate(whole.columns) if i and kinds[c] is Kind.ENTITY]
         linked.update(row[i] for row in rows for i in links)
         rng.shuffle(rows)
-        tables.append(Table(name=name, columns=whole.columns, rows=tuple(rows)))
-    return tuple(tables)
+        tables[name] = Table(name=name, columns=whole.columns, rows=tuple(rows))
+    for view in dict.fromkeys(views):
+        tables[view] = join(view, [tables[part] for part in view.split("+")])
+    return tuple(tables.values())
+
+
+def _parts(made: Composition) -> list[str]:
+    """Tables that the nodes read, those of joins among them, in the order first met."""
+    read = [node.relation.table for node in made.nodes if node.relation.table]
+    return list(dict.fromkeys(part for name in read for part in name.split("+")))
+
+
+def _projected(
+    index: Index, view: str, part: Table, rows: Sequence[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    """The rows of ``part`` that went into rows of a join."""
+    columns = index.source.tables[view].columns
+    places = [columns.index(column) for column in part.columns]
+    return [tuple(row[place] for place in places) for row in rows]

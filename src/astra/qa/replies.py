@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from astra.records.base import Frozen
-from astra.records.qa import Answer, Scenario, SubQuestion
+from astra.records.qa import Answer, Operation, Scenario, SubQuestion, Table
 
 
 class Decomposition(Frozen):
@@ -13,6 +13,30 @@ class Decomposition(Frozen):
     main_question: str
     final_answer: Answer
     sub_questions: tuple[SubQuestion, ...]
+
+
+class SynthesisStep(Frozen):
+    id: int
+    hop_level: int
+    question: str
+    answer: Answer
+    dependencies: tuple[int, ...] = ()
+    relation: str
+    """What is asked of what, for example ``boat.captain``."""
+    operation: Operation | None = None
+
+
+class Synthesis(Frozen):
+    """Reply to ``qa/synthesise``: a question made or decomposed freely."""
+
+    scenario: Scenario
+    main_question: str
+    final_answer: Answer
+    sub_questions: tuple[SynthesisStep, ...]
+    entities: tuple[str, ...]
+    """Every name of a person or thing in questions, answers and tables."""
+    knowledge: tuple[Table, ...] = ()
+    """The records that answer the steps, where each step states its operation on them."""
 
 
 class Necessity(Frozen):

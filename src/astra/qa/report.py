@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 from astra.qa.config import QAValidConfig
+from astra.qa.gates import Gate
 from astra.qa.generate import describe
 from astra.qa.validate import QS, select
 from astra.records.qa import QAInstance
@@ -37,10 +38,12 @@ def validated(
     config: QAValidConfig,
     metrics: StageMetrics,
     progress: Progress,
+    gates: Sequence[Gate] = (),
 ) -> list[QAInstance]:
-    """Instances that all verifiers scored and the threshold and duplicate check let pass.
+    """Instances that all verifiers scored and the threshold and every gate let pass.
 
-    All are held: a percentile is known only when every score is.
+    ``gates`` come before the check for near-duplicates; a benchmark's questions are refused there.
+    All instances are held: a percentile is known only when every score is.
     """
     judged: list[QAInstance] = []
     for outcome in blocking(outcomes):
@@ -51,7 +54,7 @@ def validated(
         else:
             judged.append(outcome)
             progress.advance()
-    kept, rejections = select(judged, config)
+    kept, rejections = select(judged, config, gates)
     for rejection in rejections:
         drop(rejection, metrics)
     for instance in kept:

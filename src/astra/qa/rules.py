@@ -10,11 +10,29 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from astra.qa.operations import PLAIN_OPS, EvaluationError, evaluate, references
+from astra.qa.operations import (
+    PLAIN_OPS,
+    WRITE_OPS,
+    EvaluationError,
+    after,
+    join,
+    perform,
+    references,
+    table_named,
+)
+from astra.qa.outcomes import OUTCOMES
 from astra.qa.schema import is_empty
 from astra.qa.shapes import scenario_of, steps_of
 from astra.records.base import canonical_json
-from astra.records.qa import Answer, AnswerType, QAInstance, SubQuestion
+from astra.records.qa import (
+    Answer,
+    AnswerType,
+    Bar,
+    QAInstance,
+    QuestionKind,
+    SubQuestion,
+)
+from astra.text.language import detect_language
 
 TYPES: dict[AnswerType, tuple[type, ...]] = {
     AnswerType.NUMBER: (int, float),
@@ -25,6 +43,14 @@ TYPES: dict[AnswerType, tuple[type, ...]] = {
     AnswerType.LIST: (list,),
     AnswerType.RECORD: (dict,),
 }
+BARS = {
+    QuestionKind.MISSING_TOOL: Bar.NO_TOOL,
+    QuestionKind.MISSING_PARAMETER: Bar.NO_CALL,
+    QuestionKind.INFEASIBLE: Bar.NO_CALL,
+    QuestionKind.ALREADY_SATISFIED: Bar.NO_CALL,
+}
+REFUSING = (QuestionKind.INFEASIBLE, QuestionKind.ALREADY_SATISFIED)
+"""Kinds whose action the state refuses."""
 Problem = tuple[str, str]
 """Reason code and detail."""
 
@@ -34,7 +60,7 @@ def check(
 ) -> Problem | None:
     """The first problem, or None. ``names`` are the entity names of the instance's split."""
     # Later checks presuppose earlier ones, so the first reason is the true one.
-    for found in (_topology, _answers, _dependencies, _derivation, _final, _wording):
+    for found in (_topology, _answers, _kind, _dependencies, _derivation, _final, _wording):
         for problem in found(instance):
             return problem
     levels = max(step.hop_level for step in instance.sub_questions)
@@ -69,6 +95,31 @@ def _topology(instance: QAInstance) -> Iterator[Problem]:
     shapes = {scenario_of(steps_of(shape)) for shape in _readings(steps)}
     if instance.scenario not in shapes:
         yield ("scenario", f"labelled {instance.scenario}, its shape is {sorted(shapes)}")
+
+
+def _kind(instance: QAInstance) -> Iterator[Problem]:
+    """Which steps a kind bars and which it carries out."""
+    steps, kind = instance.sub_questions, instance.kind
+    barred = [step for step in steps if step.bar is not None]
+    last = ends(steps)
+    bars = BARS.get(kind)
+    if {step.bar for step in barred} != ({bars} if bars else set()):
+        yield ("kind", f"{kind} bars {[(s.id, s.bar) for s in barred]}, expected {bars}")
+    elif barred != [step for step in last if step.bar is not None]:
+        yield ("kind", "a barred step is not at the end")
+    elif len(barred) > 1 and kind is not QuestionKind.MISSING_TOOL:
+        yield ("kind", f"{kind} bars {len(barred)} steps")
+    if len(barred) == len(steps):
+        yield ("kind", "nothing is left to be done")
+    acts = any(step.bar is None and _writes(step) for step in steps)
+    if acts is not (kind in (QuestionKind.WRITE, QuestionKind.MIXED)):
+        yield ("kind", f"{kind} {'changes' if acts else 'does not change'} the state")
+    if kind in REFUSING and not all(_writes(step) for step in barred):
+        yield ("kind", f"what {kind} bars is no action")
+
+
+def _writes(step: SubQuestion) -> bool:
+    return step.operation is not None and step.operation.op in WRITE_OPS
 
 
 def _readings(steps: tuple[SubQuestion, ...]) -> list[tuple[SubQuestion, ...]]:
@@ -111,7 +162,7 @@ def _dependencies(instance: QAInstance) -> Iterator[Problem]:
         if step.operation is None:
             continue
         used = set(references(step.operation))
-        if idle := set(step.dependencies) - used:
+        if idle := set(step.dependencies) - used - _state_dependencies(step, instance):
             yield ("unused_dependency", f"{step.id} does not use {sorted(idle)}")
         if hidden := used - set(step.dependencies):
             yield ("undeclared_dependency", f"{step.id} uses {sorted(hidden)}")
@@ -126,26 +177,62 @@ def _dependencies(instance: QAInstance) -> Iterator[Problem]:
         yield ("repeated_call", "two sub-questions make the same call")
 
 
+def _state_dependencies(step: SubQuestion, instance: QAInstance) -> set[int]:
+    """What a step may wait for without using the answer: writes before a reading, and the look-up
+    that shows a barred action to be of no use.
+    """
+    others = [other for other in instance.sub_questions if other.id in step.dependencies]
+    if step.bar is None:
+        return {other.id for other in others if _writes(other)}
+    shown = step.operation.select if step.operation else ""
+    return {
+        other.id
+        for other in others
+        if instance.kind in REFUSING and other.operation and other.operation.select == shown
+    }
+
+
 def _value(argument: Any, answers: dict[int, Any]) -> Any:
     known = isinstance(argument, dict) and argument.get("from") in answers
     return answers[argument["from"]] if known else argument
 
 
 def _derivation(instance: QAInstance) -> Iterator[Problem]:
-    """Each stated answer follows from the tables and the stated answers it depends on."""
+    """Each stated answer and write follows from the state and the answers it depends on."""
     answers = {step.id: step.answer.value for step in instance.sub_questions}
-    for step in instance.sub_questions:
+    tables = instance.knowledge
+    cells: list[str] = []
+    yield from _joins(instance)
+    for step in sorted(instance.sub_questions, key=lambda step: (step.hop_level, step.id)):
         if step.operation is None:
             if instance.knowledge:
                 yield ("no_operation", f"{step.id} does not say how its answer follows")
             continue
         try:
-            derived = evaluate(step.operation, instance.knowledge, answers)
+            derived, writes = perform(step.operation, step.bar, instance.kind, tables, answers)
         except EvaluationError as error:
             yield ("not_derivable", f"{step.id}: {error}")
             continue
         if not same(derived, step.answer):
             yield ("answer_mismatch", f"{step.id}: says {step.answer.value!r}, is {derived!r}")
+        if writes != step.writes:
+            yield ("write_mismatch", f"{step.id}: says {step.writes!r}, is {writes!r}")
+        cells += [canonical_json([w.table, w.where or w.values]) for w in writes]
+        tables = after(tables, writes) if writes else tables
+    if len(set(cells)) < len(cells):
+        yield ("conflicting_writes", "two steps write the same cell")
+
+
+def _joins(instance: QAInstance) -> Iterator[Problem]:
+    for table in instance.knowledge:
+        if "+" in table.name:
+            try:
+                parts = [table_named(part, instance.knowledge) for part in table.name.split("+")]
+            except EvaluationError as error:
+                yield ("bad_join", f"{table.name}: {error}")
+                continue
+            if join(table.name, parts) != table:
+                yield ("bad_join", f"{table.name} is not the join of its parts")
 
 
 def same(derived: Any, answer: Answer) -> bool:
@@ -163,11 +250,25 @@ def ends(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
     return sorted((step for step in steps if step.id not in used), key=lambda step: step.id)
 
 
+def answering(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
+    """The ends that make up a final value: those that are carried out and read."""
+    return [step for step in ends(steps) if step.bar is None and not _writes(step)]
+
+
 def _final(instance: QAInstance) -> Iterator[Problem]:
-    last = ends(instance.sub_questions)
+    last = answering(instance.sub_questions)
     final = instance.final_answer
+    if instance.kind in OUTCOMES["en"]:
+        # Free-form sources may have languages beyond those with a fixed outcome.
+        expected: Any = OUTCOMES.get(instance.language, OUTCOMES["en"])[instance.kind]
+        if (final.type, final.value) != (AnswerType.ENUM, expected):
+            yield ("final_answer", f"says {final.value!r}, a {instance.kind} ends in {expected!r}")
+        return
+    if not last:
+        yield ("final_answer", "no step gives a value")
+        return
     if len(last) == 1:
-        expected: Any = last[0].answer.value
+        expected = last[0].answer.value
     else:
         expected = [step.answer.value for step in last]
         if final.type is not AnswerType.LIST:
@@ -182,22 +283,44 @@ def _wording(instance: QAInstance) -> Iterator[Problem]:
     question = instance.main_question
     if not question.strip() or any(not step.question.strip() for step in instance.sub_questions):
         yield ("empty_question", "a question is blank")
+    if (detect_language(question) == "zh") is not (instance.language == "zh"):
+        yield ("wrong_language", f"the question is not in {instance.language}")
     compares = False
     for step in instance.sub_questions:
         if step.operation is None:
             compares = compares or len(step.dependencies) > 1
             continue
         compares = compares or step.operation.op in PLAIN_OPS
-        for given in step.operation.arguments.values():
-            for literal in given if isinstance(given, list) else [given]:
-                if not isinstance(literal, dict) and str(literal) not in question:
-                    yield ("not_in_question", f"{step.id} needs {literal!r}, never mentioned")
+        literals = _literals(step)
+        if step.bar is Bar.NO_CALL and instance.kind is QuestionKind.MISSING_PARAMETER:
+            if len(literals) != 1 or states(question, literals[0]):
+                yield ("nothing_missing", f"{step.id} may lack one value, not {literals}")
+        elif missing := [literal for literal in literals if str(literal) not in question]:
+            yield ("not_in_question", f"{step.id} needs {missing[0]!r}, never mentioned")
+    if instance.kind in OUTCOMES["en"]:
+        return  # the question names every outcome
     value = instance.final_answer.value
     revealing = isinstance(value, str) and len(value) > 2 and states(question, value)
     if revealing and not compares:
         yield ("answer_in_question", f"{value!r} is in the question")
 
 
+def _literals(step: SubQuestion) -> list[Any]:
+    """Arguments that the question has to give."""
+    assert step.operation is not None
+    given = step.operation.arguments.values()
+    parts = [part for value in given for part in (value if isinstance(value, list) else [value])]
+    return [part for part in parts if not isinstance(part, dict)]
+
+
+CHINESE = "\u3400-\u9fff"
+_LETTER = rf"[^\W{CHINESE}]"
+"""A letter, digit or underscore of a script that writes words apart."""
+
+
 def states(text: str, literal: Any) -> bool:
-    """Whether a text contains a literal as whole words."""
-    return re.search(rf"(?<!\w){re.escape(str(literal))}(?!\w)", text) is not None
+    """Whether a text contains a literal as whole words; Chinese has no gaps between words."""
+    written = str(literal)
+    if re.search(rf"[{CHINESE}]", written):
+        return written in text
+    return re.search(rf"(?<!{_LETTER}){re.escape(written)}(?!{_LETTER})", text) is not None

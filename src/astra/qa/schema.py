@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from astra.qa.operations import WRITE_OPS
 from astra.records.qa import Answer, AnswerType, Split, Table
 
 
@@ -28,6 +30,12 @@ ANSWER_TYPES = {
     Kind.DATE: AnswerType.DATE,
     Kind.CATEGORY: AnswerType.ENUM,
 }
+OP_TYPES = {
+    **dict.fromkeys(("list", "above", "below", "sort"), AnswerType.LIST),
+    "record": AnswerType.RECORD,
+    "check": AnswerType.BOOLEAN,
+}
+"""Operations whose answer has a type of its own, whatever the columns hold."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +57,20 @@ class Relation:
     kind: Kind
     target: str = ""
     extra: str = ""
+    draws: str = ""
+    """Entity type that the literal of ``extra`` is drawn from; empty: from the relation's rows."""
+    vague: str = ""
+    """The phrase without the literal of ``extra``, for questions that leave it out."""
+    unit: str = ""
+    """Unit of a number."""
 
     @property
     def answer_type(self) -> AnswerType:
-        return AnswerType.LIST if self.op == "list" else ANSWER_TYPES[self.kind]
+        return OP_TYPES.get(self.op) or ANSWER_TYPES[self.kind]
+
+    @property
+    def writes(self) -> bool:
+        return self.op in WRITE_OPS
 
 
 @dataclass(frozen=True)
@@ -68,11 +86,18 @@ class Source:
     relations: tuple[Relation, ...]
     starts: Mapping[str, tuple[str, ...]]
     """Entity type -> names, each the key of a row."""
+    language: str = "en"
+    """Of names, category words and phrases; columns and relations are named in English."""
 
     def column(self, table: str, column: str) -> list[object]:
         found = self.tables[table]
         position = found.columns.index(column)
         return [row[position] for row in found.rows]
+
+    @property
+    def names(self) -> set[str]:
+        """Every entity name that it holds."""
+        return self.entities_in(tuple(self.tables.values()))
 
     def entities_in(self, tables: tuple[Table, ...]) -> set[str]:
         """Names in the entity columns of an excerpt."""
@@ -108,6 +133,7 @@ def is_empty(answer: Answer) -> bool:
         return True
     if isinstance(value, str):
         return not value.strip()
-    if isinstance(value, list):
-        return not value or any(item is None or item == "" for item in value)
+    if isinstance(value, list | dict):
+        parts: list[Any] = list(value.values()) if isinstance(value, dict) else value
+        return not parts or any(part is None or part == "" for part in parts)
     return False

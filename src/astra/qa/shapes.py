@@ -12,11 +12,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from astra.qa.domains import DAYS_BETWEEN
-from astra.qa.operations import PLAIN_OPS
+from astra.qa.calculations import DAYS_BETWEEN
+from astra.qa.operations import CLASSIC_OPS, PLAIN_OPS
 from astra.qa.schema import Kind, Relation, Source
 from astra.records.base import content_id
-from astra.records.qa import Operation, Scenario, Split, SubQuestion
+from astra.records.qa import (
+    AnswerType,
+    Bar,
+    Operation,
+    QuestionKind,
+    Scenario,
+    Split,
+    SubQuestion,
+)
 
 COMPARE = {
     op: Relation(f"compare.{op}", op, "value", "", "names", "", "", Kind.ENTITY)
@@ -32,11 +40,27 @@ class Node:
     start: int | None = None
     parents: tuple[int, ...] = ()
     """Ids of earlier nodes; a node's id is its position counted from 1."""
+    after: tuple[int, ...] = ()
+    """Nodes that must be done before, though their answers are not used."""
+    bar: Bar | None = None
+
+    @property
+    def dependencies(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.parents, *self.after}))
+
+    @property
+    def signature(self) -> str:
+        asked = ",".join(map(str, self.parents)) or f"@{self.start}"
+        later = f">{','.join(map(str, self.after))}" if self.after else ""
+        barred = f"!{self.bar}" if self.bar else ""
+        return f"{self.relation.name}({asked}){later}{barred}"
 
 
 @dataclass(frozen=True)
 class Composition:
-    """``final`` is how the main question's answer follows: ``last`` node or ``list`` of ends."""
+    """``final`` is how the main question's answer follows: the ``last`` node, the ``list`` of ends
+    (writes and barred nodes aside), or the ``outcome`` that its kind has.
+    """
 
     domain: str
     form: str
@@ -44,20 +68,19 @@ class Composition:
     starts: tuple[str, ...]
     """Entity type of each named entity."""
     final: str
+    kind: QuestionKind = QuestionKind.READ_ONLY
 
     @cached_property
     def signature(self) -> str:
-        steps = [
-            f"{node.relation.name}({','.join(map(str, node.parents)) or f'@{node.start}'})"
-            for node in self.nodes
-        ]
-        return f"{self.domain}:{self.form}:" + ";".join(steps)
+        read = self.kind is QuestionKind.READ_ONLY
+        form = self.form if read else f"{self.kind}:{self.form}"
+        return f"{self.domain}:{form}:" + ";".join(node.signature for node in self.nodes)
 
     @cached_property
     def levels(self) -> tuple[int, ...]:
         found: list[int] = []
         for node in self.nodes:
-            found.append(1 + max((found[parent - 1] for parent in node.parents), default=0))
+            found.append(1 + max((found[parent - 1] for parent in node.dependencies), default=0))
         return tuple(found)
 
     @property
@@ -74,6 +97,13 @@ class Composition:
     @property
     def only_lookups(self) -> bool:
         return all(node.relation.op == "lookup" for node in self.nodes)
+
+    @property
+    def classic(self) -> bool:
+        """Whether the prompt ``qa/decompose`` covers it."""
+        return self.kind is QuestionKind.READ_ONLY and all(
+            node.relation.op in CLASSIC_OPS for node in self.nodes
+        )
 
 
 def scenario_of(steps: Iterable[tuple[int, str]]) -> Scenario:
@@ -107,12 +137,14 @@ def split_of(signature: str, shares: Mapping[Split, float]) -> Split:
 
 
 Path = tuple[Relation, ...]
+NOT_LISTED = (AnswerType.LIST, AnswerType.RECORD, AnswerType.BOOLEAN)
+"""Answers that are asked for one at a time."""
 
 
 def compositions(source: Source, max_hops: int) -> list[Composition]:
     """Every composition over a source's relations of at most ``max_hops`` levels, in order."""
     found: dict[str, Composition] = {}
-    paths = list(_paths(source, max_hops))
+    paths = list(paths_of(source, max_hops))
     for path in paths:
         for made in _of_path(source.domain, path):
             if made.hops <= max_hops:
@@ -124,11 +156,11 @@ def compositions(source: Source, max_hops: int) -> list[Composition]:
     return list(found.values())
 
 
-def _paths(source: Source, longest: int) -> Iterator[Path]:
-    """Chains of relations from an entity type; no relation twice."""
+def paths_of(source: Source, longest: int) -> Iterator[Path]:
+    """Chains of reading relations from an entity type; no relation twice."""
     asked: dict[str, list[Relation]] = {}
     for relation in source.relations:
-        if relation.op != "days_between":
+        if relation.op != "days_between" and not relation.writes:
             asked.setdefault(relation.source, []).append(relation)
 
     def extend(path: Path) -> Iterator[Path]:
@@ -146,26 +178,26 @@ def _paths(source: Source, longest: int) -> Iterator[Path]:
 def _of_path(domain: str, path: Path) -> Iterator[Composition]:
     """The questions that ask one path: alone, of two or three entities, or compared."""
     kind = path[0].source
-    yield Composition(domain, "last", _copies(path, 1), (kind,), "last")
-    if path[-1].op != "list":
+    yield Composition(domain, "last", copies(path, 1), (kind,), "last")
+    if path[-1].answer_type not in NOT_LISTED:
         for width in (2, 3):
-            nodes = _copies(path, width)
+            nodes = copies(path, width)
             yield Composition(domain, "list", nodes, (kind,) * width, "list")
     numeric = path[-1].kind is Kind.NUMBER and path[-1].op in ("lookup", "sum", "max", "mean")
     if numeric:
-        nodes = _copies(path, 2)
+        nodes = copies(path, 2)
         ends = (len(nodes) - 1, len(nodes))
         for op, relation in COMPARE.items():
             yield Composition(
                 domain, op, (*nodes, Node(relation, parents=ends)), (kind, kind), "last"
             )
     if path[-1].op == "lookup" and path[-1].target == "date":
-        nodes = _copies(path, 2)
+        nodes = copies(path, 2)
         between = Node(DAYS_BETWEEN, parents=(len(nodes) - 1, len(nodes)))
         yield Composition(domain, "between", (*nodes, between), (kind, kind), "last")
 
 
-def _copies(path: Path, width: int) -> tuple[Node, ...]:
+def copies(path: Path, width: int) -> tuple[Node, ...]:
     """The path once per named entity, level by level, so that ids follow hop levels."""
     nodes: list[Node] = []
     for level, relation in enumerate(path):
@@ -180,7 +212,7 @@ def _copies(path: Path, width: int) -> tuple[Node, ...]:
 def _forks(source: Source, prefix: Path) -> Iterator[Composition]:
     """Two different look-ups of one entity, which is named or found by ``prefix``."""
     kinds = [prefix[-1].target] if prefix else list(source.starts)
-    chain = _copies(prefix, 1) if prefix else ()
+    chain = copies(prefix, 1) if prefix else ()
     for kind in kinds:
         lookups = [r for r in source.relations if r.source == kind and r.op == "lookup"]
         for pair in combinations(lookups, 2):

@@ -1,5 +1,6 @@
 """Stage ``qa_valid``: tool necessity and the four verifiers (ASTRA section 4.1).
 
+Necessity is judged of the steps that are carried out; barred ones need no tool by definition.
 Fail closed: a verifier that gave no usable reply leaves ``Unscored``, QS is then ``Unscored``,
 and the instance is rejected. A verifier with nothing to judge (no dependencies) is
 ``Unscored(NOT_APPLICABLE)`` and stays out of the mean.
@@ -16,11 +17,11 @@ from pydantic import BaseModel
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.qa.config import QAValidConfig, Threshold
+from astra.qa.gates import FreshQuestions, Gate
 from astra.qa.operations import PLAIN_OPS
 from astra.qa.replies import CompletenessReport, NecessityReport, StepReport
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.score import Rejection, Score, Scored, Unscored
-from astra.text.similarity import NearDuplicates
 
 TRIES = 3
 """Asks of one judgement whose ids do not fit (ASTRA release: 3)."""
@@ -60,7 +61,7 @@ async def judge_instance(instance: QAInstance, config: QAValidConfig, judge: Tea
         return Rejection(item=instance.id, reason="no_tool_needed")
     if not config.allow_plain_dependencies:
         used = {d for step in instance.sub_questions for d in step.dependencies}
-        if idle := sorted(step for step in used if not needs[step]):
+        if idle := sorted(step for step in used if not needs.get(step)):
             detail = f"others depend on {idle}, which need no tool"
             return Rejection(item=instance.id, reason="necessity_illegitimate", detail=detail)
     scores = await _scores(instance, variables, judge)
@@ -68,7 +69,7 @@ async def judge_instance(instance: QAInstance, config: QAValidConfig, judge: Tea
     if isinstance(score, Unscored):
         return Rejection(item=instance.id, reason="unscored", detail=score.reason)
     steps = tuple(
-        step.model_copy(update={"tool_necessity": needs[step.id]})
+        step.model_copy(update={"tool_necessity": needs.get(step.id, False)})
         for step in instance.sub_questions
     )
     # Identity covers the sub-questions, so the id is made anew.
@@ -83,6 +84,7 @@ def judge_variables(instance: QAInstance) -> dict[str, Any]:
     return {
         "domain": instance.domain,
         "language": instance.language,
+        "kind": instance.kind.value,
         "main_question": instance.main_question,
         "final_answer": instance.final_answer.value,
         "steps": [
@@ -93,6 +95,7 @@ def judge_variables(instance: QAInstance) -> dict[str, Any]:
                 "answer": step.answer.value,
                 "dependencies": list(step.dependencies),
                 "operation": step.operation.model_dump(mode="json") if step.operation else None,
+                "bar": step.bar.value if step.bar else "",
             }
             for step in instance.sub_questions
         ],
@@ -122,7 +125,7 @@ async def _ask(
 async def _necessity(
     instance: QAInstance, variables: dict[str, Any], judge: Teacher
 ) -> dict[int, bool]:
-    ids = {step.id for step in instance.sub_questions}
+    ids = {step.id for step in instance.sub_questions if step.bar is None}
     report = await _ask("qa/necessity", variables, NecessityReport, judge, ids)
     return {verdict.id: verdict.needs_tool for verdict in report.verdicts}
 
@@ -130,7 +133,7 @@ async def _necessity(
 def _conflict(steps: Sequence[SubQuestion], needs: dict[int, bool]) -> str:
     """Where judge and rule disagree: look-ups and calculations need a tool, comparisons do not."""
     for step in steps:
-        if step.operation is None:
+        if step.operation is None or step.bar is not None:
             continue
         rule = step.operation.op not in PLAIN_OPS
         if rule != needs[step.id]:
@@ -174,9 +177,11 @@ def quality(scores: dict[str, Score]) -> Score:
 
 
 def select(
-    instances: Sequence[QAInstance], config: QAValidConfig
+    instances: Sequence[QAInstance], config: QAValidConfig, gates: Sequence[Gate] = ()
 ) -> tuple[list[QAInstance], list[Rejection]]:
-    """Drop what lies below the threshold, then near-duplicates; order by id, lowest kept."""
+    """Drop what lies below the threshold, then what a gate refuses: near-duplicates, and before
+    them what ``gates`` know of. In order of id: of two near-duplicates the lowest is kept.
+    """
     rejections: list[Rejection] = []
     measured: list[tuple[float, QAInstance]] = []
     for instance in sorted(instances, key=lambda instance: instance.id):
@@ -186,20 +191,19 @@ def select(
         else:
             rejections.append(Rejection(item=instance.id, reason="unscored"))
     floor = cut_off([value for value, _ in measured], config.threshold)
-    passed: list[QAInstance] = []
-    for value, instance in measured:
-        if value >= floor:
-            passed.append(instance)
-        else:
-            detail = f"QS {value:.3f} < {floor:.3f}: {_lowest(instance)}"
-            rejections.append(Rejection(item=instance.id, reason="low_quality", detail=detail))
-    known = NearDuplicates(config.duplicate_similarity)
+    every = (*gates, FreshQuestions(config.duplicate_similarity))
     kept: list[QAInstance] = []
-    for instance in passed:
-        if known.add(instance.main_question):
+    for value, instance in measured:
+        refusal = None
+        if value < floor:
+            detail = f"QS {value:.3f} < {floor:.3f}: {_lowest(instance)}"
+            refusal = Rejection(item=instance.id, reason="low_quality", detail=detail)
+        for gate in every:
+            refusal = refusal or gate(instance)
+        if refusal is None:
             kept.append(instance)
         else:
-            rejections.append(Rejection(item=instance.id, reason="near_duplicate"))
+            rejections.append(refusal)
     return kept, rejections
 
 

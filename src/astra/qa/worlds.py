@@ -6,21 +6,24 @@ A world is a pure function of domain, split, variant and seed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
-from astra.qa.domains import (
+from astra.qa import chinese
+from astra.qa.calculations import (
     ADD_DAYS,
     CONVERT,
     DAYS_BETWEEN,
-    DOMAINS,
+    MEASURES,
+    MULTIPLY,
     RATES,
-    Attribute,
-    Domain,
-    EntityType,
+    WEEKDAY,
 )
-from astra.qa.schema import Kind, Source, lookup
+from astra.qa.domains import DOMAINS, Attribute, Domain, EntityType, Holding
+from astra.qa.operations import join
+from astra.qa.schema import Kind, Relation, Source, lookup
 from astra.records.base import content_id
 from astra.records.qa import Split, Table
 from astra.text.names import Pool, draw_names
@@ -28,14 +31,46 @@ from astra.text.names import Pool, draw_names
 FIRST_DAY = date(2024, 1, 1)
 
 
-def build_world(name: str, split: Split, variant: int, seed: int, names_per_kind: int) -> Source:
+def build_world(
+    name: str,
+    split: Split,
+    variant: int,
+    seed: int,
+    names_per_kind: int,
+    language: str = "en",
+    extended: bool = False,
+) -> Source:
     """One world of a split; names come from the split's pool only.
 
     Variants of a split share a stock of ``names_per_kind`` names per kind (person, thing).
+    ``extended`` adds what ``Domain.more`` asks, and measures, to the same tables.
     """
     domain = DOMAINS[name]
-    rng = random.Random(int(content_id(["world", name, split, variant, seed]), 16))
-    members = _draw_members(domain, split, seed, names_per_kind, rng)
+    label = (
+        [name, split, variant, seed] if language == "en" else [name, split, variant, seed, language]
+    )
+    rng = random.Random(int(content_id(["world", *label]), 16))
+    stocks = {
+        who: name_stock(who, split, seed, names_per_kind)
+        if language == "en"
+        else chinese.name_stock(who, Pool(split.value), seed, names_per_kind)
+        for who in ("person", "thing")
+    }
+    return world_of(f"world:{name}", name, domain, split, stocks, rng, language, extended)
+
+
+def world_of(
+    name: str,
+    label: str,
+    domain: Domain,
+    split: Split,
+    stocks: Mapping[str, list[str]],
+    rng: random.Random,
+    language: str = "en",
+    extended: bool = False,
+) -> Source:
+    """A world of a domain, called ``label``; ``stocks`` hold names of ``person`` and ``thing``."""
+    members = _draw_members(domain, stocks, rng)
     tables = {kind.table: _table(kind, members, rng) for kind in domain.types}
     kinds = {kind.table: _kinds(kind) for kind in domain.types}
     relations = [
@@ -45,19 +80,72 @@ def build_world(name: str, split: Split, variant: int, seed: int, names_per_kind
         for kind in domain.types
         for attribute in kind.attributes
     ]
+    for held in domain.holdings:
+        tables[held.table] = _holding_table(held, members, rng)
+        kinds[held.table] = {held.thing: Kind.ENTITY, held.holder: Kind.ENTITY}
+        relations.append(lookup(held.thing, held.table, held.holder, Kind.ENTITY, held.holder))
     if domain.money:
         tables["rates"] = RATES
         kinds["rates"] = {"currency": Kind.CATEGORY, "rate": Kind.NUMBER}
         relations.append(CONVERT)
-    return Source(
-        name=f"world:{name}",
-        domain=name,
+    relations += [*domain.groups, ADD_DAYS, DAYS_BETWEEN]
+    source = Source(
+        name=name,
+        domain=label,
         split=split,
         tables=tables,
         kinds=kinds,
-        relations=(*relations, *domain.groups, ADD_DAYS, DAYS_BETWEEN),
+        relations=tuple(relations),
         starts={kind: tuple(found) for kind, found in members.items()},
     )
+    if extended:
+        source = _extended(source, domain)
+    return in_chinese(source) if language == "zh" else source
+
+
+def _extended(source: Source, domain: Domain) -> Source:
+    """The same knowledge with joins, measures and the relations over them."""
+    tables, kinds = dict(source.tables), dict(source.kinds)
+    for view in domain.views:
+        parts = view.split("+")
+        tables[view] = join(view, [tables[part] for part in parts])
+        kinds[view] = {c: kind for part in parts for c, kind in kinds[part].items()}
+    relations: list[Relation] = []
+    for relation in source.relations:
+        dimension = domain.measures.get(relation.name, "")
+        unit = MEASURES[dimension].unit if dimension else ""
+        relations.append(replace(relation, target=dimension or relation.target, unit=unit))
+    for dimension in sorted(set(domain.measures.values())):
+        measure = MEASURES[dimension]
+        tables[measure.table.name] = measure.table
+        kinds[measure.table.name] = {"unit": Kind.CATEGORY, "factor": Kind.NUMBER}
+        relations.append(measure.convert)
+    relations += [*domain.more, WEEKDAY, *([MULTIPLY] if domain.money else [])]
+    return replace(source, tables=tables, kinds=kinds, relations=tuple(relations))
+
+
+def in_chinese(source: Source) -> Source:
+    """The same knowledge asked in Chinese: phrases and category words; names stay as they are.
+
+    Relations without a Chinese phrase are left out.
+    """
+    relations: list[Relation] = []
+    for relation in source.relations:
+        try:
+            relations.append(replace(relation, **chinese.translated(relation)))
+        except chinese.NoWord:
+            continue
+    tables = {
+        name: table.model_copy(
+            update={
+                "rows": tuple(
+                    tuple(chinese.CATEGORIES.get(cell, cell) for cell in row) for row in table.rows
+                )
+            }
+        )
+        for name, table in source.tables.items()
+    }
+    return replace(source, tables=tables, relations=tuple(relations), language="zh")
 
 
 def _target(kind: EntityType, attribute: Attribute, domain: Domain) -> str:
@@ -68,9 +156,8 @@ def _target(kind: EntityType, attribute: Attribute, domain: Domain) -> str:
 
 
 def _draw_members(
-    domain: Domain, split: Split, seed: int, names_per_kind: int, rng: random.Random
+    domain: Domain, stocks: Mapping[str, list[str]], rng: random.Random
 ) -> dict[str, list[str]]:
-    stocks = {who: name_stock(who, split, seed, names_per_kind) for who in ("person", "thing")}
     for stock in stocks.values():
         rng.shuffle(stock)
     return {
@@ -102,6 +189,13 @@ def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random) 
         columns=(kind.name, *(attribute.name for attribute in kind.attributes)),
         rows=tuple(zip(names, *columns, strict=True)),
     )
+
+
+def _holding_table(held: Holding, members: dict[str, list[str]], rng: random.Random) -> Table:
+    things = members[held.thing]
+    taken = rng.sample(things, int(len(things) * held.share))
+    rows = tuple((thing, rng.choice(members[held.holder])) for thing in taken)
+    return Table(name=held.table, columns=(held.thing, held.holder), rows=rows)
 
 
 def _cells(

@@ -61,6 +61,8 @@ class Record(Frozen):
     """A row of a stage's output. Leave ``id`` empty to have it computed."""
 
     identity: ClassVar[tuple[str, ...]]
+    sparse: ClassVar[tuple[str, ...]] = ()
+    """Fields with a default whose column a table has only if some row needs it."""
     id: str = ""
 
     @model_validator(mode="after")

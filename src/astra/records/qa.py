@@ -85,8 +85,15 @@ class Operation(Frozen):
     select: str = ""
 
 
+class Bar(StrEnum):
+    """Why a sub-question is not carried out, in a question that cannot or need not be."""
+
+    NO_CALL = "no_call"  # its tool is offered, but calling it would be wrong or is impossible
+    NO_TOOL = "no_tool"  # no tool for it is offered
+
+
 class SubQuestion(Sparse):
-    sparse: ClassVar[tuple[str, ...]] = ("writes",)
+    sparse: ClassVar[tuple[str, ...]] = ("writes", "bar")
     id: int
     hop_level: int
     """1 for what depends on nothing, else one more than its deepest dependency."""
@@ -98,6 +105,8 @@ class SubQuestion(Sparse):
     """None until stage qa_valid has judged it."""
     writes: tuple[Write, ...] = ()
     """What answering it changes in the tables: all of this, and nothing else."""
+    bar: Bar | None = None
+    """Barred steps count for no reward: their ``tool_necessity`` is False."""
 
 
 class QAInstance(Record):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
 from astra.records.base import Frozen, Record
 
 
@@ -20,6 +22,21 @@ class Tool(Frozen):
     hints: dict[str, dict[str, Any]] = {}
     """Parameter -> schema keywords (``examples``, ``minimum``, ...) that narrow the values drawn
     when tasks are written, so that live calls succeed. Never shown to an agent."""
+
+    original_parameters: dict[str, str] = {}
+    """Parameter -> the server's own name, where the name had to be sanitised. Not written where
+    it is empty, so that ids of tools without such parameters stay what they are."""
+
+    @model_serializer(mode="wrap")
+    def _compact(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written = write(self)
+        if not self.original_parameters:
+            written.pop("original_parameters", None)
+        return written
+
+    def original_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """``arguments`` by the server's own parameter names."""
+        return {self.original_parameters.get(key, key): v for key, v in arguments.items()}
 
     def view(self) -> dict[str, Any]:
         """What a teacher is shown."""
@@ -61,6 +78,21 @@ class Launch(Frozen):
     """Files (relative path -> text) written into the episode's directory before the start."""
 
 
+class HttpLaunch(Launch):
+    """How to reach a server over streamable HTTP.
+
+    With a ``command``, its own process is started first; ``{port}`` in ``args``, ``env`` and
+    ``url`` is a free port. Without one, ``url`` is a server that runs elsewhere: its state is
+    shared and is not reset between episodes. ``${NAME}`` in a header's value is read from the
+    environment when the connection is made, so no record holds a secret.
+    """
+
+    environment: str = ""
+    command: str = ""
+    url: str
+    headers: dict[str, str] = {}
+
+
 class ToolServer(Record):
     identity: ClassVar[tuple[str, ...]] = ("name", "source", "tools")
     name: str
@@ -74,7 +106,7 @@ class ToolServer(Record):
     execution: Execution
     deterministic: bool
     """Same calls after a reset give the same bytes; only such servers are used at scale smoke."""
-    launch: Launch | None = None
+    launch: HttpLaunch | Launch | None = None
     tools: tuple[Tool, ...]
     repairs: tuple[str, ...] = ()
     """What normalisation changed, one line each."""

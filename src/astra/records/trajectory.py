@@ -24,6 +24,7 @@ class StopReason(StrEnum):
 
 class Trajectory(Record):
     identity: ClassVar[tuple[str, ...]] = ("task_id", "sample", "policy", "messages")
+    sparse: ClassVar[tuple[str, ...]] = ("follow_ups",)
     task_id: str
     server_id: str
     sample: int
@@ -37,6 +38,8 @@ class Trajectory(Record):
     messages: tuple[Message, ...]
     calls: tuple[ExecutedCall, ...]
     stop_reason: StopReason
+    follow_ups: tuple[str, ...] = ()
+    """Of a conversation: the further tasks that its user asked for, by id."""
 
 
 class SFTSample(Record):

@@ -36,8 +36,8 @@ _QUEUE = 1024
 _SENDERS = 4  # batches of one node in flight
 _ACTOR_THREADS = 8
 _START_TIMEOUT_S = 120.0
-_ATTEMPTS = 6
-_PAUSE_S = 0.25
+_RESTART_S = 60.0  # how long a node may take to answer again: a busy one starts its actor slowly
+_PAUSE_S, _PAUSE_MAX_S = 0.25, 2.0
 _GRACE_S = 60.0
 
 _INSTALL = "ray is not installed: pip install '.[ray]', or choose sandbox=local"
@@ -50,6 +50,10 @@ def _ray() -> Any:
         raise SandboxUnavailable(f"{_INSTALL} ({error})") from error
 
 
+_Item = tuple[Unit, "Future[Any]"]
+"""A unit and who waits for its answer."""
+
+
 class _Lost(Exception):
     """The node does not answer; nothing is known about what was asked."""
 
@@ -60,7 +64,7 @@ class _Node:
     def __init__(self, ray: Any, actor: Any, call_timeout_s: float) -> None:
         self._ray, self.actor = ray, actor
         self._timeout_s = BATCH * call_timeout_s + _GRACE_S
-        self._queue: queue.Queue[tuple[Unit, Future[Any]] | None] = queue.Queue(_QUEUE)
+        self._queue: queue.Queue[_Item | None] = queue.Queue(_QUEUE)
         self._senders = [
             threading.Thread(target=self._send_forever, name="sandbox-ray", daemon=True)
             for _ in range(_SENDERS)
@@ -76,26 +80,31 @@ class _Node:
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """Call the actor until it answers; the request must be idempotent. Raises _Lost."""
-        for attempt in range(_ATTEMPTS):
+        pause, give_up = _PAUSE_S, 0.0
+        while True:
             try:
                 reference = getattr(self.actor, method).remote(*arguments)
                 return self._ray.get(reference, timeout=self._timeout_s)
             except self._ray.exceptions.RayTaskError as error:  # raised there, so not to be retried
                 raise _Lost(f"the node failed: {error.cause!r}"[:300]) from error
             except self._ray.exceptions.RayError as error:
-                reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-                if attempt == _ATTEMPTS - 1:
+                now = monotonic()
+                give_up = give_up or now + _RESTART_S
+                if now >= give_up:
+                    reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
                     raise _Lost(reason) from error
-                sleep(_PAUSE_S * 2**attempt)
-        raise AssertionError("unreachable")
+                sleep(pause)
+                pause = min(2 * pause, _PAUSE_MAX_S)
 
     def stop(self) -> None:
         for _ in self._senders:
             self._queue.put(None)
 
     def _send_forever(self) -> None:
-        while (first := self._queue.get()) is not None:
-            batch, more = self._collect(first)
+        held: deque[_Item | None] = deque()
+        """Taken from the queue, for the next batch; None: stop."""
+        while (first := held.popleft() if held else self._queue.get()) is not None:
+            batch = self._collect(first, held)
             try:
                 answers = self.ask("run", [unit for unit, _ in batch])
                 for (_, future), answer in zip(batch, answers, strict=True):
@@ -104,13 +113,9 @@ class _Node:
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(error)
-            if not more:
-                return
 
-    def _collect(
-        self, first: "tuple[Unit, Future[Any]]"
-    ) -> "tuple[list[tuple[Unit, Future[Any]]], bool]":
-        """Up to a batch of calls, waiting a moment for company; False when told to stop."""
+    def _collect(self, first: _Item, held: "deque[_Item | None]") -> "list[_Item]":
+        """Up to a batch of calls, waiting a moment for company."""
         batch, size = [first], len(first[0][2])
         deadline = monotonic() + _LINGER_S
         while size < BATCH:
@@ -118,11 +123,12 @@ class _Node:
                 item = self._queue.get(timeout=max(0.0, deadline - monotonic()))
             except queue.Empty:
                 break
-            if item is None:
-                return batch, False
+            if item is None or size + len(item[0][2]) > BATCH:
+                held.append(item)
+                break
             batch.append(item)
             size += len(item[0][2])
-        return batch, True
+        return batch
 
 
 class RaySession:

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 
+from astra.contamination.index import load_index
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Teacher
 from astra.records.score import Rejection, Score, Scored
 from astra.records.trajectory import SFTSample, Trajectory
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.judge import DIMENSIONS, score
-from astra.scoring.select import Candidate, Families, SelectionError, candidate, select
+from astra.scoring.select import (
+    Candidate,
+    Families,
+    SelectionError,
+    candidate,
+    contaminated,
+    select,
+)
 from astra.store.metrics import StageMetrics
 
 
@@ -36,6 +44,7 @@ def shortlist(
     metrics: StageMetrics,
 ) -> dict[str, Candidate]:
     """The selected candidates by trajectory id; counts every drop and every score."""
+    index = load_index(config.contamination)
     sums: defaultdict[str, float] = defaultdict(float)
     counts: Counter[str] = Counter()
     candidates: list[Candidate] = []
@@ -47,12 +56,17 @@ def shortlist(
                 sums[name] += one.value
                 counts[name] += 1
         judged = candidate(trajectory, scores, config.min_score)
+        if index is not None and config.contamination is not None:
+            metrics.count("checked_for_contamination")
+            judged = contaminated(trajectory, index, config.contamination) or judged
         if isinstance(judged, Rejection):
             metrics.reject(judged)
         else:
             candidates.append(judged)
     metrics.value("mean_by_dimension", {n: round(sums[n] / counts[n], 4) for n in sorted(counts)})
     metrics.value("scored_by_dimension", dict(sorted(counts.items())))
+    if index is not None:
+        metrics.value("contamination_suites", index.about)
     chosen, rejections = select(candidates, config)
     for rejection in rejections:
         metrics.reject(rejection)
@@ -66,6 +80,9 @@ def samples(
     config: SFTSetConfig,
 ) -> Iterator[SFTSample]:
     """The selected trajectories as training samples."""
+    for one in chosen.values():
+        if one.follow_ups:
+            families.join([one.task_id, *one.follow_ups])
     for trajectory in trajectories:
         one = chosen.get(trajectory.id)
         if one is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from astra.contamination.index import ContaminationConfig
 from astra.llm.protocol import ModelConfig
 from astra.settings import StageConfig
 
@@ -17,6 +18,8 @@ class SFTSetConfig(StageConfig):
     near_duplicate: float | None = Field(ge=0.5, le=1)
     """Jaccard similarity of question and calls from which the lower-scored one is dropped;
     null: none is."""
+    contamination: ContaminationConfig | None
+    """Which benchmark suites the set must not touch; null: not checked."""
     max_samples: int | None = Field(ge=1)
     """Largest set; strata of domain, length and calls keep their shares. null: no cap."""
     eval_share: float = Field(ge=0, lt=1)

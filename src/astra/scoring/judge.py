@@ -145,6 +145,7 @@ class _Asker:
             if turn in repeated:
                 continue
             now = {
+                "user": rounds[turn]["user"],
                 "text": rounds[turn]["text"],
                 "calls": [
                     {"tool": call["tool"], "arguments": call["arguments"]}
@@ -167,7 +168,8 @@ class _Asker:
             return Unscored(reason=NOT_APPLICABLE)
         if all(place in zero for place in places):
             return Scored(value=0.0)
-        reply = await self._ask("conciseness", {"rounds": self._view["rounds"]}, CallGrades)
+        shown = {"rounds": self._view["rounds"], "calls": len(places)}
+        reply = await self._ask("conciseness", shown, CallGrades)
         if isinstance(reply, Unscored):
             return reply
         if len(reply.needed) != len(places):

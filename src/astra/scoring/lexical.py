@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from astra.text.verbs import singular, words_of
+from astra.text.words import has_cjk
 
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+")
 _NAME = re.compile(r"\b[A-Z][\w'-]*(?: [A-Z][\w'-]*)+")
 _QUOTED = re.compile(r"[\"“'‘]([^\"”'’]{1,80})[\"”'’](?!\w)")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _SELF = re.compile(r"\bI(?: am|'m| work| live) [^.?!]*[.!]")
 _URL = re.compile(r"https?://[^\s<>\"')\]]+")
 _MONTHS = "january february march april may june july august september october november december"
@@ -63,7 +64,7 @@ def occurs(value: Any, source: str, words: set[str]) -> bool:
     text = value if isinstance(value, str) else json.dumps(value).lstrip("-")
     if not text.strip() or text.casefold() in source.casefold():
         return True
-    if _CJK.search(text):
+    if has_cjk(text):
         return text in source
     wanted = tokens(text)
     if len(wanted) <= SHORT_VALUE:
@@ -89,8 +90,14 @@ def _without_opener(name: str) -> str:
 
 
 def content_words(text: str) -> set[str]:
-    """Singular lower-case words without everyday ones."""
-    return {singular(word) for word in words_of(text)} - _COMMON
+    """Singular lower-case words without everyday ones; pairs of characters of Chinese text."""
+    found: set[str] = set()
+    for word in words_of(text):
+        if has_cjk(word):
+            found.update(a + b for a, b in pairwise(word))
+        else:
+            found.add(singular(word))
+    return found - _COMMON
 
 
 def urls(text: str) -> list[str]:

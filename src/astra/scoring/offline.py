@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from astra.agent.prompt import MISSING_VALUE, NO_TOOL, NOT_FOUND, extract_answer
@@ -17,7 +18,9 @@ from astra.scoring.view import Round, SeenCall, SeenTool
 from astra.text.verbs import noun_of, singular, words_of
 
 _DECLINES = re.compile(
-    r"\b(?:no|not|cannot|can't|unable|missing|please|which|what|need|problem|fail\w*|error)\b", re.I
+    r"\b(?:no|not|cannot|can't|unable|missing|please|which|what|need|problem|fail\w*|error)\b"
+    r"|没有|无法|不能|缺少|需要|请|哪|问题|失败",
+    re.IGNORECASE,
 )
 _PART = re.compile(r"\bthe ([a-z]+(?: [a-z]+){0,3}?) of\b")
 _WORD = re.compile(r"[^\W_]+")
@@ -25,16 +28,20 @@ Variables = Mapping[str, Any]
 
 
 def understanding(variables: Variables, rng: random.Random) -> Grade:
-    """Share of the question's names and numbers that calls or answer take up."""
-    rounds: Sequence[Round] = variables["rounds"]
-    if not _calls(rounds):
-        return _declining(variables)
-    wanted = subjects(variables["question"])
+    """Share of the names and numbers that calls or answer take up, of the worst request."""
+    return _least(_understanding(part) for part in _parts(variables))
+
+
+def _understanding(part: _Part) -> Grade:
+    calls = _calls(part.rounds)
+    if not calls:
+        return _declining(part)
+    wanted = subjects(part.request)
     if not wanted:
-        related = any(_related(call["tool"], variables) for call in _calls(rounds))
+        related = any(_related(call["tool"], part) for call in calls)
         return _grade(1.0 if related else 0.5, "no names in the question; judged by tool names")
     said = joined(
-        [str(_plain(call["arguments"])) for call in _calls(rounds)] + [r["text"] for r in rounds]
+        [str(_plain(call["arguments"])) for call in calls] + [r["text"] for r in part.rounds]
     )
     words = tokens(said)
     met = sum(occurs(subject, said, words) for subject in wanted)
@@ -43,25 +50,30 @@ def understanding(variables: Variables, rng: random.Random) -> Grade:
 
 def planning(variables: Variables, rng: random.Random) -> Grade:
     """Share of calls that belong: the tool's words are asked for, or its result is used later."""
-    rounds: Sequence[Round] = variables["rounds"]
-    calls = _calls(rounds)
-    if not calls:
-        return _declining(variables)
-    useful = _useful(rounds, variables)
-    return _grade(_stepped(sum(useful) / len(calls)), f"{sum(useful)} of {len(calls)} calls belong")
+    return _least(_planning(part) for part in _parts(variables))
+
+
+def _planning(part: _Part) -> Grade:
+    if not _calls(part.rounds):
+        return _declining(part)
+    useful = _useful(part)
+    return _grade(_stepped(sum(useful) / len(useful)), f"{sum(useful)} of {len(useful)} belong")
 
 
 def context_understanding(variables: Variables, rng: random.Random) -> Grade:
-    """Share of the turn's values that the question or an earlier successful result states."""
+    """Share of the turn's values that the user or an earlier successful result states."""
     history: Sequence[Round] = variables["history"]
     turn = variables["turn"]
-    source = joined([variables["question"], *(c["result"] for c in _calls(history) if _ok(c))])
+    source = joined(
+        [_heard(variables, [*history, turn]), *(c["result"] for c in _calls(history) if _ok(c))]
+    )
     words = tokens(source)
     if turn["calls"]:
         values = [value for call in turn["calls"] for value in _values(call["arguments"])]
         values = [value for value in values if not _from_enum(value, variables["tools"])]
     else:
-        values = [answer for answer in _answers(turn["text"]) if answer not in _no_result(history)]
+        since = [] if turn["user"] else _since_the_user(history)
+        values = [answer for answer in _answers(turn["text"]) if answer not in _no_result(since)]
     known = sum(occurs(value, source, words) for value in values)
     share = known / len(values) if values else 1.0
     return _grade(_stepped(share), f"{known} of {len(values)} values come from the context")
@@ -79,60 +91,107 @@ def context_planning(variables: Variables, rng: random.Random) -> Grade:
         ]
         again = [c for c in turn["calls"] if (c["tool"], c["arguments"]) in lasting]
         return _grade(0.0 if again else 1.0, "repeats a lasting failure" if again else "goes on")
-    open_failures = [call for call in _calls(history) if not _resolved(call, history)]
+    since = [] if turn["user"] else _since_the_user(history)
+    open_failures = [call for call in _calls(since) if not _resolved(call, since)]
     if open_failures and not _DECLINES.search(turn["text"]):
         return _grade(0.0, "ends without the failed result and does not say so")
-    if not _calls(history):
+    if not _calls(since):
         return _grade(1.0, "nothing was called")
-    said = joined([turn["text"], *(str(_plain(c["arguments"])) for c in _calls(history))])
+    said = joined([turn["text"], *(str(_plain(c["arguments"])) for c in _calls(since))])
     words = tokens(said)
-    left = [name for name in subjects(variables["question"]) if not occurs(name, said, words)]
+    request = since[0]["user"] or variables["question"]
+    left = [name for name in subjects(request) if not occurs(name, said, words)]
     return _grade(0.5 if left else 1.0, f"ends with {len(left)} names not dealt with")
 
 
 def conciseness(variables: Variables, rng: random.Random) -> CallGrades:
     """A call is needed if its tool is asked for or its result used; a failed one that passes
     on retry counts as needed. (Repeats are the rules' to find.)"""
-    useful = _useful(variables["rounds"], variables)
+    useful = [one for part in _parts(variables) for one in _useful(part)]
     return CallGrades(reason="asked for or used later", needed=[int(one) for one in useful])
 
 
 def final_answer(variables: Variables, rng: random.Random) -> AnswerGrade:
-    """Correlation: the message shares the question's or tools' words and ends in an answer.
-    Faithfulness: share of answers that results (or the question) state."""
-    rounds: Sequence[Round] = variables["rounds"]
-    text = rounds[-1]["text"]
-    answers = _answers(text)
-    if not answers:
-        return AnswerGrade(reason="no answer is marked", correlation=0.0, faithfulness=0.5)
-    calls = _calls(rounds)
-    asked = content_words(variables["question"]) | {
-        word for call in calls for word in content_words(noun_of(call["tool"]))
-    }
-    on_topic = bool(asked & content_words(text)) or bool(_DECLINES.search(text))
-    results = joined([variables["question"], *(c["result"] for c in calls if _ok(c))])
-    words = tokens(results)
-    known = sum(
-        answer in _no_result(rounds) or occurs(answer, results, words) for answer in answers
-    )
+    """Correlation: each message to the user shares the request's or tools' words and ends in an
+    answer. Faithfulness: share of all answers that results (or the user) state."""
+    known = total = 0
+    correlation = 1.0
+    for part in _parts(variables):
+        text = part.rounds[-1]["text"]
+        answers = _answers(text)
+        if not answers:
+            return AnswerGrade(reason="no answer is marked", correlation=0.0, faithfulness=0.5)
+        calls = _calls(part.rounds)
+        asked = content_words(part.heard) | {
+            word for call in calls for word in content_words(noun_of(call["tool"]))
+        }
+        on_topic = bool(asked & content_words(text)) or bool(_DECLINES.search(text))
+        if not on_topic and not _all_stated(answers, calls):
+            correlation = 0.5
+        earlier = [*_calls(part.before), *calls]
+        results = joined([part.heard, *(c["result"] for c in earlier if _ok(c))])
+        words = tokens(results)
+        total += len(answers)
+        known += sum(
+            answer in _no_result(part.rounds) or occurs(answer, results, words)
+            for answer in answers
+        )
     return AnswerGrade(
-        reason=f"{known} of {len(answers)} answers are stated by results",
-        correlation=1.0 if on_topic or _all_stated(answers, calls) else 0.5,
-        faithfulness=_stepped(known / len(answers)),
+        reason=f"{known} of {total} answers are stated by results",
+        correlation=correlation,
+        faithfulness=_stepped(known / total),
     )
 
 
-def _declining(variables: Variables) -> Grade:
-    """Nothing was called: right if no tool fits, or if what a fitting tool needs is not given."""
+@dataclass(frozen=True)
+class _Part:
+    """What one user message asked for and what was done about it."""
+
+    request: str
+    heard: str
+    """Everything the user had written by then."""
+    tools: Sequence[SeenTool]
+    rounds: Sequence[Round]
+    before: Sequence[Round]
+    after: Sequence[Round]
+
+
+def _parts(variables: Variables) -> list[_Part]:
     rounds: Sequence[Round] = variables["rounds"]
-    text = rounds[-1]["text"] if rounds else ""
+    starts = [0, *(number for number, r in enumerate(rounds) if number and r["user"])]
+    parts: list[_Part] = []
+    for start, end in zip(starts, [*starts[1:], len(rounds)], strict=True):
+        request = rounds[start]["user"] if start else variables["question"]
+        heard = _heard(variables, rounds[:end])
+        inner = rounds[start:end]
+        parts.append(_Part(request, heard, variables["tools"], inner, rounds[:start], rounds[end:]))
+    return parts
+
+
+def _heard(variables: Variables, rounds: Sequence[Round]) -> str:
+    return joined([variables["question"], *(r["user"] for r in rounds if r["user"])])
+
+
+def _since_the_user(history: Sequence[Round]) -> Sequence[Round]:
+    """The rounds after the user's last message, the first of them carrying it."""
+    starts = [number for number, round_ in enumerate(history) if round_["user"]]
+    return history[starts[-1] :] if starts else history
+
+
+def _least(grades: Iterable[Grade]) -> Grade:
+    return min(grades, key=lambda grade: grade.score)
+
+
+def _declining(part: _Part) -> Grade:
+    """Nothing was called: right if no tool fits, or if what a fitting tool needs is not given."""
+    text = part.rounds[-1]["text"] if part.rounds else ""
     if not _DECLINES.search(text):
         return _grade(0.0, "answers without calling anything")
-    fitting = [tool for tool in variables["tools"] if _fits(tool, variables["question"])]
+    fitting = [tool for tool in part.tools if _fits(tool, part.request)]
     if not fitting:
         return _grade(1.0, "no offered tool fits the question")
-    given = len(subjects(variables["question"]))
-    if _unmet_part(variables) or _asks_for_choice(text, fitting, variables["question"]):
+    given = len(subjects(part.request))
+    if _unmet_part(part) or _asks_for_choice(text, fitting, part.request):
         return _grade(1.0, "a part of the request cannot be done as it stands")
     ready = [tool for tool in fitting if _named_parameters(tool) <= given]
     if ready:
@@ -146,16 +205,13 @@ def _declining(variables: Variables) -> Grade:
     return _grade(1.0 if named else 0.5, "asks for what is missing" if named else "asks vaguely")
 
 
-def _unmet_part(variables: Variables) -> bool:
+def _unmet_part(part: _Part) -> bool:
     """Whether the question asks for "the ... of" something that no offered tool is about."""
     known = [
-        {singular(word) for word in words_of(tool["name"])} | {"number"}
-        for tool in variables["tools"]
+        {singular(word) for word in words_of(tool["name"])} | {"number"} for tool in part.tools
     ]
-    parts = (
-        {singular(word) for word in part.split()} for part in _PART.findall(variables["question"])
-    )
-    return any(part and not any(part <= words for words in known) for part in parts)
+    nouns = ({singular(word) for word in noun.split()} for noun in _PART.findall(part.request))
+    return any(noun and not any(noun <= words for words in known) for noun in nouns)
 
 
 def _asks_for_choice(text: str, fitting: Sequence[SeenTool], question: str) -> bool:
@@ -203,22 +259,23 @@ def _named_parameters(tool: SeenTool) -> int:
     )
 
 
-def _useful(rounds: Sequence[Round], variables: Variables) -> list[bool]:
+def _useful(part: _Part) -> list[bool]:
     """Per call: its tool is asked for, or a later turn takes a value from its result, or it
     failed for a passing reason and was made again."""
     useful: list[bool] = []
-    for number, round_ in enumerate(rounds):
+    rounds = [*part.rounds, *part.after]
+    for number, round_ in enumerate(part.rounds):
         later = joined(
-            part
+            text
             for other in rounds[number + 1 :]
-            for part in [other["text"], *(str(_plain(c["arguments"])) for c in other["calls"])]
+            for text in [other["text"], *(str(_plain(c["arguments"])) for c in other["calls"])]
         )
         for call in round_["calls"]:
             result = call["result"].strip()
             used = (
                 _ok(call) and len(result) > 1 and any(piece in later for piece in _pieces(result))
             )
-            useful.append(used or _related(call["tool"], variables))
+            useful.append(used or _related(call["tool"], part))
     return useful
 
 
@@ -228,9 +285,9 @@ def _pieces(result: str) -> list[str]:
     return [part for part in dict.fromkeys([result, *parts]) if len(part) > 1]
 
 
-def _related(tool: str, variables: Variables) -> bool:
-    described = next((t["description"] for t in variables["tools"] if t["name"] == tool), "")
-    question = content_words(variables["question"])
+def _related(tool: str, part: _Part) -> bool:
+    described = next((t["description"] for t in part.tools if t["name"] == tool), "")
+    question = content_words(part.heard)
     return bool(question & (content_words(noun_of(tool)) | content_words(described)))
 
 

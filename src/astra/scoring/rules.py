@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,13 +10,14 @@ from astra.records.base import canonical_json
 from astra.records.message import CallStatus
 from astra.records.score import Score, Scored, Unscored
 from astra.scoring.lexical import joined, occurs, tokens, urls
-from astra.scoring.view import Round, SeenCall, View, final_text
+from astra.scoring.view import Round, SeenCall, View, requests, spoken
 from astra.text.language import UNKNOWN, detect_language
 from astra.text.verbs import is_write
 
 NOT_APPLICABLE = "not_applicable"
 """Reason of a dimension that the trajectory gives nothing to measure by; it is left out of the
 mean. Every other reason means that the measurement failed."""
+_ANSWER = re.compile(r"<answer>.*?</answer>", re.DOTALL)
 TRANSIENT = frozenset({CallStatus.TIMEOUT, CallStatus.UNREACHABLE, CallStatus.REFUSED})
 """After these the same call may be made again."""
 
@@ -31,13 +33,14 @@ def tool_status(view: View) -> Score:
 def invented_arguments(view: View) -> set[tuple[int, int]]:
     """(round, call) of calls with a value that nobody stated.
 
-    A value may come from the question, from results of earlier rounds, or from the schema
+    A value may come from what the user wrote, from results of earlier rounds, or from the schema
     (default, enumeration, constant, example); booleans and null always may.
     """
     schemas = {tool["name"]: tool["parameters"].get("properties", {}) for tool in view["tools"]}
     found: set[tuple[int, int]] = set()
     heard = [view["question"]]
     for number, round_ in enumerate(view["rounds"]):
+        heard += [round_["user"]] if round_["user"] else []
         source = joined(heard)
         words = tokens(source)
         for position, call in enumerate(round_["calls"]):
@@ -99,13 +102,22 @@ def _calls(rounds: Sequence[Round]) -> Iterator[SeenCall]:
 
 
 def foreign_urls(view: View) -> list[str]:
-    """URLs of the final message that neither the user nor a tool ever gave."""
-    given = joined([view["question"], *(call["result"] for call in _calls(view["rounds"]))])
-    return [url for url in urls(final_text(view)) if url not in given]
+    """URLs in messages to the user that neither the user nor a tool ever gave."""
+    given = joined([*requests(view), *(call["result"] for call in _calls(view["rounds"]))])
+    return [url for text in spoken(view) for url in urls(text) if url not in given]
 
 
 def wrong_language(view: View) -> bool:
-    """Whether the final message is in another language than the question, both being clear."""
+    """Whether a message to the user is in another language than the question, both being clear.
+
+    What stands inside the answer tags is mostly copied from results, so it is looked at only
+    where the rest of the message tells nothing.
+    """
     asked = detect_language(view["question"])
-    answered = detect_language(final_text(view).replace("<answer>", " ").replace("</answer>", " "))
-    return UNKNOWN not in (asked, answered) and asked != answered
+    for text in spoken(view):
+        answered = detect_language(_ANSWER.sub(" ", text))
+        if answered == UNKNOWN:
+            answered = detect_language(text.replace("answer>", " "))
+        if UNKNOWN not in (asked, answered) and asked != answered:
+            return True
+    return False

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from astra.contamination.index import ContaminationConfig, ContaminationIndex
 from astra.errors import AstraError
 from astra.records.base import canonical_json, content_id
 from astra.records.message import MessageRole
@@ -42,8 +43,9 @@ class Candidate:
     mean: float
     stratum: Stratum
     text: str
-    """Question and calls, for the near-duplicate check."""
+    """User messages and calls, for the near-duplicate check."""
     scores: Mapping[str, Score]
+    follow_ups: tuple[str, ...] = ()
 
 
 def candidate(
@@ -57,7 +59,7 @@ def candidate(
         return Rejection(item=trajectory.id, reason=f"unscored_{mean.reason}")
     if mean.value < min_score:
         return Rejection(item=trajectory.id, reason="below_min_score", detail=f"{mean.value:.3f}")
-    question = next((m.content for m in trajectory.messages if m.role == MessageRole.USER), "")
+    asked = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
     calls = [[call.call.name, call.call.arguments] for call in trajectory.calls]
     return Candidate(
         id=trajectory.id,
@@ -68,9 +70,23 @@ def candidate(
             len(trajectory.messages) // LENGTH_STEP,
             min(len(trajectory.calls), MOST_CALLS),
         ),
-        text=f"{question}\n{canonical_json(calls)}",
+        text="\n".join([*asked, canonical_json(calls)]),
         scores=scores,
+        follow_ups=trajectory.follow_ups,
     )
+
+
+def contaminated(
+    trajectory: Trajectory, index: ContaminationIndex, config: ContaminationConfig
+) -> Rejection | None:
+    """Why a trajectory is too close to a benchmark suite: in its user's words or its tools."""
+    asked = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
+    tools = [(tool.original_name or tool.name, tool.parameters) for tool in trajectory.tools]
+    overlap = index.shared_text(asked) or index.shared_tools(tools, config)
+    if overlap is None:
+        return None
+    detail = f"{overlap.suite}, {overlap.share:.2f}"
+    return Rejection(item=trajectory.id, reason=f"contaminated_{overlap.kind}", detail=detail)
 
 
 def select(
@@ -119,6 +135,19 @@ class Families:
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._parents = {task.id: task.parent_id for task in tasks}
+        self._merged: dict[str, str] = {}
+
+    def join(self, task_ids: Sequence[str]) -> None:
+        """Make one family of those of these tasks, since one conversation holds them all."""
+        first, *others = sorted({self._family(one) for one in task_ids})
+        self._merged.update(dict.fromkeys(others, first))
+
+    def _family(self, task_id: str) -> str:
+        """The root, or that of the first family that was joined to it."""
+        family = self.root(task_id)
+        while family in self._merged:
+            family = self._merged[family]
+        return family
 
     def root(self, task_id: str) -> str:
         """The first ancestor. A parent that was filtered out still names the family."""
@@ -137,5 +166,5 @@ class Families:
 
     def split(self, task_id: str, eval_share: float, seed: int) -> str:
         """train or eval, by a hash of the family."""
-        ticket = int(content_id(["split", seed, self.root(task_id)]), 16) / 16**16
+        ticket = int(content_id(["split", seed, self._family(task_id)]), 16) / 16**16
         return EVAL if ticket < eval_share else TRAIN

@@ -1,5 +1,8 @@
 """What judges see of a trajectory: question, offered tools, rounds. No plan, no system prompt.
 
+A conversation of several user messages is one run of rounds; each says what the user wrote
+just before it.
+
 All parts are plain JSON, so that rules, offline judges and prompts read the same thing.
 """
 
@@ -29,6 +32,8 @@ class SeenCall(TypedDict):
 class Round(TypedDict):
     """One assistant turn and what its calls returned."""
 
+    user: str
+    """What the user wrote before it; empty for the question and where nothing was written."""
     text: str
     calls: list[SeenCall]
 
@@ -48,7 +53,11 @@ def view_of(trajectory: Trajectory) -> View:
     }
     executed = iter(trajectory.calls)
     rounds: list[Round] = []
+    users = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
+    question, said = (users[0] if users else ""), ""
     for message in trajectory.messages:
+        if message.role == MessageRole.USER and rounds:
+            said = message.content
         if message.role != MessageRole.ASSISTANT:
             continue
         calls: list[SeenCall] = []
@@ -62,8 +71,8 @@ def view_of(trajectory: Trajectory) -> View:
                     result=results.get(call.id, ""),
                 )
             )
-        rounds.append(Round(text=message.content, calls=calls))
-    question = next((m.content for m in trajectory.messages if m.role == MessageRole.USER), "")
+        rounds.append(Round(user=said, text=message.content, calls=calls))
+        said = ""
     tools = [
         SeenTool(name=tool.name, description=tool.description, parameters=tool.parameters)
         for tool in trajectory.tools
@@ -77,6 +86,16 @@ def _arguments(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return parsed if isinstance(parsed, dict) else text
+
+
+def requests(view: View) -> list[str]:
+    """Everything that the user wrote, in order."""
+    return [view["question"], *(r["user"] for r in view["rounds"] if r["user"])]
+
+
+def spoken(view: View) -> list[str]:
+    """The texts of the turns that call nothing: what the agent said to the user, in order."""
+    return [r["text"] for r in view["rounds"] if not r["calls"]]
 
 
 def final_text(view: View) -> str:

@@ -10,7 +10,7 @@ import csv
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,20 @@ class StageMetrics:
         self.counts: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self.values: dict[str, Any] = {}
+        self.on_count: Callable[[], None] = lambda: None
+        """Called after each count and drop; progress lines follow the stage that way."""
         self._distributions: dict[str, Counter[str]] = {}
 
     def count(self, name: str, by: int = 1) -> None:
         if name in self.values:
             raise ValueError(f"metrics of {self.stage}: {name!r} is a value already")
         self.counts[name] += by
+        self.on_count()
 
     def reject(self, rejection: Rejection) -> None:
         """Count one dropped item by its reason."""
         self.dropped[rejection.reason] += 1
+        self.on_count()
 
     def value(self, name: str, value: Any) -> None:
         """Record a deterministic figure (float, int or nested mapping)."""

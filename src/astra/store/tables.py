@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
@@ -31,11 +31,11 @@ class TableError(AstraError):
     """A table cannot be read as the record asked for; the message says which stage rebuilds it."""
 
 
-def arrow_schema(model: type[Record]) -> pa.Schema:
+def arrow_schema(model: type[Record], left_out: Collection[str] = ()) -> pa.Schema:
     """The explicit schema of a record: one column per field, ``id`` first."""
     fields = [pa.field("id", pa.string(), nullable=False)]
     for name, info in model.model_fields.items():
-        if name != "id":
+        if name != "id" and name not in left_out:
             fields.append(pa.field(name, _arrow_type(info.annotation), nullable=True))
     return pa.schema(fields, metadata={"record": model.__name__})
 
@@ -65,7 +65,6 @@ def write_records(path: Path, records: Iterable[RecordType], model: type[RecordT
     Equal records collapse to one row. Different records with one id raise TableError: whichever
     came last would win, and concurrency would change the bytes.
     """
-    schema = arrow_schema(model)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
@@ -73,7 +72,8 @@ def write_records(path: Path, records: Iterable[RecordType], model: type[RecordT
         tempfile.TemporaryDirectory(prefix="astra-sort-") as scratch,
         closing(sqlite3.connect(Path(scratch) / "rows.sqlite", isolation_level=None)) as spool,
     ):
-        _spool(spool, path, records)
+        used = _spool(spool, path, records)
+        schema = arrow_schema(model, set(model.sparse) - used)
         try:
             with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
                 cursor = spool.execute("SELECT row FROM rows ORDER BY id")
@@ -87,12 +87,15 @@ def write_records(path: Path, records: Iterable[RecordType], model: type[RecordT
     return count
 
 
-def _spool(spool: sqlite3.Connection, path: Path, records: Iterable[Record]) -> None:
+def _spool(spool: sqlite3.Connection, path: Path, records: Iterable[Record]) -> set[str]:
+    """Put the rows aside; returns the sparse fields that some row needs."""
+    used: set[str] = set()
     spool.execute("PRAGMA journal_mode=OFF")
     spool.execute("PRAGMA synchronous=OFF")
     spool.execute("CREATE TABLE rows (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
     spool.execute("BEGIN")
     for record in records:
+        used.update(name for name in record.sparse if getattr(record, name))
         row = json.dumps(_to_row(record))
         added = spool.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (record.id, row))
         if added.rowcount:
@@ -106,6 +109,7 @@ def _spool(spool: sqlite3.Connection, path: Path, records: Iterable[Record]) -> 
                 f"{differing}; the stage must keep one of them by a rule"
             )
     spool.execute("COMMIT")
+    return used
 
 
 def _to_row(record: Record) -> dict[str, Any]:
@@ -120,7 +124,8 @@ def _to_row(record: Record) -> dict[str, Any]:
 def read_records(path: Path, model: type[RecordType]) -> Iterator[RecordType]:
     """Stream the records of a table in id order. Raises TableError naming the file and row."""
     table = _open(path)
-    differing = set(model.model_fields) ^ set(table.schema_arrow.names)
+    names = set(table.schema_arrow.names)
+    differing = (set(model.model_fields) ^ names) - (set(model.sparse) - names)
     if differing:
         raise TableError(
             f"{path} is no table of {model.__name__}: columns {sorted(differing)} are missing or "

@@ -10,6 +10,7 @@ from pydantic import Field
 from astra.llm.protocol import Ask
 from astra.records.base import Frozen
 from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
+from astra.records.task import Task
 from astra.records.tool import Tool, ToolServer
 
 CHAIN_TASK = "tasking/chain_task"
@@ -81,6 +82,11 @@ def _tool_view(tool: Tool) -> dict[str, Any]:
     return {**tool.view(), "hints": tool.hints}
 
 
+def _server_view(server: ToolServer, language: str) -> dict[str, str]:
+    """The server as a writer sees it: ``language`` is the one to write in."""
+    return {**server.view(), "language": language}
+
+
 def _steps_view(steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
     return [step.model_dump(mode="json") for step in steps]
 
@@ -90,9 +96,11 @@ def _used(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]
     return [_tool_view(tool) for tool in server.tools if tool.name in names]
 
 
-def chain_task_ask(server: ToolServer, chain: Chain, sample: int) -> Ask[WrittenTask]:
+def chain_task_ask(
+    server: ToolServer, chain: Chain, sample: int, language: str
+) -> Ask[WrittenTask]:
     variables = {
-        "server": server.view(),
+        "server": _server_view(server, language),
         "tools": _used(server, chain.steps),
         "steps": _steps_view(chain.steps),
         "sketch": chain.task_sketch,
@@ -100,23 +108,23 @@ def chain_task_ask(server: ToolServer, chain: Chain, sample: int) -> Ask[Written
     return Ask(CHAIN_TASK, variables, WrittenTask, sample)
 
 
-def server_task_ask(server: ToolServer, number: int, sample: int) -> Ask[WrittenTask]:
+def server_task_ask(
+    server: ToolServer, number: int, sample: int, language: str
+) -> Ask[WrittenTask]:
     variables = {
-        "server": server.view(),
+        "server": _server_view(server, language),
         "tools": [_tool_view(tool) for tool in server.tools],
         "number": number,
     }
     return Ask(SERVER_TASK, variables, WrittenTask, sample)
 
 
-def drop_parameter_ask(
-    server: ToolServer, question: str, steps: Sequence[ChainStep], step: int, parameter: str
-) -> Ask[Rewritten]:
+def drop_parameter_ask(server: ToolServer, task: Task, step: int, parameter: str) -> Ask[Rewritten]:
     variables = {
-        "server": server.view(),
-        "tools": _used(server, steps),
-        "question": question,
-        "steps": _steps_view(steps),
+        "server": _server_view(server, task.language),
+        "tools": _used(server, task.plan),
+        "question": task.question,
+        "steps": _steps_view(task.plan),
         "step": step,
         "parameter": parameter,
     }
@@ -125,15 +133,15 @@ def drop_parameter_ask(
 
 def augment_ask(
     server: ToolServer,
-    question: str,
+    task: Task,
     literals: Sequence[str],
     mode: Mode,
     persona: str,
     sample: int,
 ) -> Ask[Rewritten]:
     variables = {
-        "server": server.view(),
-        "question": question,
+        "server": _server_view(server, task.language),
+        "question": task.question,
         "literals": list(literals),
         "mode": mode,
         "persona": persona,
@@ -144,9 +152,16 @@ def augment_ask(
 def score_ask(
     server: ToolServer, question: str, kind: str, steps: Sequence[ChainStep]
 ) -> Ask[TaskScores]:
+    shown = _used(server, steps) if steps else [_tool_view(tool) for tool in server.tools]
+    names = {tool["name"] for tool in shown}
     variables = {
         "server": server.view(),
-        "tools": _used(server, steps) if steps else [_tool_view(tool) for tool in server.tools],
+        "tools": shown,
+        "others": [
+            {"name": tool.name, "description": tool.description}
+            for tool in server.tools
+            if tool.name not in names
+        ],
         "question": question,
         "kind": kind,
         "steps": _steps_view(steps),

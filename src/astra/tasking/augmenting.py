@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
@@ -13,38 +14,28 @@ from astra.records.tool import ToolServer
 from astra.tasking.asks import AUGMENT, Mode, augment_ask
 from astra.tasking.checks import TaskProblem, check_preserved, check_question, task_literals
 from astra.tasking.config import TasksConfig
-from astra.tasking.writing import failed_ask, language_of
-
-_OCCUPATIONS = (
-    "nurse", "teacher", "clerk", "driver", "student", "farmer", "lawyer", "cook", "engineer",
-    "retired builder", "shop owner", "translator", "police officer", "painter", "pilot",
-)  # fmt: skip
-_TRAITS = (
-    "I like short answers.", "I am new here.", "I read a lot.", "I enjoy hiking.",
-    "I work at night.", "I plan things well ahead.", "I play chess.", "I speak two languages.",
-)  # fmt: skip
-
-
-def persona(rng: random.Random) -> str:
-    """Age, occupation and one trait, in two sentences."""
-    occupation = rng.choice(_OCCUPATIONS)
-    article = "an" if occupation[0] in "aeiou" else "a"
-    return f"I am {article} {occupation} of {rng.randint(19, 78)} years. {rng.choice(_TRAITS)}"
+from astra.tasking.personas import Person, introductions
+from astra.tasking.writing import failed_ask
 
 
 async def augment_task(
-    server: ToolServer, task: Task, mode: Mode, variant: int, teacher: Teacher, config: TasksConfig
+    server: ToolServer,
+    task: Task,
+    mode: Mode,
+    variant: int,
+    people: Sequence[Person],
+    teacher: Teacher,
+    config: TasksConfig,
 ) -> Task | Rejection:
     """A variant of ``task`` with the same plan, or the reason why there is none."""
     item = f"{task.id} {mode} {variant}"
-    rng = random.Random(int(content_id([task.id, mode, variant]), 16))
-    who = persona(rng) if mode == "persona" else ""
+    who = _who(task, variant, people) if mode == "persona" else ""
     try:
         literals = task_literals(task.plan)
-        ask = augment_ask(server, task.question, literals, mode, who, variant)
+        ask = augment_ask(server, task, literals, mode, who, variant)
         asked = (await teacher.ask(ask)).question
         check_preserved(task.question, asked, literals, task.language)
-        check_question(asked, task.plan, server.tools, server.language, config.max_words)
+        check_question(asked, task.plan, server.tools, task.language, config.max_words)
     except (ProviderError, ParseError) as error:
         return failed_ask(item, error)
     except TaskProblem as problem:
@@ -53,7 +44,7 @@ async def augment_task(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=task.kind,
-        language=language_of(asked, server),
+        language=task.language,
         question=asked,
         plan=task.plan,
         augmentation=mode,
@@ -61,3 +52,12 @@ async def augment_task(
         withheld_tools=task.withheld_tools,
         prompt_hash=template_hash(AUGMENT),
     )
+
+
+def _who(task: Task, variant: int, people: Sequence[Person]) -> str:
+    """The person of this variant; the variants of a task have different ones."""
+    if people:
+        rng = random.Random(int(content_id([task.id, "persona"]), 16))
+        return introductions(people, task.language, variant + 1, rng)[variant]
+    rng = random.Random(int(content_id([task.id, "persona", variant]), 16))
+    return introductions((), task.language, 1, rng)[0]

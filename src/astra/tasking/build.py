@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from astra.llm.pool import map_bounded
@@ -12,15 +12,16 @@ from astra.llm.protocol import Teacher
 from astra.records.base import content_id
 from astra.records.graph import Chain
 from astra.records.score import Rejection, Scored
-from astra.records.task import Task
+from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.asks import MODES, Mode
 from astra.tasking.augmenting import augment_task
 from astra.tasking.config import TasksConfig
+from astra.tasking.personas import load_people
 from astra.tasking.scoring import score_task
 from astra.tasking.unsolvable import (
-    Donor,
+    Donors,
     can_leave_out,
     donor_of,
     leave_out_parameter,
@@ -30,16 +31,20 @@ from astra.tasking.unsolvable import (
 from astra.tasking.writing import base_jobs, write_task
 from astra.text.similarity import NearDuplicates
 
-DONORS = 400
-"""Recent questions that may be put to servers they do not belong to."""
 DONORS_PER_SERVER = 12
+"""Questions of one server that others may be asked."""
 
 Outcome = Task | Rejection
 Item = TypeVar("Item")
 
 
 class TaskBuilder:
-    """Builds the tasks of one server at a time; only donor questions pass between servers."""
+    """Builds the tasks of one server at a time.
+
+    Only donor questions pass between servers, and with ``near_duplicate_scope: set`` what was
+    asked before. The latter is looked up last, after everything was asked: what is asked for
+    one server never depends on another's near-duplicates.
+    """
 
     def __init__(
         self,
@@ -54,7 +59,9 @@ class TaskBuilder:
         self._config = config
         self._concurrency = concurrency
         self._metrics = metrics
-        self._donors: deque[Donor] = deque(maxlen=DONORS)
+        self._people = load_people(Path(config.personas)) if config.personas else ()
+        self._donors = Donors(config.unsolvable.donors)
+        self._seen = Originals(config.near_duplicate)
 
     async def build(
         self, servers: Sequence[ToolServer], chains: Mapping[str, Sequence[Chain]]
@@ -76,14 +83,18 @@ class TaskBuilder:
         self._metrics.count("asked", len(jobs))
         teacher, config = self._teacher, self._config
         base = await self._gather(jobs, lambda job: write_task(server, job, teacher, config))
-        base = self._distinct(base)
+        base = self._distinct(base, Originals(config.near_duplicate))
         variants = await self._augment(server, base, rng)
         unsolvable = await self._unsolvable(server, base, rng)
         # Base tasks first: of two near-duplicates the original stays.
-        candidates = self._distinct([*base, *unsolvable, *variants])
+        candidates = self._distinct(
+            [*base, *unsolvable, *variants], Originals(config.near_duplicate)
+        )
         scored = await self._gather(
             candidates, lambda task: score_task(server, task, self._judge, config.thresholds)
         )
+        if config.near_duplicate_scope == "set":
+            scored = self._distinct(scored, self._seen)
         if limit is not None and len(scored) > limit:
             for task in scored[limit:]:
                 self._metrics.reject(Rejection(item=task.id, reason="live_limit"))
@@ -102,14 +113,10 @@ class TaskBuilder:
                 tasks.append(outcome)
         return tasks
 
-    def _distinct(self, tasks: Sequence[Task]) -> list[Task]:
-        """Without near-duplicates; an unsolvable twin shares its parent's question on purpose."""
-        indices: dict[str, NearDuplicates] = {}
+    def _distinct(self, tasks: Sequence[Task], originals: Originals) -> list[Task]:
         kept: list[Task] = []
         for task in tasks:
-            group = "withheld" if task.withheld_tools else "plain"
-            index = indices.setdefault(group, NearDuplicates(self._config.near_duplicate))
-            if index.add(task.question):
+            if originals.add(task):
                 kept.append(task)
             else:
                 self._metrics.reject(Rejection(item=task.id, reason="near_duplicate"))
@@ -129,7 +136,9 @@ class TaskBuilder:
 
             def work(item: tuple[Task, int], mode: Mode = mode) -> Awaitable[Outcome]:
                 task, variant = item
-                return augment_task(server, task, mode, variant, self._teacher, self._config)
+                return augment_task(
+                    server, task, mode, variant, self._people, self._teacher, self._config
+                )
 
             variants += await self._gather(wanted, work)
         return variants
@@ -150,7 +159,7 @@ class TaskBuilder:
             )
         if self._donors:
             wanted = round(shares.irrelevant * len(base))
-            outcomes += [misplaced(server, self._donors, rng) for _ in range(wanted)]
+            outcomes += [misplaced(server, self._donors, place, rng) for place in range(wanted)]
         self._donors.extend(
             donor_of(server, task)
             for task in rng.sample(list(base), min(DONORS_PER_SERVER, len(base)))
@@ -178,6 +187,25 @@ class TaskBuilder:
             metrics.distribution(
                 name, (score.value if isinstance(score, Scored) else "unscored" for score in labels)
             )
+
+
+class Originals:
+    """Questions without near-duplicates.
+
+    Tasks that share a question on purpose are kept apart: a task without a tool it needs has
+    its parent's, one put to a foreign server has its donor's.
+    """
+
+    def __init__(self, threshold: float) -> None:
+        self._threshold = threshold
+        self._indices: dict[str, NearDuplicates] = {}
+
+    def add(self, task: Task) -> bool:
+        """True if the task's question was new among those of its kind."""
+        apart = (TaskKind.MISSING_FUNCTION, TaskKind.IRRELEVANT)
+        group = task.kind.value if task.kind in apart else "plain"
+        index = self._indices.setdefault(group, NearDuplicates(self._threshold))
+        return index.add(task.question)
 
 
 def _share(tasks: Sequence[Task], share: float, rng: random.Random) -> list[Task]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,8 +13,8 @@ from astra.records.base import canonical_json
 from astra.records.graph import ArgumentOrigin, ChainStep
 from astra.records.tool import Tool
 from astra.text.language import UNKNOWN, detect_language
+from astra.text.words import stands_in, words
 
-_WORD = re.compile(r"[\w']+")
 MIN_KEPT_WORDS = 0.6
 """Share of the original's words that an augmented question still has: its intent."""
 
@@ -30,7 +29,11 @@ class TaskProblem(ValueError):
 
 
 def spoken(value: Any) -> str:
-    """A scalar as a question states it."""
+    """A value as a question states it; items of lists and objects one after the other."""
+    if isinstance(value, list):
+        return ", ".join(spoken(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {spoken(item)}" for name, item in value.items())
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -39,39 +42,43 @@ def spoken(value: Any) -> str:
 
 
 def task_literals(plan: Sequence[ChainStep]) -> list[str]:
-    """The values that the user has to state, as stated, in plan order without repeats."""
+    """The values that the user has to state, as stated, in plan order without repeats.
+
+    Of lists and objects every text and number; a yes or no inside them can be put in any words.
+    """
     found: dict[str, None] = {}
     for step in plan:
         for source in step.arguments.values():
             if source.origin is ArgumentOrigin.TASK and source.value is not None:
-                if isinstance(source.value, dict | list):
-                    raise TaskProblem("value_not_nameable", canonical_json(source.value)[:200])
-                found[spoken(source.value)] = None
+                found.update(dict.fromkeys(leaves(source.value)))
     return list(found)
 
 
-def states(question: str, literal: str) -> bool:
-    """Whether ``literal`` stands in the question as a whole, not inside a word or number."""
-    pattern = rf"(?<![\w.]){re.escape(literal)}(?![\w])(?!\.\d)"
-    return re.search(pattern, question, re.IGNORECASE if literal.islower() else 0) is not None
+def leaves(value: Any) -> list[str]:
+    """The texts and numbers in a value as spoken; a bare value is its own leaf."""
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        parts = (part for part in inner if part is not None and not isinstance(part, bool))
+        return [leaf for part in parts for leaf in leaves(part)]
+    return [spoken(value)]
 
 
 def leaked_names(question: str, tools: Sequence[Tool]) -> list[str]:
     """Tool names that stand verbatim in the question; plain words (``calculate``) do not count."""
     named = [tool.name for tool in tools if not tool.name.isalpha() or not tool.name.islower()]
-    return [name for name in named if states(question, name)]
+    return [name for name in named if stands_in(name, question)]
 
 
 def check_question(
     question: str, plan: Sequence[ChainStep], tools: Sequence[Tool], language: str, max_words: int
 ) -> None:
     """Raises TaskProblem unless the question states every value, names no tool, and fits."""
-    words = len(_WORD.findall(question))
-    if not question.strip() or words < 3:
+    length = len(words(question))
+    if not question.strip() or length < 3:
         raise TaskProblem("question_too_short", question)
-    if words > max_words:
-        raise TaskProblem("question_too_long", f"{words} words")
-    missing = [literal for literal in task_literals(plan) if not states(question, literal)]
+    if length > max_words:
+        raise TaskProblem("question_too_long", f"{length} words")
+    missing = [literal for literal in task_literals(plan) if not stands_in(literal, question)]
     if missing:
         raise TaskProblem("value_not_stated", f"{missing} in {question!r}")
     leaked = leaked_names(question, tools)
@@ -125,11 +132,11 @@ def check_preserved(original: str, changed: str, literals: Sequence[str], langua
     """Raises TaskProblem unless values, language and intent of the original are kept."""
     if changed.strip().lower() == original.strip().lower():
         raise TaskProblem("augmentation_unchanged", changed)
-    lost = [literal for literal in literals if not states(changed, literal)]
+    lost = [literal for literal in literals if not stands_in(literal, changed)]
     if lost:
         raise TaskProblem("augmentation_lost_value", f"{lost} in {changed!r}")
     check_language(changed, language)
-    before = {word.lower() for word in _WORD.findall(original)}
-    after = {word.lower() for word in _WORD.findall(changed)}
+    before = {word.lower() for word in words(original)}
+    after = {word.lower() for word in words(changed)}
     if before and len(before & after) / len(before) < MIN_KEPT_WORDS:
         raise TaskProblem("augmentation_lost_intent", changed)

@@ -11,6 +11,7 @@ from typing import Any
 from astra.llm.protocol import OfflineHandlers, ProviderError
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.tool import Tool
+from astra.tasking import grammar, grammar_zh
 from astra.tasking.asks import (
     AUGMENT,
     CHAIN_TASK,
@@ -23,9 +24,11 @@ from astra.tasking.asks import (
     TaskScores,
     WrittenTask,
 )
-from astra.tasking.checks import TaskProblem, leaked_names, states, task_literals
-from astra.tasking.grammar import PlanText, question
+from astra.tasking.checks import leaked_names, task_literals
+from astra.tasking.grammar import Omitted, PlanText
+from astra.tasking.grammar_zh import ChineseText
 from astra.text.values import ENTITY, NoValue, draw_value
+from astra.text.words import stands_in
 
 _CONTEXTS = (
     "I am making a list for my team.",
@@ -42,6 +45,8 @@ _DEMANDS = (
     "Use the newest data and nothing from memory.",
     "A late answer is better than a wrong one.",
 )
+_CONTEXTS_ZH = ("我在准备一份报告。", "十分钟后我要开会。", "我的记录不完整。", "朋友问起这件事。")
+_DEMANDS_ZH = ("请不要猜测答案。", "我需要准确的结果。", "如果查询失败，请再试一次。")
 _ARITHMETIC = re.compile(r"[\d\s+-]+")
 LONG_QUESTION = 40
 DEEP_NESTING = 4
@@ -49,15 +54,13 @@ DEEP_NESTING = 4
 
 def write_chain_task(variables: Mapping[str, Any], rng: random.Random) -> WrittenTask:
     """Values for what the user states, then a question by grammar."""
-    _require_english(variables)
     tools = _tools(variables)
     plan = _bind(_plan(variables["steps"]), tools, rng)
-    return WrittenTask(question=question(PlanText(plan, tools), rng), steps=_planned(plan))
+    return WrittenTask(question=_question(variables, plan, tools, rng), steps=_planned(plan))
 
 
 def write_server_task(variables: Mapping[str, Any], rng: random.Random) -> WrittenTask:
     """``number`` calls side by side: one tool on several subjects, or several on one subject."""
-    _require_english(variables)
     tools = _tools(variables)
     number: int = variables["number"]
     first = rng.choice(sorted(tools))
@@ -79,25 +82,26 @@ def write_server_task(variables: Mapping[str, Any], rng: random.Random) -> Writt
     plan = _bind(unbound, tools, rng)
     if len({step.model_dump_json() for step in plan}) < len(plan):
         raise ProviderError(f"{first} cannot be asked about {number} different subjects")
-    return WrittenTask(question=question(PlanText(plan, tools), rng), steps=_planned(plan))
+    return WrittenTask(question=_question(variables, plan, tools, rng), steps=_planned(plan))
 
 
 def drop_parameter(variables: Mapping[str, Any], rng: random.Random) -> Rewritten:
     """The question again, without one value."""
-    _require_english(variables)
-    tools = _tools(variables)
     omitted = (variables["step"], variables["parameter"])
-    return Rewritten(question=question(PlanText(_plan(variables["steps"]), tools, omitted), rng))
+    plan = _plan(variables["steps"])
+    return Rewritten(question=_question(variables, plan, _tools(variables), rng, omitted))
 
 
 def augment(variables: Mapping[str, Any], rng: random.Random) -> Rewritten:
     """A sentence of context, of demands, or of the person who asks."""
-    _require_english(variables)
     asked: str = variables["question"]
+    chinese = _language(variables) == "zh"
+    demands, contexts = (_DEMANDS_ZH, _CONTEXTS_ZH) if chinese else (_DEMANDS, _CONTEXTS)
+    space = "" if chinese else " "
     if variables["mode"] == "complicate":
-        return Rewritten(question=f"{asked} {rng.choice(_DEMANDS)}")
-    lead = variables["persona"] if variables["mode"] == "persona" else rng.choice(_CONTEXTS)
-    return Rewritten(question=f"{lead} {asked}")
+        return Rewritten(question=f"{asked}{space}{rng.choice(demands)}")
+    lead = variables["persona"] if variables["mode"] == "persona" else rng.choice(contexts)
+    return Rewritten(question=f"{lead}{space}{asked}")
 
 
 def score(variables: Mapping[str, Any], rng: random.Random) -> TaskScores:
@@ -116,13 +120,10 @@ def score(variables: Mapping[str, Any], rng: random.Random) -> TaskScores:
 
 def _quality(asked: str, plan: Sequence[ChainStep], tools: Sequence[Tool], kind: str) -> int:
     label = 5
-    try:
-        missing = [literal for literal in task_literals(plan) if not states(asked, literal)]
-    except TaskProblem:
-        return 1
+    missing = [literal for literal in task_literals(plan) if not stands_in(literal, asked)]
     label -= 3 if missing and kind != "missing_parameter" else 0
     label -= 2 if leaked_names(asked, tools) else 0
-    label -= 1 if not asked.rstrip().endswith((".", "?", "!")) else 0
+    label -= 1 if not asked.rstrip().endswith((".", "?", "!", "。", "？")) else 0
     label -= 2 if len(asked.split()) > LONG_QUESTION else 0
     return max(label, 1)
 
@@ -151,10 +152,24 @@ def _necessity(plan: Sequence[ChainStep]) -> int:
     return 2
 
 
-def _require_english(variables: Mapping[str, Any]) -> None:
+def _language(variables: Mapping[str, Any]) -> str:
+    """en or zh. Raises ProviderError for any other language."""
     language = variables["server"]["language"]
-    if language not in ("en", "und"):
-        raise ProviderError(f"the offline teacher writes English, the server speaks {language}")
+    if language not in ("en", "und", "zh"):
+        raise ProviderError(f"the offline teacher writes English and Chinese, not {language}")
+    return "zh" if language == "zh" else "en"
+
+
+def _question(
+    variables: Mapping[str, Any],
+    plan: Sequence[ChainStep],
+    tools: Mapping[str, Tool],
+    rng: random.Random,
+    omitted: Omitted = None,
+) -> str:
+    if _language(variables) == "zh":
+        return grammar_zh.question(ChineseText(plan, tools, omitted), rng)
+    return grammar.question(PlanText(plan, tools, omitted), rng)
 
 
 def _tools(variables: Mapping[str, Any]) -> dict[str, Tool]:

@@ -1,6 +1,8 @@
-"""Task scores with thresholds (ASTRA section 3.2): quality, realism, tool-use necessity.
+"""Task scores with thresholds: quality, realism and tool-use necessity (ASTRA section 3.2),
+difficulty and uniqueness of the tool selection (the release's labels).
 
-The release's difficulty and uniqueness labels are kept with the task but filter nothing.
+A task that cannot be solved on purpose is held to quality and realism alone: which tools would
+solve it is no question there.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ async def score_task(
     solvable = task.kind in SOLVABLE
     needed = {"quality": thresholds.quality, "realism": thresholds.realism}
     if solvable:
-        needed["necessity"] = thresholds.necessity
+        needed |= {
+            "necessity": thresholds.necessity,
+            "difficulty": thresholds.difficulty,
+            "uniqueness": thresholds.uniqueness,
+        }
     scores: dict[str, Score] = {
         name: Scored(value=float(value)) for name, value in labels.model_dump().items()
     }

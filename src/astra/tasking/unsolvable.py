@@ -7,19 +7,25 @@ are the fixed phrases of ``astra.agent.prompt``.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
+from astra.records.base import content_id
 from astra.records.graph import ArgumentOrigin, ChainStep
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
 from astra.tasking.asks import DROP_PARAMETER, drop_parameter_ask
-from astra.tasking.checks import TaskProblem, check_question, spoken, states
+from astra.tasking.checks import TaskProblem, check_question, leaves, spoken
 from astra.tasking.config import TasksConfig
 from astra.tasking.writing import failed_ask, language_of
+from astra.text.words import stands_in
+
+DONORS = 400
+"""Questions that may be put to servers they do not belong to."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +70,14 @@ async def leave_out_parameter(
     if not places:
         return Rejection(item=task.id, reason="no_value_to_leave_out")
     index, name = rng.choice(places)
-    literal = spoken(task.plan[index].arguments[name].value)
+    value = task.plan[index].arguments[name].value
     plan = _without(task.plan, index, name)
     try:
-        ask = drop_parameter_ask(server, task.question, task.plan, index, name)
+        ask = drop_parameter_ask(server, task, index, name)
         asked = (await teacher.ask(ask)).question
-        check_question(asked, plan, server.tools, server.language, config.max_words)
-        if states(asked, literal):
-            raise TaskProblem("value_still_stated", f"{literal!r} in {asked!r}")
+        check_question(asked, plan, server.tools, task.language, config.max_words)
+        if any(stands_in(leaf, asked) for leaf in leaves(value)):
+            raise TaskProblem("value_still_stated", f"{value!r} in {asked!r}")
     except (ProviderError, ParseError) as error:
         return failed_ask(task.id, error)
     except TaskProblem as problem:
@@ -80,7 +86,7 @@ async def leave_out_parameter(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=TaskKind.MISSING_PARAMETER,
-        language=language_of(asked, server),
+        language=task.language,
         question=asked,
         plan=plan,
         parent_id=task.id,
@@ -117,18 +123,51 @@ def _without(plan: Sequence[ChainStep], index: int, name: str) -> tuple[ChainSte
     return (*plan[:index], changed, *plan[index + 1 :])
 
 
-def misplaced(server: ToolServer, donors: Sequence[Donor], rng: random.Random) -> Task | Rejection:
+class Donors:
+    """Questions of the servers so far, at most ``DONORS``, to be put to servers of other domains.
+
+    ``recent`` keeps the last ones and draws by the server's generator. ``stable`` keeps those
+    with the least hash and gives each place the one that hashes least with it: when one
+    server's document changes, only places that its questions win or lose are asked anew.
+    """
+
+    def __init__(self, mode: Literal["recent", "stable"]) -> None:
+        self._stable = mode == "stable"
+        self._kept: list[Donor] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
+    def extend(self, donors: Iterable[Donor]) -> None:
+        self._kept += donors
+        if self._stable:
+            self._kept.sort(key=lambda donor: content_id(["donor", donor.task_id]))
+            del self._kept[DONORS:]
+        else:
+            del self._kept[:-DONORS]
+
+    def choose(self, server: ToolServer, place: int, rng: random.Random) -> Donor | None:
+        own = {tool.name for tool in server.tools}
+        fitting = [d for d in self._kept if d.domain != server.domain and not d.tools & own]
+        if not fitting:
+            return None
+        if self._stable:
+            return min(fitting, key=lambda d: content_id([server.id, place, d.task_id]))
+        return rng.choice(fitting)
+
+
+def misplaced(
+    server: ToolServer, donors: Donors, place: int, rng: random.Random
+) -> Task | Rejection:
     """A question from another domain, put to this server."""
-    own = {tool.name for tool in server.tools}
-    fitting = [d for d in donors if d.domain != server.domain and not d.tools & own]
-    if not fitting:
+    donor = donors.choose(server, place, rng)
+    if donor is None:
         return Rejection(item=server.id, reason="no_foreign_question")
-    donor = rng.choice(fitting)
     return Task(
         server_id=server.id,
         chain_id=None,
         kind=TaskKind.IRRELEVANT,
-        language=language_of(donor.question, server),
+        language=language_of(donor.question, server.language),
         question=donor.question,
         plan=(),
         parent_id=donor.task_id,

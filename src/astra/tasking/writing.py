@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
+from astra.records.base import content_id
 from astra.records.graph import ArgumentOrigin, Chain, ChainStep
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
@@ -28,22 +29,31 @@ class Job:
 
     ask: Ask[WrittenTask]
     chain: Chain | None
+    language: str
 
 
 def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) -> list[Job]:
     """Every base task that is asked for one server, in a fixed order."""
-    jobs = [
-        Job(chain_task_ask(server, chain, sample), chain)
-        for chain in chains
-        for sample in range(config.samples)
-    ]
-    most = min(config.server_tasks.max_tools, len(server.tools))
-    jobs += [
-        Job(server_task_ask(server, number, sample), None)
-        for number in range(1, most + 1)
-        for sample in range(config.server_tasks.per_server)
-    ]
+    jobs: list[Job] = []
+    for chain in chains:
+        for sample in range(config.samples):
+            language = _language(server, chain.id, sample, config.languages)
+            jobs.append(Job(chain_task_ask(server, chain, sample, language), chain, language))
+    for number in range(1, min(config.server_tasks.max_tools, len(server.tools)) + 1):
+        for sample in range(config.server_tasks.per_server):
+            language = _language(server, str(number), sample, config.languages)
+            jobs.append(Job(server_task_ask(server, number, sample, language), None, language))
     return jobs
+
+
+def _language(server: ToolServer, item: str, sample: int, shares: Mapping[str, float]) -> str:
+    """The server's language, or by a hash one of ``shares``."""
+    ticket = int(content_id(["language", server.id, item, sample]), 16) / 16**16
+    for language, share in sorted(shares.items()):
+        if ticket < share:
+            return language
+        ticket -= share
+    return server.language
 
 
 async def write_task(
@@ -57,7 +67,7 @@ async def write_task(
         if job.chain is not None:
             plan = merge_plan(job.chain.steps, plan)
         check_plan(plan, {tool.name: tool for tool in server.tools})
-        check_question(reply.question, plan, server.tools, server.language, config.max_words)
+        check_question(reply.question, plan, server.tools, job.language, config.max_words)
     except (ProviderError, ParseError) as error:
         return failed_ask(item, error)
     except TaskProblem as problem:
@@ -66,7 +76,7 @@ async def write_task(
         server_id=server.id,
         chain_id=job.chain.id if job.chain else None,
         kind=TaskKind.CHAIN if job.chain else TaskKind.SERVER,
-        language=language_of(reply.question, server),
+        language=language_of(reply.question, job.language),
         question=reply.question,
         plan=plan,
         prompt_hash=template_hash(job.ask.template),
@@ -99,6 +109,7 @@ def failed_ask(item: str, error: ProviderError | ParseError) -> Rejection:
     return Rejection(item=item, reason=reason, detail=str(error)[:500])
 
 
-def language_of(question: str, server: ToolServer) -> str:
+def language_of(question: str, expected: str) -> str:
+    """What the question is written in; ``expected`` where it gives no evidence."""
     found = detect_language(question)
-    return server.language if found == UNKNOWN else found
+    return expected if found == UNKNOWN else found

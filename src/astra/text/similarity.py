@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import random
-import re
 from itertools import pairwise
 
-_WORD = re.compile(r"[\w']+")
+from astra.text.words import words
+
 _PRIME = (1 << 61) - 1
 _ROWS = 4
 _BANDS = 12
@@ -16,10 +16,10 @@ _BANDS = 12
 
 def shingles(text: str) -> frozenset[str]:
     """Words and word pairs, lower-cased; a text without word characters is its own shingle."""
-    words = _WORD.findall(text.lower())
-    if not words:
+    found = words(text.lower())
+    if not found:
         return frozenset([text.strip()])
-    return frozenset(words) | {f"{a} {b}" for a, b in pairwise(words)}
+    return frozenset(found) | {f"{a} {b}" for a, b in pairwise(found)}
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 MAX_NAME = 64
@@ -15,7 +17,8 @@ _SECRETS = re.compile(
     r"|xox[abpr]-[A-Za-z0-9-]{10,}"
     r"|AKIA[0-9A-Z]{16}"
     r"|AIza[0-9A-Za-z_-]{30,}"
-    r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?"  # JSON web tokens
+    # JSON web tokens; looking behind keeps the scan of one long run linear
+    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
     r"|(?<=://)[^/\s:@]{1,64}:[^/\s:@]{3,64}(?=@)"  # user:password in a URL
 )
@@ -23,7 +26,13 @@ _ASSIGNED = re.compile(
     r"(?i)((?:api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|password|secret)"
     r"[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9_\-.~+/]{12,})"
 )
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|[^a-z])(?:api[_-]?key|(?:access|auth|bearer|refresh)?[_-]?token|secret|password)$"
+)
+_TOKEN = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.~+/=]{12,}")
 REDACTED = "<redacted>"
+_VALUES = ("default", "const", "enum", "examples", "example")
+_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PLACEHOLDER = re.compile(
     r"(?i)^(?:(?:no |the )?description(?: is)?(?: not)?(?: available| provided)?|n/?a|none|null|"
     r"tbd|todo|test|undefined|-+|\.+|untitled|your description here)[.!]?$"
@@ -69,31 +78,70 @@ def clean_description(text: Any) -> str:
     return trimmed
 
 
+def described_length(text: str) -> int:
+    """Characters of a description, where a Chinese or Japanese one says as much as three Latin."""
+    if text.isascii():
+        return len(text)
+    return len(text) + 2 * len(_IDEOGRAPHS.findall(text))
+
+
 def scrub(value: Any) -> tuple[Any, int]:
     """``value`` with credentials replaced by ``<redacted>``, and how many were found.
 
-    By pattern only: a listing may still hold a secret that looks like ordinary text.
+    By pattern and by the names of keys only: a listing may still hold a secret that looks like
+    ordinary text.
     """
+    texts: list[str] = []
+    _texts(value, texts)
+    joined = "\n".join(texts)
+    if not (_SECRETS.search(joined) or _ASSIGNED.search(joined) or "\0" in joined):
+        return value, 0
+    return _scrubbed(value)
+
+
+def _texts(value: Any, found: list[str]) -> None:
+    """Every text in ``value``; a key that names a secret adds a mark."""
     if isinstance(value, str):
+        found.append(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if _SECRET_NAME.search(key):
+                found.append("\0")
+            _texts(item, found)
+    elif isinstance(value, list):
+        for item in value:
+            _texts(item, found)
+
+
+def _scrubbed(value: Any, secret: bool = False) -> tuple[Any, int]:
+    if isinstance(value, str):
+        if secret and _TOKEN.fullmatch(value):
+            return REDACTED, 1
         text, plain = _SECRETS.subn(REDACTED, value)
         text, assigned = _ASSIGNED.subn(lambda match: match.group(1) + REDACTED, text)
         return text, plain + assigned
     if isinstance(value, dict):
-        pairs = {key: scrub(item) for key, item in value.items()}
+        # `type` and `format` of a property named `token` are words, its examples are values.
+        pairs = {
+            key: _scrubbed(item, bool(_SECRET_NAME.search(key)) or (secret and key in _VALUES))
+            for key, item in value.items()
+        }
         return {key: item for key, (item, _) in pairs.items()}, sum(n for _, n in pairs.values())
     if isinstance(value, list):
-        items = [scrub(item) for item in value]
+        items = [_scrubbed(item, secret) for item in value]
         return [item for item, _ in items], sum(n for _, n in items)
     return value, 0
 
 
-def domain_of(stated: str, text: str) -> str:
-    """The stated domain in lower case, else the one whose key words the text uses most."""
+def domain_of(stated: str, text: str, mapping: Mapping[str, str]) -> str:
+    """The stated domain in lower case, else the one whose key words the text uses most.
+
+    ``mapping`` renames stated domains to the labels that are wanted.
+    """
     if stated.strip():
-        return " ".join(stated.lower().replace("_", " ").split())
-    words = re.findall(r"[a-z]+", text.lower())
-    scores = {
-        domain: sum(words.count(key) for key in keys.split()) for domain, keys in _DOMAINS.items()
-    }
+        label = " ".join(stated.lower().replace("_", " ").split())
+        return mapping.get(label, label)
+    counts = Counter(re.findall(r"[a-z]+", text.lower()))
+    scores = {domain: sum(counts[key] for key in keys.split()) for domain, keys in _DOMAINS.items()}
     best = max(scores, key=lambda domain: scores[domain])
     return best if scores[best] else "other"

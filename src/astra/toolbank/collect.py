@@ -1,47 +1,48 @@
-"""Stage ``tools``: read every source, start live servers, normalise, filter (ASTRA 3.1)."""
+"""Stage ``tools``: read every source, normalise, filter and label it (ASTRA 3.1)."""
 
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from astra.agent.mcp import ServerEnvironments, ServerError, open_server
 from astra.llm.pool import map_bounded
+from astra.llm.protocol import Teacher
 from astra.records.score import Rejection
 from astra.records.tool import ToolServer
 from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
 from astra.toolbank.config import ToolsConfig
-from astra.toolbank.documents import parse_document, read_document
+from astra.toolbank.connectors import Connectors
+from astra.toolbank.domains import label_domain
 from astra.toolbank.normalise import ServerNormaliser
-from astra.toolbank.raw import BadDocument, RawServer, RawTool
-from astra.toolbank.sources import DocumentSource, LiveSource, load_sources
+from astra.toolbank.sources import load_sources
 
 log = logging.getLogger("astra")
-MAX_STARTING = 4
-"""Server processes started at once; each start is a burst of CPU."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What one source gave: raw servers, or the reason why not."""
-
-    servers: tuple[RawServer, ...] = ()
-    rejections: tuple[Rejection, ...] = ()
 
 
 async def collect_servers(
+    config: ToolsConfig, runtime: RuntimeConfig, metrics: StageMetrics, teacher: Teacher | None
+) -> AsyncIterator[ToolServer]:
+    """All servers that survive, one by one: memory does not grow with the sources.
+
+    ``teacher`` labels domains; None where ``domains.by`` is ``text``.
+    """
+    servers = _normalised(config, runtime, metrics)
+    if teacher is not None:
+        servers = _labelled(servers, teacher, config.domains.labels, runtime.concurrency, metrics)
+    async for server in servers:
+        _measure(server, metrics)
+        yield server
+
+
+async def _normalised(
     config: ToolsConfig, runtime: RuntimeConfig, metrics: StageMetrics
-) -> list[ToolServer]:
-    """All servers that survive. One bad source is one rejection, never a stop."""
-    normaliser = ServerNormaliser(config.filters)
-    kept: list[ToolServer] = []
+) -> AsyncIterator[ToolServer]:
+    normaliser = ServerNormaliser(config.filters, config.domains.mapping)
+    connectors = Connectors(runtime)
     for path in config.sources:
-        listed = load_sources(Path(path))
-        async for found in _read(listed.live, listed.documents, runtime):
+        async for found in connectors.read(load_sources(Path(path))):
             for rejection in found.rejections:
                 log.warning("dropped %s: %s", rejection.item, rejection.detail)
                 metrics.reject(rejection)
@@ -49,98 +50,57 @@ async def collect_servers(
                 metrics.count("servers_found")
                 metrics.count("tools_found", len(raw.tools))
                 server = normaliser.add(raw)
+                for rejection in normaliser.drain():
+                    log.info("dropped %s: %s (%s)", *_said(rejection))
+                    metrics.reject(rejection)
                 if server:
-                    kept.append(server)
-    for rejection in normaliser.rejections:
-        log.info("dropped %s: %s (%s)", rejection.item, rejection.reason, rejection.detail)
-        metrics.reject(rejection)
-    _measure(kept, metrics)
-    return kept
+                    yield server
 
 
-async def _read(
-    live: tuple[LiveSource, ...], documents: tuple[DocumentSource, ...], runtime: RuntimeConfig
-) -> AsyncIterator[Found]:
-    environments = ServerEnvironments()
+async def _labelled(
+    servers: AsyncIterator[ToolServer],
+    teacher: Teacher,
+    labels: tuple[str, ...],
+    concurrency: int,
+    metrics: StageMetrics,
+) -> AsyncIterator[ToolServer]:
+    """Servers with the domain that the teacher chose; one it cannot label is a rejection."""
 
-    async def start(source: LiveSource) -> Found:
-        return await _list_live(source, environments, runtime.mcp_timeout_s)
+    async def label(server: ToolServer) -> ToolServer | Rejection:
+        return await label_domain(server, teacher, labels)
 
-    async for found in map_bounded(live, start, min(MAX_STARTING, runtime.concurrency)):
-        yield found
-    for source in documents:
-        for found in read_documents(source):
-            yield found
-
-
-async def _list_live(
-    source: LiveSource, environments: ServerEnvironments, timeout_s: float
-) -> Found:
-    try:
-        with tempfile.TemporaryDirectory(prefix="astra-mcp-") as folder:
-            async with open_server(source.launch, Path(folder), timeout_s, environments) as session:
-                listed = await session.list_tools()
-                title = source.title or session.server_title or session.server_name
-                description = source.description or session.instructions
-    except (ServerError, TimeoutError, OSError) as error:
-        reason = "environment_or_start_failed"
-        detail = str(error) or type(error).__name__
-        return Found(rejections=(Rejection(item=source.name, reason=reason, detail=detail),))
-    tools = tuple(
-        RawTool(
-            name=item.get("name"),
-            description=item.get("description"),
-            parameters=item.get("inputSchema"),
-            output=item.get("outputSchema"),
-        )
-        for item in listed
-    )
-    server = RawServer(
-        name=source.name,
-        source=source.source,
-        tools=tools,
-        title=title,
-        description=description,
-        domain=source.domain,
-        licence=source.licence,
-        launch=source.launch,
-        deterministic=source.deterministic,
-        hints=source.hints,
-    )
-    return Found(servers=(server,))
+    async for batch in _batches(servers, 4 * concurrency):
+        async for outcome in map_bounded(batch, label, concurrency):
+            if isinstance(outcome, Rejection):
+                log.warning("dropped %s: %s (%s)", *_said(outcome))
+                metrics.reject(outcome)
+            else:
+                yield outcome
 
 
-def read_documents(source: DocumentSource) -> list[Found]:
-    """One entry per document that the source's path or pattern names, in name order."""
-    paths = sorted(Path().glob(source.path))
-    if not paths:
-        detail = f"no file matches {source.path} in {Path.cwd()}"
-        return [Found(rejections=(Rejection(item=source.path, reason="document", detail=detail),))]
-    return [_read_one(path, source) for path in paths]
+async def _batches(
+    servers: AsyncIterator[ToolServer], size: int
+) -> AsyncIterator[list[ToolServer]]:
+    batch: list[ToolServer] = []
+    async for server in servers:
+        batch.append(server)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
-def _read_one(path: Path, source: DocumentSource) -> Found:
-    base = RawServer(
-        name=path.stem,
-        source=f"document:{path.as_posix()}",
-        tools=(),
-        licence=source.licence,
-        domain=source.domain,
-        deterministic=source.deterministic,
-    )
-    try:
-        return Found(servers=tuple(parse_document(source.format, read_document(path), base)))
-    except BadDocument as error:
-        detail = f"{error}; correct it or its `format` ({source.format}) in the source list"
-        return Found(rejections=(Rejection(item=str(path), reason="document", detail=detail),))
+def _said(rejection: Rejection) -> tuple[str, str, str]:
+    return rejection.item, rejection.reason, rejection.detail
 
 
-def _measure(servers: list[ToolServer], metrics: StageMetrics) -> None:
-    metrics.count("servers", len(servers))
-    metrics.count("tools", sum(len(server.tools) for server in servers))
-    metrics.count("live_servers", sum(server.launch is not None for server in servers))
-    metrics.count("repairs", sum(len(server.repairs) for server in servers))
-    metrics.distribution("domains", (server.domain for server in servers))
-    metrics.distribution("tools_per_server", (len(server.tools) for server in servers))
-    metrics.distribution("languages", (server.language for server in servers))
-    metrics.distribution("execution", (server.execution.value for server in servers))
+def _measure(server: ToolServer, metrics: StageMetrics) -> None:
+    metrics.count("servers")
+    metrics.count("tools", len(server.tools))
+    metrics.count("live_servers", int(server.launch is not None))
+    metrics.count("repairs", len(server.repairs))
+    metrics.distribution("domains", [server.domain])
+    metrics.distribution("tools_per_server", [len(server.tools)])
+    metrics.distribution("languages", [server.language])
+    metrics.distribution("execution", [server.execution.value])

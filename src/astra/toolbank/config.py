@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra.llm.protocol import ModelConfig
 from astra.settings import StageConfig
 
 
@@ -11,16 +16,41 @@ class FilterConfig(StageConfig):
     max_tools: int
     """Servers with more are dropped: their documents do not fit a prompt."""
     min_description_chars: int
-    """Shorter tool descriptions count as missing."""
+    """Shorter tool descriptions count as missing; an ideograph counts as three characters."""
+    max_description_chars: int = Field(ge=40)
+    """Longer descriptions, of tools and of parameters, are cut."""
     max_bad_description_share: float
     """Tools without a usable description are dropped; a server with a larger share of them is."""
     deterministic_only: bool
     """Keep only servers whose repeated calls give the same bytes."""
     languages: tuple[str, ...]
     """ISO codes of the documents to keep; empty keeps all."""
+    duplicate_similarity: float = Field(gt=0, le=1)
+    """A server is a duplicate when the Jaccard index of its tools (name and parameter names) and
+    those of an earlier server is at least this; 1: only when they are the same tools."""
+
+
+class DomainConfig(StageConfig):
+    by: Literal["text", "teacher"]
+    """``text``: the document's own label, else key words of its text; ``teacher``: asked."""
+    labels: tuple[str, ...]
+    """What a teacher chooses from."""
+    mapping: dict[str, str]
+    """Stated domain in lower case -> label; others stay as they are."""
+
+    @model_validator(mode="after")
+    def _choosable(self) -> Self:
+        if self.by == "teacher" and len(self.labels) < 2:
+            raise ValueError("labels: a teacher needs at least two to choose from")
+        return self
 
 
 class ToolsConfig(StageConfig):
     sources: tuple[str, ...]
     """Source lists (YAML) relative to the repository root."""
+    max_failed_live_share: float = Field(default=0.0, ge=0, le=1)
+    """Of the listed live servers: how many may fail to start before the stage fails."""
+    teacher: ModelConfig
+    """Asked for domains only, and only if ``domains.by`` says so."""
+    domains: DomainConfig
     filters: FilterConfig

@@ -8,28 +8,45 @@ are passed on, normalisation decides about them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
 from astra.toolbank.catalogue import parse_catalogue
+from astra.toolbank.listings import parse_docker, parse_mcp_registry, parse_smithery
 from astra.toolbank.openapi import parse_openapi
-from astra.toolbank.raw import BadDocument, RawServer, RawTool
+from astra.toolbank.raw import BadDocument, RawServer, RawTool, raw_tool, raw_tools
+from astra.toolbank.sources import SourceFormat
 
 MAX_BYTES = 64 * 2**20
 
 
+def read_documents(path: Path, kind: SourceFormat) -> Iterator[tuple[str, Any]]:
+    """Each document of a file with its place: one, or one a line of JSON lines (``.jsonl``).
+
+    A document that cannot be read is a BadDocument in its place; raises BadDocument for the file.
+    """
+    if path.suffix not in (".jsonl", ".ndjson"):
+        yield "", _with_tools(path) if kind == "docker" else read_document(path)
+        return
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield f"#{number}", json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield f"#{number}", BadDocument(f"line {number} is no JSON: {_first_line(error)}")
+
+
 def read_document(path: Path) -> Any:
     """Parse JSON, JSON lines or YAML, by content where the extension lies. Raises BadDocument."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise BadDocument(f"{path} is larger than {MAX_BYTES} bytes")
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadDocument(f"{path} cannot be read: {error}") from None
+    with _opened(path) as file:
+        text = file.read()
     try:
         if path.suffix in (".yaml", ".yml"):
             return yaml.safe_load(text)
@@ -38,35 +55,39 @@ def read_document(path: Path) -> Any:
         except json.JSONDecodeError:
             return [json.loads(line) for line in text.splitlines() if line.strip()]
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadDocument(f"{path} is neither JSON, JSON lines nor YAML: {first}") from None
+        raise BadDocument(
+            f"{path} is neither JSON, JSON lines nor YAML: {_first_line(error)}"
+        ) from None
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[TextIO]:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES and path.suffix not in (".jsonl", ".ndjson"):
+            raise BadDocument(f"{path} is larger than {MAX_BYTES} bytes")
+        with path.open(encoding="utf-8-sig") as file:
+            yield file
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadDocument(f"{path} cannot be read: {error}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _with_tools(path: Path) -> Any:
+    """A ``server.yaml`` of the docker registry with the ``tools.json`` beside it, if any."""
+    document = read_document(path)
+    if path.name != "server.yaml":
+        return document
+    tools = path.with_name("tools.json")
+    return {"server": document, "tools": read_document(tools) if tools.is_file() else []}
 
 
 def parse_document(kind: str, document: Any, base: RawServer) -> list[RawServer]:
     """Raw servers of a document in format ``kind``. Raises BadDocument."""
     return list(FORMATS[kind](document, base))
-
-
-def _tool(item: Any) -> RawTool:
-    if not isinstance(item, dict):
-        return RawTool(name=None, description=None, parameters=None)
-    function = item.get("function")
-    body = function if isinstance(function, dict) else item
-    keys = ("inputSchema", "input_schema", "parameters", "arguments")
-    return RawTool(
-        name=body.get("name"),
-        description=body.get("description"),
-        parameters=next((body[key] for key in keys if body.get(key) is not None), None),
-        output=next(
-            (body[k] for k in ("outputSchema", "output_schema", "response") if body.get(k)), None
-        ),
-    )
-
-
-def _tools(items: Any) -> tuple[RawTool, ...]:
-    if not isinstance(items, list):
-        raise BadDocument(f"tools are {type(items).__name__}, expected a list")
-    return tuple(_tool(item) for item in items)
 
 
 def _mcp(document: Any, base: RawServer) -> Iterable[RawServer]:
@@ -77,7 +98,7 @@ def _mcp(document: Any, base: RawServer) -> Iterable[RawServer]:
                 if isinstance(item, dict):
                     yield from _mcp(item, replace(base, source=f"{base.source}#{index}"))
             return
-        yield replace(base, tools=_tools(document))
+        yield replace(base, tools=raw_tools(document))
         return
     if not isinstance(document, dict):
         raise BadDocument("expected an object or a list")
@@ -87,7 +108,12 @@ def _mcp(document: Any, base: RawServer) -> Iterable[RawServer]:
         found = document.get("server", document)
         name = found.get("name") or found.get("server_name") if isinstance(found, dict) else None
         named = replace(base, name=name if isinstance(name, str) and name else base.name)
-        yield replace(named.described(found), tools=_tools(document["tools"]))
+        stated = found.get("source") if isinstance(found, dict) else None
+        yield replace(
+            named.described(found),
+            source=stated if isinstance(stated, str) and stated else base.source,
+            tools=raw_tools(document["tools"]),
+        )
         return
     entries = {key: item for key, item in document.items() if isinstance(item, dict)}
     if not entries or not all("tools" in item for item in entries.values()):
@@ -100,7 +126,7 @@ def _openai(document: Any, base: RawServer) -> Iterable[RawServer]:
     items = document
     if isinstance(document, dict):
         items = document.get("tools", document.get("functions"))
-    yield replace(base, tools=_tools(items))
+    yield replace(base, tools=raw_tools(items))
 
 
 def _rapidapi(document: Any, base: RawServer) -> Iterable[RawServer]:
@@ -108,11 +134,10 @@ def _rapidapi(document: Any, base: RawServer) -> Iterable[RawServer]:
     if isinstance(document, dict):
         title = document.get("tool_name") or document.get("title") or base.name
         base = base.described({"description": document.get("tool_description")})
-        document = [
-            {"tool_name": title, **api}
-            for api in document.get("api_list", [])
-            if isinstance(api, dict)
-        ]
+        apis = document.get("api_list", [])
+        if isinstance(apis, list):
+            apis = [{"tool_name": title, **api} for api in apis if isinstance(api, dict)]
+        document = apis
     if not isinstance(document, list):
         raise BadDocument("expected a list of APIs or an object with `api_list`")
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -161,7 +186,7 @@ def _bfcl(document: Any, base: RawServer) -> Iterable[RawServer]:
         flat += inner if isinstance(inner, list) else [item]
     groups: dict[str, list[RawTool]] = {}
     for item in flat:
-        tool = _tool(item)
+        tool = raw_tool(item)
         prefix = tool.name.rpartition(".")[0] if isinstance(tool.name, str) else ""
         groups.setdefault(prefix or base.name, []).append(tool)
     for name, tools in groups.items():
@@ -170,8 +195,13 @@ def _bfcl(document: Any, base: RawServer) -> Iterable[RawServer]:
 
 
 def _astra(document: Any, base: RawServer) -> Iterable[RawServer]:
-    """Server rows of the ASTRA release: ``base_info.group_info`` and ``base_info.tool_list``."""
+    """Server rows of the ASTRA release: ``base_info.group_info`` and ``base_info.tool_list``.
+
+    Rows of its later stages keep them under ``mcp_info``. ``call_info`` is not read: it holds
+    addresses and keys.
+    """
     for index, row in enumerate(document if isinstance(document, list) else [document]):
+        row = row.get("mcp_info", row) if isinstance(row, dict) else None
         info = row.get("base_info") if isinstance(row, dict) else None
         if not isinstance(info, dict) or "tool_list" not in info:
             raise BadDocument(f"row {index}: no base_info.tool_list")
@@ -182,7 +212,7 @@ def _astra(document: Any, base: RawServer) -> Iterable[RawServer]:
             base.described(group),
             name=str(name),
             source=f"{base.source}#{index}",
-            tools=_tools(info["tool_list"]),
+            tools=raw_tools(info["tool_list"]),
         )
 
 
@@ -197,5 +227,8 @@ FORMATS: dict[str, Callable[[Any, RawServer], Iterable[RawServer]]] = {
     "rapidapi": _rapidapi,
     "bfcl": _bfcl,
     "astra": _astra,
+    "docker": parse_docker,
+    "smithery": parse_smithery,
+    "mcp_registry": parse_mcp_registry,
     "catalogue": parse_catalogue,
 }

@@ -5,63 +5,134 @@ Every tool or server that leaves is a Rejection; tool reasons start with ``tool_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from astra.records.base import canonical_json
+from astra.records.base import content_id
 from astra.records.score import Rejection
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.text.language import detect_language
-from astra.toolbank.clean import clean_description, domain_of, safe_name, scrub
+from astra.toolbank.clean import (
+    clean_description,
+    described_length,
+    domain_of,
+    safe_name,
+    scrub,
+)
+from astra.toolbank.cleaner import clip
 from astra.toolbank.config import FilterConfig
+from astra.toolbank.properties import free_name, safe_properties
 from astra.toolbank.raw import RawServer, RawTool
 from astra.toolbank.schema import Unmappable, normalise_output, normalise_parameters
 
+MAX_LANGUAGE_CHARS = 20_000
+"""Of a server's text that language and domain are told from."""
+
+
+def normalise_tool(found: RawTool, max_text: int) -> tuple[Tool, list[str]]:
+    """The tool in the function schema and what was changed. Raises Unmappable.
+
+    Says nothing about quality: a tool without a description passes.
+    """
+    if not isinstance(found.name, str) or not found.name.strip():
+        raise Unmappable("unnamed", "no name")
+    original = found.name.encode("utf-8", "replace").decode()
+    description = clean_description(found.description)
+    parameters, notes = normalise_parameters(found.parameters, max_text)
+    output, more = normalise_output(found.output, max_text)
+    parameters, renamed = safe_properties(parameters)
+    name = safe_name(original)
+    # Longer than what is kept, so that no credential is cut in two before it is recognised.
+    document: dict[str, Any]
+    document, secrets = scrub(
+        {"description": description[: 4 * max_text], "parameters": parameters, "output": output}
+    )
+    repairs: list[str] = []
+    if name != original:
+        repairs.append(f"renamed from {original[:100]!r}")
+    repairs += [f"parameter {new} renamed from {old[:100]!r}" for new, old in renamed.items()]
+    if len(description) > max_text:
+        repairs.append(f"description of {len(description)} characters cut")
+    if secrets:
+        repairs.append(f"{secrets} credentials redacted")
+    tool = Tool(
+        name=name,
+        description=clip(document["description"], max_text),
+        parameters=document["parameters"],
+        output_schema=document["output"],
+        original_name=original if name != original else None,
+        original_parameters=renamed,
+    )
+    return tool, [*repairs, *found.notes, *notes, *more]
+
 
 class ServerNormaliser:
-    """Normalises servers in order and remembers them, so that repeats are dropped."""
+    """Normalises servers in order and remembers them, so that repeats are dropped.
 
-    def __init__(self, filters: FilterConfig) -> None:
+    Names depend on the servers before, kept or not, and on nothing that a filter decides: a
+    changed document leaves the others' names as they are.
+    """
+
+    def __init__(self, filters: FilterConfig, domains: Mapping[str, str] | None = None) -> None:
         self._filters = filters
+        self._domains = dict(domains or {})
         self._names: set[str] = set()
-        self._contents: dict[str, str] = {}
-        self.rejections: list[Rejection] = []
+        self._kept: list[tuple[str, int]] = []
+        self._offering: dict[str, list[int]] = {}
+        self._rejections: list[Rejection] = []
+
+    def drain(self) -> list[Rejection]:
+        """What was rejected since this was last asked."""
+        rejections, self._rejections = self._rejections, []
+        return rejections
 
     def add(self, raw: RawServer) -> ToolServer | None:
-        """The normalised server, or None with the reason appended to ``rejections``."""
+        """The normalised server, or None; ``drain`` has the reason."""
+        name = free_name(safe_name(raw.name or "server"), self._names)
+        self._names.add(name)
         item = f"{raw.name} ({raw.source})"
         repairs: list[str] = []
         tools = self._tools(raw, item, repairs)
-        described = len(tools)
-        reason = self._unfit(raw, tools, described)
+        reason = self._unfit(raw, tools)
         if reason:
-            self.rejections.append(Rejection(item=item, reason=reason[0], detail=reason[1]))
+            self._rejections.append(Rejection(item=item, reason=reason[0], detail=reason[1]))
             return None
-        content = canonical_json(
-            [
-                [t.name, sorted(t.parameters["properties"])]
-                for t in sorted(tools, key=lambda t: t.name)
-            ]
-        )
-        if content in self._contents:
-            detail = f"same tools as {self._contents[content]}"
-            self.rejections.append(Rejection(item=item, reason="duplicate_server", detail=detail))
-            return None
-        server = self._server(raw, tools, repairs)
+        server = self._server(raw, name, tools, repairs)
         if self._filters.languages and server.language not in self._filters.languages:
-            self.rejections.append(Rejection(item=item, reason="language", detail=server.language))
+            self._rejections.append(Rejection(item=item, reason="language", detail=server.language))
             return None
-        self._contents[content] = raw.name
-        self._names.add(server.name)
+        signatures = {content_id([t.name, sorted(t.parameters["properties"])]) for t in tools}
+        known = self._same_tools(signatures)
+        if known:
+            detail = f"same tools as {known}"
+            self._rejections.append(Rejection(item=item, reason="duplicate_server", detail=detail))
+            return None
+        for signature in signatures:
+            self._offering.setdefault(signature, []).append(len(self._kept))
+        self._kept.append((raw.name, len(signatures)))
         return server
 
-    def _unfit(self, raw: RawServer, tools: list[Tool], described: int) -> tuple[str, str] | None:
+    def _same_tools(self, signatures: set[str]) -> str | None:
+        """Name of the first kept server that offers (nearly) these tools."""
+        shared: Counter[int] = Counter()
+        for signature in signatures:
+            shared.update(self._offering.get(signature, ()))
+        for index in sorted(shared):
+            name, size = self._kept[index]
+            either = size + len(signatures) - shared[index]
+            if shared[index] >= self._filters.duplicate_similarity * either:
+                return name
+        return None
+
+    def _unfit(self, raw: RawServer, tools: list[Tool]) -> tuple[str, str] | None:
         limits = self._filters
         if limits.deterministic_only and not raw.deterministic:
             return "not_deterministic", "repeated calls differ"
-        undescribed = len(raw.tools) - described
-        if raw.tools and undescribed / len(raw.tools) > limits.max_bad_description_share:
-            return "vague_documents", f"{undescribed} of {len(raw.tools)} tools are not usable"
+        unusable = len(raw.tools) - len(tools)
+        if raw.tools and unusable / len(raw.tools) > limits.max_bad_description_share:
+            return "vague_documents", f"{unusable} of {len(raw.tools)} tools are not usable"
         if len(tools) < limits.min_tools:
             return "too_few_tools", f"{len(tools)} usable of {len(raw.tools)}"
         if len(tools) > limits.max_tools:
@@ -75,72 +146,61 @@ class ServerNormaliser:
         for index, found in enumerate(raw.tools):
             where = f"{item} tool {str(found.name)[:80] if found.name else index}"
             try:
-                tool = self._tool(found, originals, taken, repairs)
+                tool, notes = self._tool(found, originals)
             except Unmappable as error:
-                self.rejections.append(
+                self._rejections.append(
                     Rejection(item=where, reason=f"tool_{error.reason}", detail=error.detail)
                 )
                 continue
-            originals.add(tool.original_name or tool.name)
-            taken.add(tool.name)
-            hints = raw.hints.get(tool.name)
+            original = tool.original_name or tool.name
+            name = free_name(tool.name, taken)
+            originals.add(original)
+            taken.add(name)
+            if name != tool.name:
+                tool = tool.model_copy(update={"name": name, "original_name": original})
+                notes = [note for note in notes if not note.startswith("renamed from")]
+                notes.insert(0, f"renamed from {original[:100]!r}")
+            repairs += [f"{name}{note if note[:1] == '/' else ': ' + note}" for note in notes]
+            hints = raw.hints.get(name)
             tools.append(tool.model_copy(update={"hints": hints}) if hints else tool)
         return tools
 
-    def _tool(
-        self, found: RawTool, originals: set[str], taken: set[str], repairs: list[str]
-    ) -> Tool:
-        if not isinstance(found.name, str) or not found.name.strip():
-            raise Unmappable("unnamed", "no name")
-        original = found.name.encode("utf-8", "replace").decode()
-        if original in originals:
-            raise Unmappable("duplicate", f"{original!r} is listed twice")
-        description = clean_description(found.description)
-        if len(description) < self._filters.min_description_chars:
-            raise Unmappable("description", f"{str(found.description)[:60]!r}")
-        parameters, notes = normalise_parameters(found.parameters)
-        output, more = normalise_output(found.output)
-        name = _free_name(safe_name(original), taken)
-        document: dict[str, Any]
-        document, secrets = scrub(
-            {"description": description, "parameters": parameters, "output": output}
-        )
-        if name != original:
-            repairs.append(f"{name}: renamed from {original[:100]!r}")
-        if secrets:
-            repairs.append(f"{name}: {secrets} credentials redacted")
-        repairs.extend(
-            f"{name}{note if note[:1] == '/' else ': ' + note}" for note in [*notes, *more]
-        )
-        return Tool(
-            name=name,
-            description=document["description"],
-            parameters=document["parameters"],
-            output_schema=document["output"],
-            original_name=original if name != original else None,
-        )
+    def _tool(self, found: RawTool, originals: set[str]) -> tuple[Tool, list[str]]:
+        limits = self._filters
+        if isinstance(found.name, str) and found.name in originals:
+            raise Unmappable("duplicate", f"{found.name!r} is listed twice")
+        if isinstance(found.name, str) and found.name.strip():
+            description = clean_description(found.description)
+            if described_length(description) < limits.min_description_chars:
+                raise Unmappable("description", f"{str(found.description)[:60]!r}")
+            found = replace(found, description=description)
+        return normalise_tool(found, limits.max_description_chars)
 
-    def _server(self, raw: RawServer, tools: list[Tool], repairs: list[str]) -> ToolServer:
-        name = _free_name(safe_name(raw.name or "server"), self._names)
+    def _server(
+        self, raw: RawServer, name: str, tools: list[Tool], repairs: list[str]
+    ) -> ToolServer:
         if name != raw.name:
             repairs.append(f"server renamed from {raw.name[:100]!r}")
+        limit = self._filters.max_description_chars
         texts: dict[str, str]
         texts, secrets = scrub(
             {
-                "title": clean_description(raw.title) or name,
-                "description": clean_description(raw.description),
-                "licence": raw.licence or "unknown",
+                "title": clip(clean_description(raw.title), limit) or name,
+                "description": clip(clean_description(raw.description), limit),
+                "licence": clip(clean_description(raw.licence), limit) or "unknown",
+                "source": raw.source,
             }
         )
         if secrets:
             repairs.append(f"{secrets} credentials redacted in the server's description")
         words = " ".join([texts["title"], texts["description"], *(t.description for t in tools)])
+        words = words[:MAX_LANGUAGE_CHARS]
         return ToolServer(
             name=name,
             title=texts["title"],
             description=texts["description"],
-            domain=domain_of(raw.domain, words),
-            source=raw.source,
+            domain=domain_of(raw.domain, words, self._domains),
+            source=texts["source"],
             licence=texts["licence"],
             language=detect_language(words),
             execution=Execution.LIVE if raw.launch else Execution.EMULATED,
@@ -149,13 +209,3 @@ class ServerNormaliser:
             tools=tuple(tools),
             repairs=tuple(repairs),
         )
-
-
-def _free_name(name: str, taken: Iterable[str]) -> str:
-    """``name``, or the first of ``name_2``, ``name_3``, ... that is not taken."""
-    used = set(taken)
-    candidate, number = name, 2
-    while candidate in used:
-        tail = f"_{number}"
-        candidate, number = f"{name[: 64 - len(tail)]}{tail}", number + 1
-    return candidate

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from astra.toolbank.cleaner import lookup
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 
 METHODS = ("get", "post", "put", "patch", "delete")
 MAX_DEPTH = 6
+"""References inlined inside one another."""
+MAX_NODES = 20_000
+"""Of one operation with its references inlined; documents that refer to themselves have no end."""
 _SCHEMA_KEYS = (
     "type", "format", "enum", "default", "minimum", "maximum", "items", "pattern",
     "minLength", "maxLength", "nullable", "example",
@@ -24,7 +28,8 @@ def parse_openapi(document: Any, base: RawServer) -> RawServer:
         raise BadDocument("no object `paths`")
     tools: list[RawTool] = []
     for path, item in paths.items():
-        item = _deref(item, document, 0)
+        if isinstance(item, dict) and isinstance(item.get("$ref"), str):
+            item = _lookup(item["$ref"], document)
         if not isinstance(item, dict):
             continue
         for method in METHODS:
@@ -41,30 +46,34 @@ def parse_openapi(document: Any, base: RawServer) -> RawServer:
 def _operation(
     path: str, method: str, operation: dict[str, Any], item: dict[str, Any], document: Any
 ) -> RawTool:
+    inline = _Inliner(document)
     properties: dict[str, Any] = {}
     required: list[str] = []
+    left_out: list[str] = []
     for parameter in [*_listed(item), *_listed(operation)]:
-        parameter = _deref(parameter, document, 0)
+        parameter = inline(parameter)
         if not isinstance(parameter, dict) or not isinstance(parameter.get("name"), str):
             continue
-        place = parameter.get("in")
+        place, name = parameter.get("in"), parameter["name"]
         if place == "body":
             _add_body(parameter.get("schema"), parameter.get("required"), properties, required)
         elif place in ("query", "path", "formData"):
-            name = parameter["name"]
-            properties[name] = _parameter_schema(parameter, document)
+            properties[name] = _parameter_schema(parameter)
             if parameter.get("required") is True or place == "path":
                 required.append(name)
-    body = _deref(operation.get("requestBody"), document, 0)
+        else:
+            left_out.append(f"{place} parameter {name[:64]!r} left out")
+    body = inline(operation.get("requestBody"))
     if isinstance(body, dict):
-        schema = _content_schema(body)
-        _add_body(_deref(schema, document, 0), body.get("required"), properties, required)
+        _add_body(_content_schema(body), body.get("required"), properties, required)
+    output = _response_schema(operation, inline)
     name = operation.get("operationId") or f"{method}_{path.strip('/')}"
     return RawTool(
         name=name,
         description=operation.get("description") or operation.get("summary"),
         parameters={"type": "object", "properties": properties, "required": required},
-        output=_response_schema(operation, document),
+        output=output,
+        notes=(*left_out, *inline.notes),
     )
 
 
@@ -73,11 +82,13 @@ def _listed(node: dict[str, Any]) -> list[Any]:
     return listed if isinstance(listed, list) else []
 
 
-def _parameter_schema(parameter: dict[str, Any], document: Any) -> Any:
-    schema = _deref(parameter.get("schema"), document, 0)
+def _parameter_schema(parameter: dict[str, Any]) -> Any:
+    schema = parameter.get("schema")
+    content = parameter.get("content")
+    if not isinstance(schema, dict) and isinstance(content, dict):
+        schema = _content_schema(parameter)
     if not isinstance(schema, dict):  # Swagger 2.0 keeps the type on the parameter itself
         schema = {key: parameter[key] for key in _SCHEMA_KEYS if key in parameter}
-        schema = _deref(schema, document, 0)
     described = parameter.get("description")
     return schema | ({"description": described} if isinstance(described, str) else {})
 
@@ -107,39 +118,60 @@ def _content_schema(node: dict[str, Any]) -> Any:
     return None
 
 
-def _response_schema(operation: dict[str, Any], document: Any) -> Any:
+def _response_schema(operation: dict[str, Any], inline: _Inliner) -> Any:
     responses = operation.get("responses")
     if not isinstance(responses, dict):
         return None
     for code in ("200", 200, "201", 201):
-        response = _deref(responses.get(code), document, MAX_DEPTH - 1)
+        response = responses.get(code)
         if isinstance(response, dict):
-            return _deref(_content_schema(response), document, 0)
+            if isinstance(response.get("$ref"), str):
+                response = _lookup(response["$ref"], inline.document)
+            return inline(_content_schema(response)) if isinstance(response, dict) else None
     return None
 
 
-def _deref(node: Any, document: Any, depth: int) -> Any:
-    """``node`` with local references inlined; deeper than MAX_DEPTH (or recursive) becomes {}."""
-    if isinstance(node, dict):
+class _Inliner:
+    """Copies of nodes with local references replaced by what they name, within bounds.
+
+    A reference inside itself, beyond ``MAX_DEPTH`` others, or past ``MAX_NODES`` becomes ``{}``.
+    """
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self.notes: list[str] = []
+        self._left = MAX_NODES
+        self._open: list[str] = []
+
+    def __call__(self, node: Any) -> Any:
+        return self._copy(node, 0)
+
+    def _copy(self, node: Any, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth >= MAX_DEPTH * 3:
+            return self._cut("nested or large beyond bounds")
+        if isinstance(node, list):
+            return [self._copy(item, depth + 1) for item in node[:MAX_NODES]]
+        if not isinstance(node, dict):
+            return node
         pointer = node.get("$ref")
-        if isinstance(pointer, str):
-            target = _lookup(pointer, document) if depth < MAX_DEPTH else {}
-            return _deref(target, document, depth + 1)
-        if depth >= MAX_DEPTH * 3:
-            return {}
-        return {key: _deref(item, document, depth + 1) for key, item in node.items()}
-    if isinstance(node, list):
-        return [_deref(item, document, depth + 1) for item in node] if depth < MAX_DEPTH * 3 else []
-    return node
+        if not isinstance(pointer, str):
+            return {key: self._copy(item, depth + 1) for key, item in node.items()}
+        if pointer in self._open or len(self._open) >= MAX_DEPTH:
+            return self._cut("a recursive reference")
+        self._open.append(pointer)
+        try:
+            return self._copy(_lookup(pointer, self.document), depth + 1)
+        finally:
+            self._open.pop()
+
+    def _cut(self, why: str) -> dict[str, Any]:
+        note = f"schema cut: {why}"
+        if note not in self.notes:
+            self.notes.append(note)
+        return {}
 
 
 def _lookup(pointer: str, document: Any) -> Any:
-    if not pointer.startswith("#/"):
-        return {}
-    node = document
-    for part in pointer[2:].split("/"):
-        key = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(node, dict) or key not in node:
-            return {}
-        node = node[key]
-    return node
+    found = lookup(document, pointer)
+    return {} if found is None else found

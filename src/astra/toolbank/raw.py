@@ -20,6 +20,8 @@ class RawTool:
     description: Any
     parameters: Any
     output: Any = None
+    notes: tuple[str, ...] = ()
+    """What the connector itself had to leave out; recorded with the repairs."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class RawServer:
     launch: Launch | None = None
     deterministic: bool = True
     hints: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    obstacle: str = ""
+    """Why a listed server without tools cannot be asked for them."""
 
     def described(self, found: Any) -> RawServer:
         """Fill empty fields from a document's own server block."""
@@ -52,3 +56,27 @@ class RawServer:
             domain=text("domain", "domain"),
             licence=text("licence", "licence", "license"),
         )
+
+
+def raw_tool(item: Any) -> RawTool:
+    """A tool document in any of the spellings of MCP, OpenAI, BFCL and the docker registry."""
+    if not isinstance(item, dict):
+        return RawTool(name=None, description=None, parameters=None)
+    function = item.get("function")
+    body = function if isinstance(function, dict) else item
+    keys = ("inputSchema", "input_schema", "parameters", "arguments")
+    return RawTool(
+        name=body.get("name"),
+        description=body.get("description"),
+        parameters=next((body[key] for key in keys if body.get(key) is not None), None),
+        output=next(
+            (body[k] for k in ("outputSchema", "output_schema", "response") if body.get(k)), None
+        ),
+    )
+
+
+def raw_tools(items: Any) -> tuple[RawTool, ...]:
+    """Raises BadDocument if ``items`` is no list."""
+    if not isinstance(items, list):
+        raise BadDocument(f"tools are {type(items).__name__}, expected a list")
+    return tuple(raw_tool(item) for item in items)

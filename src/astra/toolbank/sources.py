@@ -1,18 +1,21 @@
-"""Source lists (``sources/*.yaml``): which servers to start and which documents to read."""
+"""Source lists (``sources/*.yaml``): servers to start or reach, documents and listings to read."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from astra.errors import AstraError
-from astra.records.tool import Launch
+from astra.records.tool import HttpLaunch, Launch
 from astra.settings import StageConfig
 
-SourceFormat = Literal["mcp", "openai", "openapi", "rapidapi", "bfcl", "astra", "catalogue"]
+SourceFormat = Literal[
+    "mcp", "openai", "openapi", "rapidapi", "bfcl", "astra", "docker", "smithery", "mcp_registry",
+    "catalogue",
+]  # fmt: skip
 
 
 class SourceError(AstraError):
@@ -20,11 +23,11 @@ class SourceError(AstraError):
 
 
 class LiveSource(StageConfig):
-    """An MCP server to start over stdio and ask for its tools."""
+    """An MCP server to start (stdio or streamable HTTP) or to reach, and to ask for its tools."""
 
     name: str
     source: str
-    launch: Launch
+    launch: HttpLaunch | Launch
     licence: str
     deterministic: bool
     title: str = ""
@@ -33,20 +36,47 @@ class LiveSource(StageConfig):
     hints: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
     """Tool -> parameter -> schema keywords that keep drawn values inside what calls accept."""
 
+    @model_validator(mode="after")
+    def _startable(self) -> Self:
+        if not isinstance(self.launch, HttpLaunch) and not self.launch.command:
+            raise ValueError("launch: a command, or the url of a server that runs")
+        return self
+
 
 class DocumentSource(StageConfig):
-    """One document, or every document that a glob pattern matches, in one format."""
+    """One document, or every document that a glob pattern matches, in one format.
+
+    A file of JSON lines (``.jsonl``) holds one document a line.
+    """
 
     path: str
     format: SourceFormat
     licence: str = ""
     domain: str = ""
     deterministic: bool = True
+    connect: bool = False
+    """Ask listed servers that are reachable over streamable HTTP for their tools."""
+
+
+class ListingSource(StageConfig):
+    """A registry's web listing, page by page."""
+
+    url: str
+    """Of the first page, search terms included."""
+    format: Literal["mcp_registry", "smithery"]
+    limit: int = Field(ge=1)
+    """Servers read at most."""
+    licence: str = ""
+    deterministic: bool = False
+    connect: bool = True
+    token_env: str = ""
+    """Environment variable that holds the bearer token, where the registry wants one."""
 
 
 class SourceList(StageConfig):
     live: tuple[LiveSource, ...] = ()
     documents: tuple[DocumentSource, ...] = ()
+    listings: tuple[ListingSource, ...] = ()
 
 
 def load_sources(path: Path) -> SourceList:

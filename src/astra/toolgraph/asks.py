@@ -12,6 +12,8 @@ from astra.records.tool import Tool, ToolServer
 
 PROPOSE = "toolgraph/propose"
 COHERENCE = "toolgraph/coherence"
+BACK_QUERY = "toolgraph/back_query"
+BACK_CHAIN = "toolgraph/back_chain"
 
 
 class ChainProposal(Frozen):
@@ -33,6 +35,20 @@ class CoherenceVerdict(Frozen):
     task: str
 
 
+class BackQuery(Frozen):
+    """The request that a chain serves; ``query`` says why not where there is none."""
+
+    valid: bool
+    query: str
+
+
+class BackChain(Frozen):
+    """The tools that a request needs, in the order of the calls, after a plan in words."""
+
+    plan: str
+    chain: tuple[str, ...]
+
+
 def propose_ask(server: ToolServer, sample: int) -> Ask[ChainProposals]:
     variables = {"server": server.view(), "tools": [tool.view() for tool in server.tools]}
     return Ask(PROPOSE, variables, ChainProposals, sample)
@@ -47,3 +63,19 @@ def coherence_ask(
         "steps": [step.model_dump(mode="json") for step in steps],
     }
     return Ask(COHERENCE, variables, CoherenceVerdict, sample)
+
+
+def back_query_ask(
+    server: ToolServer, tools: Sequence[Tool], steps: Sequence[ChainStep], sample: int
+) -> Ask[BackQuery]:
+    variables = coherence_ask(server, tools, steps, sample).variables
+    return Ask(BACK_QUERY, variables, BackQuery, sample)
+
+
+def back_chain_ask(server: ToolServer, query: str, sample: int) -> Ask[BackChain]:
+    variables = {
+        "server": server.view(),
+        "tools": [tool.view() for tool in server.tools],
+        "query": query,
+    }
+    return Ask(BACK_CHAIN, variables, BackChain, sample)

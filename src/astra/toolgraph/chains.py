@@ -3,52 +3,62 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from astra.llm.pool import map_bounded
-from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.llm.protocol import Teacher
 from astra.records.base import content_id
 from astra.records.graph import Chain, ChainStep, ToolGraph
 from astra.records.score import Rejection
-from astra.records.tool import ToolServer
+from astra.records.tool import Tool, ToolServer
+from astra.records.verdict import ChainVerdict, Outcome, Verdict
 from astra.store.metrics import StageMetrics
-from astra.toolgraph.arguments import Unsatisfiable, bind_sources
-from astra.toolgraph.asks import coherence_ask
+from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graphs import as_networkx
+from astra.toolgraph.operators import Candidate, back_translate, vote
 from astra.toolgraph.walks import Walk, sample_walks
+
+REPLAYS = 2
+"""Made-up runs that every chain must survive; values that fit by chance rarely fit each time."""
 
 
 @dataclass(frozen=True)
-class Candidate:
-    server: ToolServer
-    walk: Walk
-    steps: tuple[ChainStep, ...]
+class Judges:
+    """The models of both operators; back-translation without models is off."""
+
+    vote: Sequence[Teacher]
+    back_translation: Sequence[Teacher] = ()
 
 
-async def accepted_chains(
+@dataclass(frozen=True)
+class Judged:
+    """A candidate's verdicts, and its chain if they accept it."""
+
+    verdict: ChainVerdict
+    chain: Chain | None = None
+
+
+async def judged_chains(
     graphs: Iterable[ToolGraph],
     servers: Mapping[str, ToolServer],
-    judge: Teacher,
+    judges: Judges,
     config: ChainsConfig,
     concurrency: int,
     metrics: StageMetrics,
-) -> AsyncIterator[Chain]:
-    """Chains that the judges accept; every other candidate is a counted rejection."""
+) -> AsyncIterator[Judged]:
+    """Every sampled chain with its verdicts; what is not accepted is counted as a rejection."""
 
-    async def work(candidate: Candidate) -> Chain | Rejection:
-        return await _verify(candidate, judge, config.votes, metrics)
+    async def work(candidate: Candidate | Judged) -> Judged:
+        if isinstance(candidate, Judged):
+            return candidate
+        return await _judge(candidate, judges, config)
 
     candidates = _candidates(graphs, servers, config, metrics)
-    async for outcome in map_bounded(candidates, work, concurrency):
-        if isinstance(outcome, Rejection):
-            metrics.reject(outcome)
-            continue
-        metrics.count("chains")
-        metrics.distribution("chain_length", [len(outcome.steps)])
-        metrics.distribution("walk_weight", [outcome.walk_weight])
-        yield outcome
+    async for judged in map_bounded(candidates, work, concurrency):
+        _count(judged, metrics)
+        yield judged
 
 
 def _candidates(
@@ -56,17 +66,16 @@ def _candidates(
     servers: Mapping[str, ToolServer],
     config: ChainsConfig,
     metrics: StageMetrics,
-) -> Iterable[Candidate]:
+) -> Iterable[Candidate | Judged]:
     for graph in graphs:
         server = servers.get(graph.server_id)
         if server is None:
             metrics.reject(Rejection(item=graph.id, reason="server_unknown"))
             continue
         tools = {tool.name: tool for tool in server.tools}
-        seed = content_id(["walks", graph.id, config.model_dump(mode="json", exclude={"judge"})])
         walks = sample_walks(
             as_networkx(graph),
-            random.Random(int(seed, 16)),
+            _generator(graph, config),
             walks=config.walks,
             min_length=config.min_length,
             max_length=config.max_length,
@@ -76,46 +85,86 @@ def _candidates(
         for walk in walks:
             metrics.count("walks")
             try:
-                steps = bind_sources([tools[name] for name in walk.tools])
+                steps = _satisfiable(walk, tools)
             except Unsatisfiable as error:
-                item = " > ".join(walk.tools)
-                metrics.reject(
-                    Rejection(item=item, reason="argument_unsatisfiable", detail=str(error))
+                detail = Verdict(
+                    operator="arguments",
+                    model="rule",
+                    sample=0,
+                    outcome=Outcome.NO,
+                    detail=str(error),
                 )
+                yield _rejected(server, walk, "argument_unsatisfiable", (detail,))
                 continue
             yield Candidate(server, walk, steps)
 
 
-async def _verify(
-    candidate: Candidate, judge: Teacher, votes: int, metrics: StageMetrics
-) -> Chain | Rejection:
-    """The vote operator: n samples, accepted if more say yes than no, failures abstain."""
-    named = {tool.name: tool for tool in candidate.server.tools}
-    tools = [named[name] for name in dict.fromkeys(candidate.walk.tools)]
-    item = " > ".join(candidate.walk.tools)
-    sketches: list[str] = []
-    against = 0
-    for sample in range(votes):
-        try:
-            verdict = await judge.ask(
-                coherence_ask(candidate.server, tools, candidate.steps, sample)
-            )
-        except (ProviderError, ParseError):
-            metrics.count("votes_abstained")
-            continue
-        if verdict.valid:
-            sketches.append(verdict.task)
-        else:
-            against += 1
-    if not sketches and not against:
-        return Rejection(item=item, reason="all_votes_abstained")
-    if len(sketches) <= against:
-        return Rejection(item=item, reason="incoherent")
-    return Chain(
+def _generator(graph: ToolGraph, config: ChainsConfig) -> random.Random:
+    """Seeded by the graph and by how it is walked (and, as ever, by the votes on the walks)."""
+    seed = config.model_dump(mode="json", exclude={"vote", "back_translation"})
+    seed["votes"] = config.vote.samples
+    return random.Random(int(content_id(["walks", graph.id, seed]), 16))
+
+
+def _satisfiable(walk: Walk, tools: Mapping[str, Tool]) -> tuple[ChainStep, ...]:
+    """The walk's steps with a source for every required argument. Raises Unsatisfiable."""
+    steps = bind_sources([tools[name] for name in walk.tools])
+    for number in range(REPLAYS):
+        replay(steps, tools, random.Random(number))
+    return steps
+
+
+async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> Judged:
+    verdicts, reason = await vote(candidate, judges.vote, config.vote)
+    votes = list(verdicts)
+    if not reason and config.back_translation:
+        more, reason = await back_translate(
+            candidate, judges.back_translation, config.back_translation
+        )
+        verdicts = [*verdicts, *more]
+    if reason:
+        return _rejected(candidate.server, candidate.walk, reason, tuple(verdicts))
+    agreed = [verdict for verdict in votes if verdict.outcome is Outcome.YES]
+    chain = Chain(
         server_id=candidate.server.id,
         steps=candidate.steps,
         walk_weight=candidate.walk.weight,
-        votes_for=len(sketches),
-        votes_against=against,
-        task_sketch=sketches[0],
+        votes_for=len(agreed),
+        votes_against=sum(verdict.outcome is Outcome.NO for verdict in votes),
+        task_sketch=agreed[0].detail,
     )
+    verdict = ChainVerdict(
+        server_id=candidate.server.id,
+        tools=candidate.walk.tools,
+        accepted=True,
+        reason="",
+        chain_id=chain.id,
+        verdicts=tuple(verdicts),
+    )
+    return Judged(verdict, chain)
+
+
+def _rejected(server: ToolServer, walk: Walk, reason: str, verdicts: tuple[Verdict, ...]) -> Judged:
+    return Judged(
+        ChainVerdict(
+            server_id=server.id,
+            tools=walk.tools,
+            accepted=False,
+            reason=reason,
+            chain_id="",
+            verdicts=verdicts,
+        )
+    )
+
+
+def _count(judged: Judged, metrics: StageMetrics) -> None:
+    verdict, chain = judged.verdict, judged.chain
+    for cast in verdict.verdicts:
+        if cast.outcome is Outcome.ABSTAINED:
+            metrics.count(f"{cast.operator}s_abstained")
+    if chain is None:
+        metrics.reject(Rejection(item=" > ".join(verdict.tools), reason=verdict.reason))
+        return
+    metrics.count("chains")
+    metrics.distribution("chain_length", [len(chain.steps)])
+    metrics.distribution("walk_weight", [chain.walk_weight])

@@ -9,18 +9,23 @@ from typing import Any
 from astra.llm.protocol import OfflineHandlers
 from astra.records.tool import Tool
 from astra.toolgraph.asks import (
+    BACK_CHAIN,
+    BACK_QUERY,
     COHERENCE,
     PROPOSE,
+    BackChain,
+    BackQuery,
     ChainProposal,
     ChainProposals,
     CoherenceVerdict,
 )
-from astra.toolgraph.linking import linked, share_subject, tokens
+from astra.toolgraph.linking import linked, required_parameters, share_subject, tokens
 
 PROPOSALS = 6
 """Per ask."""
 MAX_CHAIN = 5
 MAX_LOOSE_ENDS = 3
+THEN = ", then "
 FOLLOW_LINK = 0.75
 """How often a chain goes on along data rather than along a shared subject."""
 
@@ -86,4 +91,36 @@ def _words(tool: Tool) -> str:
     return " ".join(words[1:] or words)
 
 
-HANDLERS: OfflineHandlers = {PROPOSE: propose, COHERENCE: judge_coherence}
+def back_query(variables: Mapping[str, Any], rng: random.Random) -> BackQuery:
+    """One clause a step, from the words of the tool's name and parameters."""
+    del rng
+    tools = {view["name"]: Tool.model_validate(view) for view in variables["tools"]}
+    clauses = [" ".join(_clue(tools[step["tool"]])) for step in variables["steps"]]
+    return BackQuery(valid=bool(clauses), query=f"Please {THEN.join(clauses)}.")
+
+
+def back_chain(variables: Mapping[str, Any], rng: random.Random) -> BackChain:
+    """The tool whose words are nearest to each clause; tools that read alike are not told apart."""
+    del rng
+    tools = [Tool.model_validate(view) for view in variables["tools"]]
+    clauses = variables["query"].removeprefix("Please ").removesuffix(".").split(THEN)
+    chain = [max(tools, key=lambda tool: _overlap(tool, clause)).name for clause in clauses]
+    return BackChain(plan=variables["query"], chain=tuple(chain))
+
+
+def _clue(tool: Tool) -> tuple[str, ...]:
+    given = [word for name in required_parameters(tool) for word in tokens(name)]
+    return (*tokens(tool.name), *(["by", *given] if given else []))
+
+
+def _overlap(tool: Tool, clause: str) -> float:
+    mine, said = set(_clue(tool)), set(clause.split())
+    return len(mine & said) / len(mine | said)
+
+
+HANDLERS: OfflineHandlers = {
+    PROPOSE: propose,
+    COHERENCE: judge_coherence,
+    BACK_QUERY: back_query,
+    BACK_CHAIN: back_chain,
+}

@@ -7,7 +7,9 @@ enumerated, a complete graph costs as much as a path.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 import networkx as nx
 
@@ -38,15 +40,18 @@ def sample_walks(
     nodes = list(graph.nodes)
     if not nodes:
         return []
-    strength = [
-        1 + sum(data["weight"] for _, _, data in graph.out_edges(n, data=True)) for n in nodes
-    ]
+    following = {
+        node: [(target, data["weight"]) for _, target, data in graph.out_edges(node, data=True)]
+        for node in nodes
+    }
+    # Summed once: choosing by plain weights would add up the whole graph at every walk.
+    strength = list(accumulate(1 + sum(weight for _, weight in following[n]) for n in nodes))
     found: dict[tuple[str, ...], Walk] = {}
     for _ in range(walks):
         length = rng.randint(min_length, max_length)
         # Single calls are wanted of every tool; longer walks start where they can go on.
-        start = rng.choice(nodes) if length == 1 else rng.choices(nodes, strength)[0]
-        walk = _walk(graph, start, length, acyclic, rng)
+        start = rng.choice(nodes) if length == 1 else rng.choices(nodes, cum_weights=strength)[0]
+        walk = _walk(following, start, length, acyclic, rng)
         if len(walk.tools) >= min_length:
             found.setdefault(walk.tools, walk)
         if len(found) >= limit:
@@ -54,15 +59,19 @@ def sample_walks(
     return list(found.values())
 
 
-def _walk(graph: nx.DiGraph, start: str, length: int, acyclic: bool, rng: random.Random) -> Walk:
+def _walk(
+    following: Mapping[str, list[tuple[str, int]]],
+    start: str,
+    length: int,
+    acyclic: bool,
+    rng: random.Random,
+) -> Walk:
     tools = [start]
     weight = 0
     while len(tools) < length:
-        options = [
-            (target, data["weight"])
-            for _, target, data in graph.out_edges(tools[-1], data=True)
-            if not (acyclic and target in tools)
-        ]
+        options = following[tools[-1]]
+        if acyclic:
+            options = [option for option in options if option[0] not in tools]
         if not options:
             break
         target, step = rng.choices(options, [w for _, w in options])[0]

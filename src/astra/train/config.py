@@ -44,8 +44,8 @@ class SFTConfig(StageConfig):
     save_steps: int = Field(default=50, ge=1)
     keep_optimizer_states: int = Field(default=1, ge=1)
     """Of the newest checkpoints; older ones keep their weights only."""
-    embedding_rows: Literal["all", "batch"] = "all"
-    """``batch``: rows of tokens outside the batch stay (optimizers.train_batch_rows_only)."""
+    embedding_rows: Literal["all", "added"] = "all"
+    """``added``: only rows of added tokens train (optimizers.train_added_rows_only)."""
     activation_checkpointing: bool = False
 
 
@@ -101,8 +101,8 @@ class RLConfig(StageConfig):
     dev_every: int = Field(default=20, ge=1)
     save_steps: int = Field(default=20, ge=1)
     keep_optimizer_states: int = Field(default=1, ge=1)
-    embedding_rows: Literal["all", "batch"] = "all"
-    """``batch``: rows of tokens outside the batch stay (optimizers.train_batch_rows_only)."""
+    embedding_rows: Literal["all", "added"] = "all"
+    """``added``: only rows of added tokens train (optimizers.train_added_rows_only)."""
     trace_every: int = Field(default=20, ge=1)
     trace_rollouts: int = Field(default=2, ge=0)
     activation_checkpointing: bool = False

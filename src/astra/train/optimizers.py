@@ -59,17 +59,30 @@ def train_batch_rows_only(model: Any) -> None:
     any more. With tied embeddings a small policy then unlearns whatever pretraining taught it
     about words it has not met yet, the names of new tools among them.
     """
-    weight: torch.Tensor = model.get_input_embeddings().weight
+    embeddings: torch.nn.Module = model.get_input_embeddings()
+    weight: torch.Tensor = embeddings.weight  # pyright: ignore[reportAssignmentType]
     present = torch.ones(weight.shape[0], 1, dtype=weight.dtype, device=weight.device)
 
-    def record(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record(_module: Any, args: tuple[Any, ...]) -> None:
         if torch.is_grad_enabled():  # generating does not train
-            ids = kwargs.get("input_ids", args[0] if args else None)
             present.zero_()
-            present[torch.unique(ids)] = 1
+            present[torch.unique(args[0])] = 1
 
     def keep_present(gradient: torch.Tensor) -> torch.Tensor:
         return gradient * present
 
-    model.register_forward_pre_hook(record, with_kwargs=True)
+    embeddings.register_forward_pre_hook(record)
     weight.register_hook(keep_present)
+
+
+def train_added_rows_only(model: Any, tokenizer: Any) -> None:
+    """Give embedding rows gradients only for tokens added to the vocabulary (chat markers).
+
+    A pretrained policy copies words it never trained on in a task because their rows lie where
+    pretraining put them. Moving those that a small data set happens to hold takes them apart from
+    the others; the markers, new to the policy, are all that needs to be placed.
+    """
+    weight: torch.Tensor = model.get_input_embeddings().weight
+    added = torch.zeros(weight.shape[0], 1, dtype=weight.dtype, device=weight.device)
+    added[sorted(tokenizer.added_tokens_decoder)] = 1
+    weight.register_hook(lambda gradient: gradient * added)

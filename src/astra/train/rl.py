@@ -38,7 +38,7 @@ from astra.train.errors import TrainingError
 from astra.train.filling import Filled
 from astra.train.groups import Group, GroupRoller, PromptStream, rollout_figures
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments, restore_stream
-from astra.train.optimizers import train_batch_rows_only
+from astra.train.optimizers import train_added_rows_only
 
 
 @dataclass
@@ -87,8 +87,8 @@ def train_rl(
     policy: LoadedPolicy, arenas: Arenas, config: RLConfig, sandbox: Sandbox, folder: Path, run: Run
 ) -> RLResult:
     """Train ``policy.model`` in place. Raises TrainingError if training cannot go on."""
-    if config.embedding_rows == "batch":
-        train_batch_rows_only(policy.model)
+    if config.embedding_rows == "added":
+        train_added_rows_only(policy.model, policy.codec.tokenizer)
     engine = BatchedEngine(
         policy.model, policy.codec.eos_id, policy.codec.pad_id, config.engine_rows
     )

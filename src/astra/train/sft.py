@@ -20,7 +20,6 @@ from transformers import (
     get_cosine_schedule_with_warmup,
 )
 from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
-from trl.trainer.sft_trainer import SFTTrainer
 
 from astra.records.score import Rejection
 from astra.records.trajectory import SFTSample
@@ -32,9 +31,8 @@ from astra.train.checkpoints import PruneOptimizer, resume_point
 from astra.train.config import SFTConfig
 from astra.train.curves import Curves, tail_mean
 from astra.train.errors import TrainingError
-from astra.train.optimizers import MuonAdamW, train_batch_rows_only
-
-IGNORED = -100
+from astra.train.optimizers import MuonAdamW, train_added_rows_only
+from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer
 
 
 @dataclass
@@ -91,9 +89,9 @@ def train_sft(
     total = total_steps(len(train.rows), config)
     curves = Curves()
     watcher = _Watcher(curves, run, config.patience, total)
-    if config.embedding_rows == "batch":
-        train_batch_rows_only(policy.model)
-    trainer = SFTTrainer(
+    if config.embedding_rows == "added":
+        train_added_rows_only(policy.model, policy.codec.tokenizer)
+    trainer = AssistantSFTTrainer(
         model=policy.model,
         args=_arguments(config, folder, accumulation, total, bool(evaluation.rows)),
         train_dataset=Dataset.from_list(train.rows),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -37,9 +38,9 @@ def name(rng: random.Random) -> str:
     """A capitalised name: two known words of kinds that entity names never pair, or made up."""
     (first, last), (qualifier, noun) = WORDS["person"], WORDS["thing"]
     kind = rng.random()
-    if kind < 0.4:
+    if kind < 0.35:
         return f"{rng.choice(first)} {rng.choice(noun)}"
-    if kind < 0.8:
+    if kind < 0.7:
         return f"{rng.choice(qualifier)} {rng.choice(last)}"
     made = ["".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))).capitalize() for _ in "ab"]
     return " ".join(made[: rng.randint(1, 2)])
@@ -93,17 +94,20 @@ def identifiers(rng: random.Random) -> list[Span]:
     return spans
 
 
+def _json(record: dict[str, str]) -> str:
+    """One JSON object; values of digits alone become numbers."""
+    return json.dumps({key: int(v) if v.isdigit() else v for key, v in record.items()})
+
+
 def fields(rng: random.Random) -> list[Span]:
     """A sentence that gives values to words, then the same as a JSON object."""
     keys = rng.sample(_words(), rng.randint(1, 4))
     values = [value(rng) for _ in keys]
     said = [f"{key} {text}" for key, text in zip(keys, values, strict=True)]
-    document = {
-        key: int(text) if text.isdigit() else text for key, text in zip(keys, values, strict=True)
-    }
+    record = dict(zip(keys, values, strict=True))
     return [
         (f"\nWith {' and '.join(said)} {phrase(rng)}:", False),
-        (f" {json.dumps(document)}", True),
+        (f" {_json(record)}", True),
     ]
 
 
@@ -133,13 +137,75 @@ def gathered(rng: random.Random) -> list[Span]:
     ]
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A line of a register: its identifier, the words that ask for it, the keys to fill in."""
+
+    identifier: str
+    asked: str
+    keys: tuple[str, ...]
+
+
+def _register(rng: random.Random) -> tuple[str, list[_Entry]]:
+    """A field's name and three to six entries over different words, sorted like a listing."""
+    count = rng.randint(3, 6)
+    words = rng.sample(_words(), 4 * count + 1)
+    verbs = rng.sample(_words(), 3)
+    entries: list[_Entry] = []
+    for index in range(count):
+        noun, adjective, *keys = words[4 * index : 4 * index + 4]
+        asked = noun if rng.random() < 0.4 else f"{adjective} {noun}"
+        identifier = f"{rng.choice(verbs)}_{asked.replace(' ', '_')}"
+        entries.append(_Entry(identifier, asked, tuple(keys[: rng.choice([1, 1, 2])])))
+    return words[-1], sorted(entries, key=lambda entry: entry.identifier)
+
+
+def _listing(entries: Sequence[_Entry]) -> str:
+    return "".join(f"\n{entry.identifier}({', '.join(entry.keys)})" for entry in entries)
+
+
+def _filled(field: str, entry: _Entry, *values: str) -> str:
+    record = {field: entry.identifier} | dict(zip(entry.keys, values, strict=False))
+    return f"\n{_json(record)}"
+
+
+def forms(rng: random.Random) -> list[Span]:
+    """A register; then requests for an entry, answered by its record with the keys filled in."""
+    field, entries = _register(rng)
+    spans: list[Span] = [(_listing(entries), False)]
+    for entry in rng.sample(entries, 2):
+        whose = [name(rng) for _ in range(rng.choice([1, 1, 2, 3]))]
+        extra = value(rng)
+        said = "".join(f", {key} {extra}" for key in entry.keys[1:])
+        spans.append((f"\n{field} by {entry.asked} for {' plus '.join(whose)}{said}:", False))
+        spans.append(("".join(_filled(field, entry, owner, extra) for owner in whose), True))
+    return spans
+
+
+def errands(rng: random.Random) -> list[Span]:
+    """A register; then records in a row, each filled with what the one before it brought."""
+    field, entries = _register(rng)
+    way = rng.sample(entries, rng.choice([2, 2, 3]))
+    holder, extra = name(rng), value(rng)
+    asked = " under ".join(entry.asked for entry in reversed(way))
+    said = "".join(f", {key} {extra}" for entry in way for key in entry.keys[1:])
+    spans: list[Span] = [(f"{_listing(entries)}\n{field} by {asked} under {holder}{said}:", False)]
+    for step, entry in enumerate(way):
+        spans.append((_filled(field, entry, holder, extra), True))
+        holder = name(rng) if step < len(way) - 1 else value(rng)
+        spans.append((f"\n= {holder}", False))
+    return [*spans, ("\n>", False), (f" {holder}.", True)]
+
+
 KINDS: Sequence[tuple[Callable[[random.Random], list[Span]], int]] = (
     (repeat, 2),
-    (ledger, 3),
-    (identifiers, 4),
-    (fields, 4),
-    (relay, 2),
+    (ledger, 1),
+    (identifiers, 2),
+    (fields, 1),
+    (relay, 1),
     (gathered, 2),
+    (forms, 5),
+    (errands, 5),
 )
 
 

@@ -1,29 +1,28 @@
-"""The tokenizer of the tiny policy: byte-level BPE made for copying names into JSON.
+"""The tokenizer of the tiny policy: words are tokens, made for copying names into JSON.
 
-Every word is one token wherever it stands. A space belongs to the word after it, and each glue
-character (``_ " ( > [`` and the newline) is followed by an artificial space that the decoder
+Every known word is one token wherever it stands. A space belongs to the word after it, and each
+glue character (``_ " ( > [`` and the newline) is followed by an artificial space that the decoder
 takes away again. `` Amber`` in a question, ``"Amber`` in JSON and ``>Amber`` in an answer thus
 share a token, as do the words of a tool's name and those of the question that needs it: the
-model can copy instead of having to learn a second spelling of every word. The mapping is
-lossless for whatever text a message holds (boilerplate tokens decode to themselves); what no
-merge covers falls back to bytes.
+model can copy instead of having to learn a second spelling of every word. Unknown words are
+spelled greedily in syllables, letters and bytes, so the mapping is lossless for whatever text a
+message holds (boilerplate tokens decode to themselves). Nothing is trained: the vocabulary is
+listed here and in ``vocabulary.yaml``.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from importlib import resources
+from itertools import product
 from typing import Any
 
 import yaml
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from tokenizers.trainers import BpeTrainer
 
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.text.names import Pool, draw_names
 
-VOCABULARY = 2560
 GLUE = ("_", '"', "(", ">", "[", "\n")
 EOS, PAD = "<|im_end|>", "<|pad|>"
 # Chat and JSON boilerplate, one token each. None may end in a glue character: the word after it
@@ -65,6 +64,12 @@ OPENERS = (
 )
 # Words with the space before them, an apostrophe's ending, digits one by one, then the rest.
 PIECES = r"\n| ?[A-Z]?[a-z]+| ?[A-Z]+|'[a-z]+| ?[0-9]| ?[^\sA-Za-z0-9]+|\s"
+SPACE = "\u0120"
+"""The space in the byte-level alphabet."""
+CONTINUES = "\u2581"
+"""Before a piece that does not begin its word; outside the byte-level alphabet."""
+ENDINGS = "able al ed er ers es est ful ic ing ive less ly ment ness ous th tion".split()
+MARKS = (":", ".", ",", "?", "-", "=", ";", ")", "):", ").", "),", "&", "%", "$", "/", "...")
 
 
 def common_words() -> list[str]:
@@ -83,11 +88,45 @@ def name_words() -> list[str]:
     return sorted({word for name in names for word in name.split()})
 
 
-def build_tokenizer(seed: int = 0) -> Any:
-    """Train on generic text alone; returns a PreTrainedTokenizerFast. Same bytes every time."""
+def vocabulary() -> list[str]:
+    """The tokens, boilerplate excepted, in the order of their ids: bytes, letters, pieces, words.
+
+    Greedy matching takes the longest token that fits, so every word in the list is one token.
+    """
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vowels, consonants = "aeiouy", "bcdfghjklmnpqrstvwxz"
+    onsets = ["".join(pair) for pair in product(consonants, vowels)]
+    rimes = ["".join(pair) for pair in product(vowels, "lmnrst")]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    begin = [*letters, *letters.upper(), *"0123456789", *(onset.title() for onset in onsets)]
+    inside = [*alphabet, *onsets, *rimes, *ENDINGS]
+    words = [*common_words(), *name_words(), *OPENERS]
+    return list(
+        dict.fromkeys(
+            [
+                *alphabet,
+                *(CONTINUES + piece for piece in inside),
+                *(SPACE + piece for piece in begin),
+                *(mark for mark in MARKS),
+                *(SPACE + mark for mark in MARKS),
+                *(SPACE + word for word in words),
+            ]
+        )
+    )
+
+
+def build_tokenizer() -> Any:
+    """A PreTrainedTokenizerFast; the same bytes every time."""
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.BPE(unk_token=None, byte_fallback=False))
+    tokens = {token: index for index, token in enumerate(vocabulary())}
+    model = models.WordPiece(  # every byte is a token: there is no unknown one
+        tokens,
+        unk_token=SPACE,
+        continuing_subword_prefix=CONTINUES,
+        max_input_chars_per_word=1_000_000,
+    )
+    tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence(  # pyright: ignore[reportAttributeAccessIssue]
         [normalizers.Replace(glue, f"{glue} ") for glue in GLUE]
     )
@@ -99,17 +138,12 @@ def build_tokenizer(seed: int = 0) -> Any:
     )
     tokenizer.decoder = decoders.Sequence(  # pyright: ignore[reportAttributeAccessIssue]
         [
+            decoders.Replace(CONTINUES, ""),
             decoders.ByteLevel(),
             decoders.Fuse(),
             *(decoders.Replace(f"{glue} ", glue) for glue in GLUE),
         ]
     )
-    trainer = BpeTrainer(
-        vocab_size=VOCABULARY - len(BOILERPLATE) - 2,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_corpus(seed), trainer)
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in BOILERPLATE])
     tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in (EOS, PAD)])
     return PreTrainedTokenizerFast(
@@ -119,23 +153,3 @@ def build_tokenizer(seed: int = 0) -> Any:
         clean_up_tokenization_spaces=False,
         model_max_length=2048,
     )
-
-
-def _corpus(seed: int) -> Iterator[str]:
-    """Word lists and random sentences over them; each word occurs often enough to stay whole."""
-    rng = random.Random(f"tokenizer:{seed}")
-    words, names = common_words(), name_words()
-    for word in names:
-        yield f" {word}" * 40
-    for word in words:
-        yield f" {word}" * 30
-        yield f" {word.capitalize()}" * 2
-    for mark in ('"', "(", ")", "[", "]", "{", "}", "-", ":", "<", "$", "%", "=", "'", "&", "#"):
-        yield f" {mark} x" * 60
-    yield from ("}]", " }]", "},", " },", "],", " ],", "):", '."', "://", "...")
-    yield " 0 1 2 3 4 5 6 7 8 9 -1" * 99
-    for _ in range(4000):
-        sentence = " ".join(rng.choice(words) for _ in range(8))
-        yield f" {sentence} {rng.choice(names)} {rng.choice(names)}? {rng.randrange(10**6)}."
-    for word in OPENERS:
-        yield f" {word}" * 60

@@ -9,6 +9,15 @@ from astra.llm.protocol import ModelConfig
 from astra.settings import StageConfig
 
 
+class ConversationsConfig(StageConfig):
+    """Episodes with a simulated user who goes on after the agent's first final message."""
+
+    share: float = Field(ge=0, le=1)
+    """Share of episodes, by a hash; those without a second goal or a hidden value stay single."""
+    max_user_turns: int = Field(ge=2)
+    """User messages of one conversation, the question included."""
+
+
 class TrajectoriesConfig(StageConfig):
     """Block ``trajectories``; conf/trajectories/base.yaml names each default's source."""
 
@@ -16,6 +25,9 @@ class TrajectoriesConfig(StageConfig):
     """Who acts. Backend offline: the scripted expert, which follows the task's plan."""
     emulator: ModelConfig
     """Who answers for servers that have documents only."""
+    user: ModelConfig
+    """Who plays the user in conversations."""
+    conversations: ConversationsConfig
     samples: int = Field(ge=1)
     """Episodes per task."""
     failure_rate: float = Field(ge=0, lt=1)

@@ -1,4 +1,4 @@
-"""The offline agent: follows its task's plan and reads nothing but its own conversation.
+"""The offline agent: follows its tasks' plans and reads nothing but its own conversation.
 
 Steps whose inputs are known run together in one turn; values from earlier results are copied
 by the plan's paths; calls that failed for a passing reason are retried; the final message
@@ -37,6 +37,36 @@ class _State(StrEnum):
     FAILED = "failed"
 
 
+@dataclass(frozen=True)
+class _Phrases:
+    """How final messages begin; ``{}`` is the noun, the reason or the parameter."""
+
+    one: str
+    several: str
+    done: str
+    problem: str
+    no_tool: str
+    missing: str
+
+
+_ENGLISH = _Phrases(
+    one="The {} is",
+    several="The results for {} are",
+    done="Done:",
+    problem="There was a problem: {}.",
+    no_tool="No offered tool can do this.",
+    missing="Please tell me the {}.",
+)
+_CHINESE = _Phrases(
+    one="查询的结果是",
+    several="查询的结果如下：",
+    done="已经完成：",
+    problem="查询时出现了问题，没有得到结果。",
+    no_tool="现有的工具都无法完成这个请求。",
+    missing="请告诉我 {} 的值。",
+)
+
+
 @dataclass
 class _Step:
     state: _State = _State.OPEN
@@ -46,18 +76,42 @@ class _Step:
 
 
 class ScriptedExpert:
-    """Acts in one episode of one task; has the shape of ``astra.agent.protocols.Policy``."""
+    """Acts in one episode; has the shape of ``astra.agent.protocols.Policy``.
+
+    Carries out one task after each user message, in their order.
+    """
 
     name = "offline:expert"
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tasks
+        self._errands: list[_Errand] = []
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        """The next turn. Raises PlanError when a plan does not fit tools or results."""
+        asked = sum(message.role == MessageRole.USER for message in messages)
+        if asked > len(self._tasks):
+            raise PlanError(
+                f"task {self._tasks[0].id}: the scripted expert knows {len(self._tasks)} user "
+                f"messages, this is the {asked}th"
+            )
+        if asked > len(self._errands):
+            calls = sum(len(message.tool_calls) for message in messages)
+            self._errands.append(_Errand(self._tasks[asked - 1], calls))
+        return self._errands[-1].act(messages, tools)
+
+
+class _Errand:
+    """One task, from the user's message to the final one; call ids go on from ``calls``."""
+
+    def __init__(self, task: Task, calls: int) -> None:
         self._task = task
         self._steps = [_Step() for _ in task.plan]
         self._asked: dict[str, int] = {}
-        self._calls = 0
+        self._calls = calls
+        self._words = _CHINESE if task.language == "zh" else _ENGLISH
 
-    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
-        """The next turn. Raises PlanError when the plan does not fit tools or results."""
+    def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
         if self._task.kind not in (TaskKind.CHAIN, TaskKind.SERVER):
             return _say(self._decline(tools))
         if not self._task.plan:
@@ -157,13 +211,13 @@ class ScriptedExpert:
         failed = [step for step in self._steps if step.state == _State.FAILED and step.text]
         if failed:
             reason = failed[0].text.removeprefix("error:").strip().rstrip(".")
-            return final_message(f"There was a problem: {reason[:200]}.", answers)
+            return final_message(self._words.problem.format(reason[:200]), answers)
         nouns = list(dict.fromkeys(self._noun(index) for index in ends))
         if any(is_write(self._task.plan[index].tool) for index in ends):
-            return final_message("Done:", answers)
+            return final_message(self._words.done, answers)
         if len(nouns) == 1 and len(answers) == 1:
-            return final_message(f"The {nouns[0]} is", answers)
-        return final_message(f"The results for {' and '.join(nouns)} are", answers)
+            return final_message(self._words.one.format(nouns[0]), answers)
+        return final_message(self._words.several.format(" and ".join(nouns)), answers)
 
     def _noun(self, index: int) -> str:
         tool = self._task.plan[index].tool
@@ -171,10 +225,10 @@ class ScriptedExpert:
 
     def _decline(self, tools: Sequence[Tool]) -> str:
         if self._task.kind != TaskKind.MISSING_PARAMETER:
-            return final_message("No offered tool can do this.", [NO_TOOL])
+            return final_message(self._words.no_tool, [NO_TOOL])
         names = missing_parameters(self._task, tools)
         what = " and ".join(name.replace("_", " ") for name in names) or "value it is about"
-        return final_message(f"Please tell me the {what}.", [MISSING_VALUE])
+        return final_message(self._words.missing.format(what), [MISSING_VALUE])
 
 
 def missing_parameters(task: Task, tools: Sequence[Tool]) -> list[str]:

@@ -182,7 +182,9 @@ class McpEnv:
                 self._process = await self._pool.acquire(self._launch)
             process = self._process
             try:
-                result = await process.session.call_tool(tool.original_name or tool.name, arguments)
+                result = await process.session.call_tool(
+                    tool.original_name or tool.name, tool.original_arguments(arguments)
+                )
             except asyncio.CancelledError:
                 process.healthy = False
                 raise

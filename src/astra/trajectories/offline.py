@@ -1,13 +1,16 @@
-"""The offline emulator: rules that answer for document-only tools."""
+"""The offline emulator and the offline user: rules that answer for tools, and that speak."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from astra.agent.prompt import MISSING_VALUE, extract_answer
 from astra.llm.protocol import OfflineHandlers
-from astra.trajectories.emulated import TEMPLATE, EmulatedReply
+from astra.trajectories import emulated, user
+from astra.trajectories.emulated import EmulatedReply
+from astra.trajectories.user import UserReply
 from astra.trajectories.world import World
 
 
@@ -23,4 +26,26 @@ def emulate(variables: Mapping[str, Any], rng: random.Random) -> EmulatedReply:
     return EmulatedReply(status="ok", result=world.read(tool, arguments))
 
 
-HANDLERS: OfflineHandlers = {TEMPLATE: emulate}
+def speak(variables: Mapping[str, Any], rng: random.Random) -> UserReply:
+    """Tells what is asked for, then asks for the next goal, in the goals' order."""
+    goals: Sequence[Mapping[str, Any]] = variables["goals"]
+    said = [turn["text"] for turn in variables["conversation"] if turn["speaker"] == "user"]
+    stated = sum(goal["request"] in said for goal in goals)
+    if extract_answer(variables["conversation"][-1]["text"]) == MISSING_VALUE:
+        facts: Mapping[str, str] = goals[stated - 1]["facts"]
+        told = [_told(name, value, variables["language"]) for name, value in facts.items()]
+        news = [line for line in told if not any(line in text for text in said)]
+        if not news:
+            return UserReply(status="gives_up", message="")
+        return UserReply(status="continue", message=" ".join(news))
+    if stated < len(goals):
+        return UserReply(status="continue", message=goals[stated]["request"])
+    return UserReply(status="satisfied", message="")
+
+
+def _told(name: str, value: str, language: str) -> str:
+    words = name.replace("_", " ")
+    return f"{words} 是 {value}。" if language == "zh" else f"The {words} is {value}."
+
+
+HANDLERS: OfflineHandlers = {emulated.TEMPLATE: emulate, user.TEMPLATE: speak}

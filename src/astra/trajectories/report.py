@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from astra.records.message import MessageRole
 from astra.records.trajectory import Trajectory
 from astra.store.metrics import StageMetrics
 
@@ -19,6 +20,11 @@ def describe(metrics: StageMetrics, trajectory: Trajectory) -> None:
     metrics.distribution("stop_reason", [trajectory.stop_reason])
     metrics.distribution("domain", [trajectory.domain])
     metrics.distribution("call_status", [call.result.status for call in trajectory.calls])
+
+    spoken = sum(message.role == MessageRole.USER for message in trajectory.messages)
+    if spoken > 1:
+        metrics.count("conversations")
+        metrics.distribution("user_messages_per_conversation", [spoken])
 
 
 def _turns(trajectory: Trajectory) -> int:

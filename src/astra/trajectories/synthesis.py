@@ -6,10 +6,10 @@ import itertools
 import os
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from astra.agent.loop import Transcript, run_episode
+from astra.agent.loop import Transcript
 from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.agent.protocols import Env, Policy
@@ -26,15 +26,23 @@ from astra.records.trajectory import StopReason, Trajectory
 from astra.settings import RuntimeConfig
 from astra.store.journal import Journal
 from astra.trajectories.config import TrajectoriesConfig
+from astra.trajectories.conversation import (
+    Conversation,
+    Script,
+    Scripts,
+    UserStop,
+    converse,
+)
 from astra.trajectories.emulated import EmulatedEnv
 from astra.trajectories.expert import ScriptedExpert
 from astra.trajectories.failures import FailureInjector
 from astra.trajectories.journaled import JournaledEnv
 from astra.trajectories.live import McpEnv, ServerPool
 from astra.trajectories.offline import HANDLERS
+from astra.trajectories.user import SimulatedUser
 
-PolicyFor = Callable[[Task, int], Policy]
-"""The policy of one episode, by task and sample."""
+PolicyFor = Callable[[Script, int], Policy]
+"""The policy of one episode, by script and sample."""
 REJECTED_STOPS = frozenset({StopReason.INFRA, StopReason.TIMEOUT})
 
 
@@ -45,17 +53,20 @@ class Synthesis:
     config: TrajectoriesConfig
     servers: Mapping[str, ToolServer]
     emulator: Teacher
+    user: Teacher
     policy_for: PolicyFor
     processes: ServerPool
     journal: Journal
+    scripts: Scripts = field(init=False)
     endpoint: EndpointPolicy | None = None
     """Behind ``policy_for``, where the agent is a model; closed at the end of ``run``."""
 
     async def run(
         self, tasks: Callable[[], Iterable[Task]], concurrency: int
     ) -> AsyncIterator[Trajectory | Rejection]:
-        """Every task's episodes, accepted or rejected. ``tasks`` is read twice: live ones come
-        first, server by server, so that processes are used again."""
+        """Every task's episodes, accepted or rejected. ``tasks`` is read more than once: live
+        ones come first, server by server, so that processes are used again."""
+        self.scripts = Scripts(tasks, self.config.conversations)
         episodes = itertools.chain(
             self._episodes(sorted(self._only(tasks(), live=True), key=_by_server)),
             self._episodes(self._only(tasks(), live=False)),
@@ -66,6 +77,7 @@ class Synthesis:
         finally:
             await self.processes.close()
             await self.emulator.close()
+            await self.user.close()
             if self.endpoint is not None:
                 await self.endpoint.close()
 
@@ -88,24 +100,43 @@ class Synthesis:
         if server.execution == Execution.LIVE and server.launch is None:
             return Rejection(item=task.id, reason="no_launch", detail=server.name)
         key = content_id(["episode", self.config.seed, task.id, sample])
-        tools = shown_tools(server, task, self.config.max_tools, key)
+        script = self.scripts.of(task, key)
+        tools = shown_tools(server, script.tasks, self.config.max_tools, key)
         if tools is None:
             return Rejection(item=task.id, reason="plan_tool_unknown", detail=server.name)
-        policy = self.policy_for(task, sample)
+        policy = self.policy_for(script, sample)
         env = self._env(server, tools, key, sample)
+        try:
+            done = await self._converse(script, server, policy, env, key, sample)
+        finally:
+            await env.close()
+        if done.transcript.stop_reason in REJECTED_STOPS:
+            return _rejection(task, done.transcript)
+        if done.user_stop not in (None, UserStop.SATISFIED):
+            return Rejection(
+                item=task.id, reason=f"user_{done.user_stop}", detail=done.detail[:500]
+            )
+        return _trajectory(script, sample, server, tools, policy, done.transcript)
+
+    async def _converse(
+        self,
+        script: Script,
+        server: ToolServer,
+        policy: Policy,
+        env: Env,
+        key: str,
+        sample: int,
+    ) -> Conversation:
+        task, most = script.tasks[0], self.config.conversations.max_user_turns
         opening = (
             Message(role=MessageRole.SYSTEM, content=self._system_prompt(key)),
             Message(role=MessageRole.USER, content=task.question),
         )
-        try:
-            transcript = await run_episode(
-                policy, env, opening, self.config.limits, self.config.episode_timeout_s
-            )
-        finally:
-            await env.close()
-        if transcript.stop_reason in REJECTED_STOPS:
-            return _rejection(task, transcript)
-        return _trajectory(task, sample, server, tools, policy, transcript)
+        user = None
+        if script.goals:
+            user = SimulatedUser(script.goals, server, task.language, most, self.user, sample)
+        limits, timeout_s = self.config.limits, self.config.episode_timeout_s
+        return await converse(policy, env, opening, limits, timeout_s, user, most)
 
     def _env(self, server: ToolServer, tools: tuple[Tool, ...], key: str, sample: int) -> Env:
         if server.execution == Execution.EMULATED:
@@ -125,21 +156,22 @@ def _by_server(task: Task) -> tuple[str, str]:
 
 
 def shown_tools(
-    server: ToolServer, task: Task, cap: int | None, key: str
+    server: ToolServer, tasks: Sequence[Task], cap: int | None, key: str
 ) -> tuple[Tool, ...] | None:
     """What the agent sees, in the server's order: no withheld tool, at most ``cap`` tools.
 
-    The plan's tools are always shown, above the cap if need be; the others are drawn by
-    ``key``. None if the plan names a tool that the server does not have.
+    The tools of the plans are always shown, above the cap if need be; the others are drawn by
+    ``key``. None if a plan names a tool that the server does not have.
     """
     names = {tool.name for tool in server.tools}
-    planned = {step.tool for step in task.plan}
+    planned = {step.tool for task in tasks for step in task.plan}
+    withheld = {name for task in tasks for name in task.withheld_tools}
     if not planned <= names:
         return None
     offered = [
         tool.model_copy(update={"hints": {}})  # for writers of tasks, not for agents
         for tool in server.tools
-        if tool.name not in task.withheld_tools
+        if tool.name not in withheld
     ]
     if cap is None or len(offered) <= cap:
         return tuple(offered)
@@ -151,13 +183,14 @@ def shown_tools(
 
 
 def _trajectory(
-    task: Task,
+    script: Script,
     sample: int,
     server: ToolServer,
     tools: tuple[Tool, ...],
     policy: Policy,
     transcript: Transcript,
 ) -> Trajectory:
+    task = script.tasks[0]
     return Trajectory(
         task_id=task.id,
         server_id=server.id,
@@ -170,6 +203,7 @@ def _trajectory(
         messages=transcript.messages,
         calls=transcript.calls,
         stop_reason=transcript.stop_reason,
+        follow_ups=script.follow_ups,
     )
 
 
@@ -193,8 +227,8 @@ def build(
     if config.agent.backend == "openai":
         endpoint = EndpointPolicy(config.agent, runtime, "trajectories")
 
-    def policy_for(task: Task, sample: int) -> Policy:
-        return endpoint.for_sample(sample) if endpoint else ScriptedExpert(task)
+    def policy_for(script: Script, sample: int) -> Policy:
+        return endpoint.for_sample(sample) if endpoint else ScriptedExpert(script.tasks)
 
     # More processes than that wait for a core and only take memory.
     limit = max(1, min(runtime.concurrency, 2 * (os.cpu_count() or 1)))
@@ -202,6 +236,7 @@ def build(
         config=config,
         servers=servers,
         emulator=build_teacher(config.emulator, runtime, HANDLERS, "trajectories"),
+        user=build_teacher(config.user, runtime, HANDLERS, "trajectories"),
         policy_for=policy_for,
         processes=ServerPool(
             environments, runtime.mcp_timeout_s, limit, frozenset(config.reset_in_place)

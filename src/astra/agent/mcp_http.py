@@ -1,0 +1,114 @@
+"""Streamable HTTP to MCP servers: remote ones, and processes started for one episode."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+from mcp import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from astra.errors import AstraError
+
+POLL_S = 0.05
+GRACE_S = 3.0
+"""Between asking a server process to end and killing it."""
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class HttpServerError(AstraError):
+    """A server over HTTP cannot be reached as configured; the message says what is missing."""
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on at present."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def filled_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """``headers`` with ``${NAME}`` read from the environment. Raises HttpServerError."""
+
+    def value(match: re.Match[str]) -> str:
+        found = os.environ.get(match.group(1))
+        if not found:
+            raise HttpServerError(
+                f"a header needs the environment variable {match.group(1)}, which is not set"
+            )
+        return found
+
+    return {name: _VARIABLE.sub(value, text) for name, text in headers.items()}
+
+
+@asynccontextmanager
+async def http_streams(url: str, headers: Mapping[str, str]) -> AsyncGenerator[tuple[Any, Any]]:
+    """Message streams of a session with the server at ``url``."""
+    async with (
+        create_mcp_http_client(headers=filled_headers(headers)) as client,
+        streamable_http_client(url, http_client=client) as (reader, writer),
+    ):
+        yield reader, writer
+
+
+@asynccontextmanager
+async def running(
+    parameters: StdioServerParameters, port: int, log: Path, timeout_s: float
+) -> AsyncGenerator[None]:
+    """The process described by ``parameters`` from when it accepts connections on ``port``.
+
+    Raises HttpServerError if it ends or stays silent for ``timeout_s``. It and all it started
+    are gone when the context is left.
+    """
+    with log.open("wb") as errors:
+        process = await anyio.open_process(
+            [parameters.command, *parameters.args],
+            cwd=parameters.cwd,
+            env=parameters.env,
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
+        )
+    try:
+        await _listening(process, port, timeout_s)
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+
+
+async def _listening(process: anyio.abc.Process, port: int, timeout_s: float) -> None:
+    with anyio.move_on_after(timeout_s):
+        while process.returncode is None:
+            try:
+                connection = await anyio.connect_tcp("127.0.0.1", port)
+            except OSError:
+                await anyio.sleep(POLL_S)
+                continue
+            await connection.aclose()
+            return
+        raise HttpServerError(f"the process ended with status {process.returncode}")
+    raise HttpServerError(f"the process does not listen on port {port}")
+
+
+async def _end(process: anyio.abc.Process) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is None:
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                break
+            with anyio.move_on_after(GRACE_S):
+                await process.wait()
+    await process.aclose()

@@ -1,0 +1,233 @@
+"""Questions that a teacher makes and decomposes freely: the paper's five modes (section 4.1).
+
+Where questions planned from tables (plan.py) hold by construction, these hold by check: every
+rule of rules.py, and those of ``_problem`` below. An item of a corpus decides the split of what is
+made of it; made-up names, where a mode needs any, are offered from the split's own pool.
+
+Counted drops: ``teacher``, ``off_request`` (another scenario than asked for, or another question
+than given), ``ungrounded`` (an answer that the text does not state), and every reason of rules.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
+from astra.prompting import template_hash
+from astra.qa import chinese
+from astra.qa.config import Corpus, Mode, QAConfig
+from astra.qa.corpora import Item, items_of
+from astra.qa.operations import UNORDERED
+from astra.qa.replies import Synthesis, SynthesisStep
+from astra.qa.rules import Problem, check, ends, states
+from astra.qa.shapes import split_of
+from astra.qa.worlds import name_stock
+from astra.records.base import canonical_json, content_id
+from astra.records.qa import (
+    Answer,
+    AnswerType,
+    Operation,
+    QAInstance,
+    QuestionKind,
+    Scenario,
+    Split,
+    SubQuestion,
+    Table,
+)
+from astra.records.score import Rejection
+from astra.text.names import Pool
+
+TEMPLATES = {"en": "qa/synthesise", "zh": "qa/synthesise_zh"}
+OFFERED = {"person": 30, "thing": 40}
+"""Made-up names that a question is offered."""
+INVENTING = (Mode.BASE, Mode.TAXONOMY)
+"""Modes whose every name is made up: only offered ones may occur."""
+Outcome = QAInstance | Rejection
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to be made of an item."""
+
+    corpus: str
+    spec: Corpus
+    item: Item
+    sample: int
+    split: Split
+    variables: dict[str, Any]
+
+
+def requests_of(config: QAConfig, folder: Path) -> Iterator[Request]:
+    """Every question wanted of every corpus whose language is used, in order."""
+    for name, spec in sorted(config.corpora.items()):
+        if spec.language not in config.languages_used:
+            continue
+        for item in items_of(name, spec, folder):
+            for sample in range(spec.samples):
+                yield _request(config, name, spec, item, sample)
+
+
+def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int) -> Request:
+    identity = [spec.mode, spec.language, item.domain, item.text, item.question, item.description]
+    # Names in a text or a given question stay in one split; made-up ones are the split's own.
+    owner = content_id([*identity, sample] if spec.mode in INVENTING else identity)
+    split = split_of(owner, config.compositions)
+    rng = random.Random(int(content_id(["request", config.seed, *identity, sample]), 16))
+    masked = spec.mode is Mode.TAXONOMY and rng.random() < spec.mask
+    scenario = None if spec.mode is Mode.QUESTION else _scenario(config, spec, rng)
+    single = scenario in (Scenario.SINGLE_HOP, Scenario.PARALLEL_SINGLE_HOP)
+    variables = {
+        "mode": spec.mode.value,
+        "domain": item.domain,
+        "language": spec.language,
+        "scenario": scenario.value if scenario else "",
+        "min_hops": spec.hops.min if single or not scenario else max(2, spec.hops.min),
+        "max_hops": 1 if single else spec.hops.max,
+        "text": item.text,
+        "question": item.question,
+        "description": item.description,
+        "examples": [] if masked else list(item.examples),
+        "names": {
+            who: _offered(who, split, config, spec.language, rng) for who in ("person", "thing")
+        },
+    }
+    return Request(name, spec, item, sample, split, variables)
+
+
+def _scenario(config: QAConfig, spec: Corpus, rng: random.Random) -> Scenario:
+    """Drawn by the configured shares among those that the hop range allows."""
+    possible = [
+        scenario
+        for scenario in Scenario
+        if (spec.hops.min == 1 if "single" in scenario else spec.hops.max > 1)
+    ]
+    weights = [config.scenarios.get(scenario, 0.0) for scenario in possible]
+    return rng.choices(possible, weights if any(weights) else None)[0]
+
+
+def _offered(
+    who: str, split: Split, config: QAConfig, language: str, rng: random.Random
+) -> list[str]:
+    if language == "zh":
+        return chinese.draw_names(who, Pool(split.value), OFFERED[who], rng)
+    stock = name_stock(who, split, config.seed, config.names_per_kind)
+    return rng.sample(stock, min(OFFERED[who], len(stock)))
+
+
+async def synthesise(request: Request, teacher: Teacher) -> Outcome:
+    """The instance that the teacher makes of a request, if every rule passes it."""
+    item = f"{request.corpus}/{request.split}/{request.item.domain}/{request.sample}"
+    template = TEMPLATES[request.spec.language]
+    try:
+        reply = await teacher.ask(Ask(template, request.variables, Synthesis, request.sample))
+    except (ProviderError, ParseError) as error:
+        return Rejection(item=item, reason="teacher", detail=str(error))
+    instance = build_instance(request, reply, template_hash(template))
+    hops = range(request.variables["min_hops"], request.variables["max_hops"] + 1)
+    problem = _problem(request, instance) or check(instance, hops, _known_names(request, instance))
+    if problem is not None:
+        return Rejection(item=item, reason=problem[0], detail=problem[1])
+    return instance
+
+
+def build_instance(request: Request, reply: Synthesis, prompt_hash: str) -> QAInstance:
+    """The record: what the reply says, with what its records show of each answer."""
+    spec, item = request.spec, request.item
+    steps = tuple(_step(step, reply.knowledge) for step in reply.sub_questions)
+    named = {s.answer.value for s in reply.sub_questions if s.answer.type is AnswerType.STRING}
+    return QAInstance(
+        split=request.split,
+        domain=item.domain,
+        language=spec.language,
+        source=f"{spec.mode}:{request.corpus}",
+        kind=QuestionKind.READ_ONLY,
+        scenario=reply.scenario,
+        main_question=reply.main_question,
+        final_answer=_final(reply.final_answer, steps),
+        sub_questions=steps,
+        knowledge=reply.knowledge,
+        knowledge_text=item.text,
+        entities=tuple(sorted({*reply.entities, *(n for n in named if isinstance(n, str))})),
+        composition=_composition(request, reply.sub_questions),
+        prompt_hash=prompt_hash,
+    )
+
+
+def _step(step: SynthesisStep, tables: Sequence[Table]) -> SubQuestion:
+    answer = step.answer
+    if step.operation is not None:
+        known = {
+            "domain_size": _domain_size(step.operation, tables),
+            "ordered": step.operation.op not in UNORDERED,
+        }
+        answer = answer.model_copy(update=known)
+    return SubQuestion(
+        id=step.id,
+        hop_level=step.hop_level,
+        question=step.question,
+        answer=answer,
+        dependencies=step.dependencies,
+        operation=step.operation,
+    )
+
+
+def _domain_size(operation: Operation, tables: Sequence[Table]) -> int | None:
+    """How many answers the records hold, or could: a count is one of as many as there are rows."""
+    for table in tables:
+        if table.name == operation.table:
+            column = operation.select.partition(":")[0]
+            if operation.op == "count" or column not in table.columns:
+                return len(table.rows)
+            return len({canonical_json(row[table.columns.index(column)]) for row in table.rows})
+    return None
+
+
+def _final(answer: Answer, steps: tuple[SubQuestion, ...]) -> Answer:
+    """An only last answer keeps what is known of it; of several the order counts."""
+    last = ends(steps)
+    if len(last) != 1:
+        return answer.model_copy(update={"ordered": True})
+    kept = {name: getattr(last[0].answer, name) for name in ("ordered", "domain_size", "tolerance")}
+    return answer.model_copy(update=kept)
+
+
+def _composition(request: Request, steps: tuple[SynthesisStep, ...]) -> str:
+    """What is asked of what in which arrangement, without names."""
+    asked = [f"{s.relation}({','.join(map(str, s.dependencies)) or '@'})" for s in steps]
+    return f"{request.item.domain}:free:" + ";".join(asked)
+
+
+def _problem(request: Request, instance: QAInstance) -> Problem | None:
+    wanted, given = request.variables["scenario"], request.item.question
+    if wanted and instance.scenario != wanted:
+        return ("off_request", f"asked for {wanted}, got {instance.scenario}")
+    if given and instance.main_question.strip() != given.strip():
+        return ("off_request", f"asked to decompose {given!r}, got {instance.main_question!r}")
+    if request.spec.mode is Mode.KNOWLEDGE_BASE:
+        text = request.item.text
+        for stated in _claims(instance):
+            if not states(text, stated):
+                return ("ungrounded", f"the text does not state {stated!r}")
+    return None
+
+
+def _claims(instance: QAInstance) -> Iterator[Any]:
+    """What a text has to state: table cells, and texts that no operation derives from them."""
+    for table in instance.knowledge:
+        for row in table.rows:
+            yield from row
+    for step in instance.sub_questions:
+        texts = (AnswerType.STRING, AnswerType.ENUM)
+        if step.operation is None and not step.dependencies and step.answer.type in texts:
+            yield step.answer.value
+
+
+def _known_names(request: Request, instance: QAInstance) -> set[str]:
+    """Names that may occur: the offered ones where all are made up, else any."""
+    if request.spec.mode in INVENTING:
+        return {name for names in request.variables["names"].values() for name in names}
+    return set(instance.entities)

@@ -1,0 +1,47 @@
+"""What a final answer says where it is no value: the outcome of a write, or why there is none.
+
+Questions of a set that has such kinds end by naming the outcomes, whatever their own kind, so
+that a question does not tell which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from astra.agent.prompt import MISSING_VALUE, NO_TOOL
+from astra.records.qa import QuestionKind
+
+DONE, ALREADY_DONE, NOT_POSSIBLE = "done", "already done", "not possible"
+OUTCOMES: Mapping[str, Mapping[QuestionKind, str]] = {
+    "en": {
+        QuestionKind.WRITE: DONE,
+        QuestionKind.ALREADY_SATISFIED: ALREADY_DONE,
+        QuestionKind.INFEASIBLE: NOT_POSSIBLE,
+        QuestionKind.MISSING_TOOL: NO_TOOL,
+        QuestionKind.MISSING_PARAMETER: MISSING_VALUE,
+    },
+    "zh": {
+        QuestionKind.WRITE: "已完成",
+        QuestionKind.ALREADY_SATISFIED: "早已完成",
+        QuestionKind.INFEASIBLE: "无法办到",
+        QuestionKind.MISSING_TOOL: "没有工具",
+        QuestionKind.MISSING_PARAMETER: "缺少信息",
+    },
+}
+FAILURES = (QuestionKind.MISSING_TOOL, QuestionKind.MISSING_PARAMETER)
+"""Outcomes that a question which reads can have, a value aside."""
+
+
+def closing(language: str, acts: bool) -> str:
+    """The sentence that ends a question: every outcome that one of its wording could have."""
+    said = [text for kind, text in OUTCOMES[language].items() if acts or kind in FAILURES]
+    if language == "zh":
+        opening = "办完后请回答" if acts else "如果办不到，请回答"
+        return f"{opening}{'、'.join(said[:-1])}或{said[-1]}。"
+    listed = f"{', '.join(said[:-1])} or {said[-1]}"
+    return f"Answer {listed}." if acts else f"If you cannot, answer {listed}."
+
+
+def closings(language: str) -> tuple[str, ...]:
+    """Every sentence that ``closing`` gives in a language; none where it has no outcomes."""
+    return tuple(closing(language, acts) for acts in (True, False) if language in OUTCOMES)

@@ -1,0 +1,110 @@
+"""Chinese wording of questions: as phrases.py, over phrases in which ``{x}`` comes first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Step = Mapping[str, Any]
+
+DIRECT = (
+    "{np}是{what}？",
+    "请告诉我{np}。",
+    "请查询{np}。",
+    "我想知道{np}。",
+    "帮我查一下{np}。",
+    "麻烦查出{np}。",
+)
+PLURAL = (
+    "{np}分别是什么？",
+    "请列出{np}。",
+    "请告诉我{np}。",
+    "帮我查一下{np}。",
+    "我想知道{np}。",
+)
+COMPARISON = (
+    "{names}相比，哪一个的{rest}更{word}？",
+    "请告诉我{names}中{rest}更{word}的是哪一个。",
+    "在{names}之间，{rest}更{word}的是哪一个？",
+)
+INTERVAL = ("{np}之间相隔多少天？", "请计算{np}之间相隔的天数。", "{np}之间的天数是多少？")
+CHECK = ("{np}，对吗？", "请核实{np}是否属实。", "我想确认一下，{np}，是这样吗？")
+ACT = ("请{np}。", "帮我{np}。", "麻烦{np}。", "我需要{np}。")
+WORDS = {"greater": "高", "less": "低"}
+SEVERAL = ("list", "above", "below", "sort", "record")
+
+
+def noun(step: Step) -> str:
+    """The words for a step's answer, for example ``要价``."""
+    return _filled(step, "").removeprefix("的")
+
+
+def join(items: Sequence[str]) -> str:
+    """``甲``, ``甲和乙``, ``甲、乙和丙``."""
+    if len(items) < 2:
+        return "".join(items)
+    return "、".join(items[:-1]) + "和" + items[-1]
+
+
+def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
+    """The step's answer described from the named entities alone, nesting its parents."""
+    if step["start"] is not None:
+        return _filled(step, names[step["start"]])
+    return _filled(step, join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]]))
+
+
+def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
+    """The step alone; answers of earlier steps are referred to by step number."""
+    refs = [f"步骤{p}得到的{noun(steps[p - 1])}" for p in step["parents"]]
+    if step["op"] in WORDS:
+        return f"已知{join(refs)}，{join(names)}中数值更{WORDS[step['op']]}的是哪一个？"
+    phrase = _filled(step, names[step["start"]] if step["start"] is not None else join(refs))
+    if step["writes"]:
+        return f"{phrase}。"
+    if step["op"] == "check":
+        return f"{phrase}，对吗？"
+    opening = "".join(f"步骤{p}完成之后，" for p in step["after"])
+    return f"{opening}{phrase}{'分别' if step['op'] in SEVERAL else ''}是{_what(step)}？"
+
+
+def _what(step: Step) -> str:
+    return "多少" if step["answer_type"] == "number" else "什么"
+
+
+def main_question(
+    form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random
+) -> str:
+    """One of the shape's wordings, drawn by ``rng``."""
+    last = steps[-1]
+    if form in ("act", "and", "then"):
+        return _action(form, steps, names, rng)
+    if form in WORDS:
+        rest = noun_phrase(steps[last["parents"][0] - 1], steps, [""] * len(names))
+        chosen = rng.choice(COMPARISON)
+        return chosen.format(names=join(names), word=WORDS[form], rest=rest.removeprefix("的"))
+    if form == "between":
+        ends = [noun_phrase(steps[p - 1], steps, names) for p in last["parents"]]
+        return rng.choice(INTERVAL).format(np=join(ends))
+    if form == "last":
+        phrase = noun_phrase(last, steps, names)
+        if last["op"] == "check":
+            return rng.choice(CHECK).format(np=phrase)
+        chosen = rng.choice(PLURAL if last["op"] in SEVERAL else DIRECT)
+        return chosen.format(np=phrase, what=_what(last))
+    used = {parent for step in steps for parent in step["parents"]}
+    phrases = [noun_phrase(s, steps, names) for s in steps if s["id"] not in used]
+    return rng.choice(PLURAL).format(np=join(phrases))
+
+
+def _action(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
+    acts = "，并".join(noun_phrase(step, steps, names) for step in steps if step["writes"])
+    if form == "and":
+        acts += f"，并告诉我它的{noun(steps[-1])}"
+    elif form == "then":
+        acts += f"，然后告诉我{noun_phrase(steps[-1], steps, names)}"
+    return rng.choice(ACT).format(np=acts)
+
+
+def _filled(step: Step, asked: str) -> str:
+    return str(step["phrase"]).format(x=asked, y=step["literal"])

@@ -1,0 +1,39 @@
+"""What was decided about every candidate chain, accepted or not (stage ``chains``)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from astra.records.base import Frozen, Record
+
+
+class Outcome(StrEnum):
+    YES = "yes"
+    NO = "no"
+    ABSTAINED = "abstained"  # no usable answer: outage, or a reply that is not one
+
+
+class Verdict(Frozen):
+    """One answer of one operator; ``model`` is the backend and model that gave it."""
+
+    operator: str
+    model: str
+    sample: int
+    outcome: Outcome
+    detail: str
+    """The task that a yes wrote; why not, otherwise."""
+
+
+class ChainVerdict(Record):
+    """A sampled chain with every verdict on it."""
+
+    identity: ClassVar[tuple[str, ...]] = ("server_id", "tools")
+    server_id: str
+    tools: tuple[str, ...]
+    accepted: bool
+    reason: str
+    """Why it was rejected; empty for an accepted chain."""
+    chain_id: str
+    """The chain's record, where it was accepted."""
+    verdicts: tuple[Verdict, ...]

@@ -1,0 +1,37 @@
+"""Whether enough of the listed live servers answered to call the result the asked-for tools."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from astra.errors import AstraError
+from astra.store.metrics import StageMetrics
+from astra.toolbank.config import ToolsConfig
+from astra.toolbank.sources import load_sources
+
+log = logging.getLogger("astra")
+NOT_STARTED = "environment_or_start_failed"
+
+
+class ServersDown(AstraError):
+    """More live servers than ``tools.max_failed_live_share`` allows did not start."""
+
+
+def check_live(config: ToolsConfig, metrics: StageMetrics) -> None:
+    """To be called when all sources were read. Raises ServersDown; says any failure aloud.
+
+    Without this, an outage of all of them would pass for a tool set that has no live server.
+    """
+    listed = sum(len(load_sources(Path(path)).live) for path in config.sources)
+    failed = metrics.dropped[NOT_STARTED]
+    if not failed:
+        return
+    text = f"{failed} of {listed} live servers did not start or list their tools"
+    if failed > config.max_failed_live_share * listed:
+        raise ServersDown(
+            f"{text}; tools.max_failed_live_share allows {config.max_failed_live_share:g}. The "
+            "lines above say why each failed: repair them (sources/environments.yaml pins what "
+            "they need), take them off the list, or allow more failures in conf/tools"
+        )
+    log.warning("%s; they are counted as dropped in metrics/tools.json", text)

@@ -1,0 +1,144 @@
+"""Web listings of registries, read page by page within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from astra.errors import AstraError
+from astra.llm.pool import map_bounded
+from astra.toolbank.sources import ListingSource
+
+MAX_PAGES = 1000
+MAX_BYTES = 32 * 2**20
+ATTEMPTS = 4
+RETRY_S = 1.0
+MAX_RETRY_S = 60.0
+AT_ONCE = 4
+_RETRIED = (408, 429, 500, 502, 503, 504)
+
+
+class RegistryError(AstraError):
+    """A listing cannot be read; the message names the address and what it answered."""
+
+
+async def fetch_listing(source: ListingSource, timeout_s: float) -> list[Any]:
+    """Documents of the first ``limit`` servers. Raises RegistryError; never half a listing."""
+    fetch = _Fetch(source, timeout_s)
+    if source.format == "mcp_registry":
+        return await asyncio.to_thread(_by_cursor, source, fetch)
+    names = await asyncio.to_thread(_smithery_names, source, fetch)
+
+    async def detail(name: str) -> Any:
+        return await asyncio.to_thread(fetch, _below(source.url, name))
+
+    return [document async for document in map_bounded(names, detail, AT_ONCE)]
+
+
+def _by_cursor(source: ListingSource, fetch: _Fetch) -> list[Any]:
+    pages: list[Any] = []
+    seen: set[str] = set()
+    found = 0
+    url = source.url
+    for _ in range(MAX_PAGES):
+        page = fetch(url)
+        servers = _listed(page, url)
+        pages.append({**page, "servers": servers[: source.limit - found]})
+        found += len(servers)
+        meta = page.get("metadata")
+        meta = meta if isinstance(meta, dict) else {}
+        cursor = meta.get("nextCursor") or meta.get("next_cursor")
+        if not isinstance(cursor, str) or not servers or found >= source.limit:
+            return pages
+        if cursor in seen:
+            raise RegistryError(f"{source.url} repeats the cursor {cursor[:80]!r}")
+        seen.add(cursor)
+        url = _with(source.url, cursor=cursor)
+    raise RegistryError(f"{source.url} has more than {MAX_PAGES} pages")
+
+
+def _smithery_names(source: ListingSource, fetch: _Fetch) -> list[str]:
+    names: list[str] = []
+    for number in range(1, MAX_PAGES + 1):
+        page = fetch(_with(source.url, page=str(number)))
+        servers = _listed(page, source.url)
+        found = [item.get("qualifiedName") for item in servers if isinstance(item, dict)]
+        names += [name for name in found if isinstance(name, str) and name]
+        about = page.get("pagination")
+        last = about.get("totalPages") if isinstance(about, dict) else None
+        if not servers or len(names) >= source.limit or not isinstance(last, int):
+            break
+        if number >= last:
+            break
+    return list(dict.fromkeys(names))[: source.limit]
+
+
+def _listed(page: Any, url: str) -> list[Any]:
+    servers = page.get("servers") if isinstance(page, dict) else None
+    if not isinstance(servers, list):
+        raise RegistryError(f"{url} answers without a list `servers`")
+    return servers
+
+
+class _Fetch:
+    """One JSON document by address; passing faults are retried."""
+
+    def __init__(self, source: ListingSource, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._token = ""
+        if source.token_env:
+            self._token = os.environ.get(source.token_env, "")
+            if not self._token:
+                raise RegistryError(
+                    f"{source.url} needs a token in the environment variable {source.token_env}"
+                )
+
+    def __call__(self, url: str) -> Any:
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})
+        if self._token:
+            # Not sent along when the registry redirects elsewhere.
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                with urllib.request.urlopen(request, timeout=self._timeout_s) as reply:
+                    body = reply.read(MAX_BYTES + 1)
+                break
+            except urllib.error.HTTPError as error:
+                if error.code not in _RETRIED or attempt == ATTEMPTS:
+                    raise RegistryError(f"{url} answers with status {error.code}") from None
+                wait = _seconds(error.headers.get("Retry-After"), RETRY_S * 2**attempt)
+            except (OSError, ValueError) as error:
+                if attempt == ATTEMPTS or isinstance(error, ValueError):
+                    raise RegistryError(f"{url} cannot be read: {error}") from None
+                wait = RETRY_S * 2**attempt
+            time.sleep(min(wait, MAX_RETRY_S))
+        else:
+            raise AssertionError("the last attempt returns or raises")
+        if len(body) > MAX_BYTES:
+            raise RegistryError(f"{url} answers with more than {MAX_BYTES} bytes")
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise RegistryError(f"{url} answers with something that is no JSON") from None
+
+
+def _seconds(text: str | None, otherwise: float) -> float:
+    return float(text) if text and text.isdecimal() else otherwise
+
+
+def _with(url: str, **terms: str) -> str:
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query)) | terms
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+def _below(url: str, name: str) -> str:
+    parts = urlsplit(url)
+    path = f"{parts.path.rstrip('/')}/{quote(name, safe='@/')}"
+    return urlunsplit(parts._replace(path=path, query=""))

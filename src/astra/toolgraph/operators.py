@@ -1,0 +1,127 @@
+"""The operators that judge a chain: *vote* and *back-translation* (ASTRA section 3.1, check ii).
+
+Both run over several models, and neither passes a chain that nobody judged: a model that gives
+no usable answer abstains, and abstentions never count as a yes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.records.graph import ChainStep
+from astra.records.tool import Tool, ToolServer
+from astra.records.verdict import Outcome, Verdict
+from astra.toolgraph.asks import back_chain_ask, back_query_ask, coherence_ask
+from astra.toolgraph.config import BackTranslationConfig, VoteConfig
+from astra.toolgraph.walks import Walk
+
+VOTE = "vote"
+BACK_TRANSLATION = "back_translation"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    server: ToolServer
+    walk: Walk
+    steps: tuple[ChainStep, ...]
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The chain's tools, each once."""
+        named = {tool.name: tool for tool in self.server.tools}
+        return [named[name] for name in dict.fromkeys(self.walk.tools)]
+
+
+async def vote(
+    candidate: Candidate, judges: Sequence[Teacher], config: VoteConfig
+) -> tuple[list[Verdict], str]:
+    """Every vote, and why they reject the chain; the reason is empty if they accept it."""
+    verdicts = [
+        await _cast(candidate, judge, sample)
+        for judge in judges
+        for sample in range(config.samples)
+    ]
+    yes = sum(verdict.outcome is Outcome.YES for verdict in verdicts)
+    cast = sum(verdict.outcome is not Outcome.ABSTAINED for verdict in verdicts)
+    if not cast:
+        return verdicts, "all_votes_abstained"
+    if cast < config.quorum:
+        return verdicts, "too_few_votes"
+    return verdicts, "" if yes > config.min_share * cast else "incoherent"
+
+
+async def _cast(candidate: Candidate, judge: Teacher, sample: int) -> Verdict:
+    ask = coherence_ask(candidate.server, candidate.tools, candidate.steps, sample)
+    try:
+        reply = await judge.ask(ask)
+    except (ProviderError, ParseError) as error:
+        return _abstained(VOTE, judge, sample, error)
+    outcome = Outcome.YES if reply.valid else Outcome.NO
+    return Verdict(
+        operator=VOTE, model=judge.name, sample=sample, outcome=outcome, detail=reply.task
+    )
+
+
+async def back_translate(
+    candidate: Candidate, models: Sequence[Teacher], config: BackTranslationConfig
+) -> tuple[list[Verdict], str]:
+    """Each model's attempts, and why they reject the chain; empty if they accept it."""
+    verdicts: list[Verdict] = []
+    agreeing = 0
+    for model in models:
+        for attempt in range(config.attempts):
+            verdict = await _there_and_back(candidate, model, attempt)
+            verdicts.append(verdict)
+            if verdict.outcome is Outcome.YES:
+                agreeing += 1
+                break
+    if all(verdict.outcome is Outcome.ABSTAINED for verdict in verdicts):
+        return verdicts, "no_back_translation"
+    return verdicts, "" if agreeing > config.min_share * len(models) else "not_recovered"
+
+
+async def _there_and_back(candidate: Candidate, model: Teacher, attempt: int) -> Verdict:
+    """Chain -> request -> chain: exactly the same tools in the same order, or no."""
+    walked = candidate.walk.tools
+
+    def verdict(outcome: Outcome, detail: str) -> Verdict:
+        return Verdict(
+            operator=BACK_TRANSLATION,
+            model=model.name,
+            sample=attempt,
+            outcome=outcome,
+            detail=detail,
+        )
+
+    try:
+        written = await model.ask(
+            back_query_ask(candidate.server, candidate.tools, candidate.steps, attempt)
+        )
+        if not written.valid:
+            return verdict(Outcome.NO, f"no request: {written.query}")
+        named = [name for name in walked if _gives_away(name, written.query)]
+        if named:
+            return verdict(Outcome.NO, f"the request names {named[0]}: {written.query}")
+        found = await model.ask(back_chain_ask(candidate.server, written.query, attempt))
+    except (ProviderError, ParseError) as error:
+        return _abstained(BACK_TRANSLATION, model, attempt, error)
+    if found.chain == walked:
+        return verdict(Outcome.YES, written.query)
+    return verdict(Outcome.NO, f"{' > '.join(found.chain) or 'no tools'}: {written.query}")
+
+
+def _gives_away(tool: str, request: str) -> bool:
+    """Whether a request holds a tool's name as such; ``search`` is also a word of English."""
+    return not tool.isalpha() and tool in request
+
+
+def _abstained(operator: str, model: Teacher, sample: int, error: Exception) -> Verdict:
+    return Verdict(
+        operator=operator,
+        model=model.name,
+        sample=sample,
+        outcome=Outcome.ABSTAINED,
+        detail=str(error)[:300],
+    )

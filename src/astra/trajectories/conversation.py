@@ -1,0 +1,182 @@
+"""Which tasks become conversations, what their users want, and the loop between user and agent.
+
+A conversation starts with its task's question. The user of a task that lacks a value knows the
+value and tells it when asked; other users ask for a second task of the same server once the
+first is dealt with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import itemgetter
+
+from astra.agent.episode import EpisodeLimits
+from astra.agent.loop import Transcript, run_episode
+from astra.agent.protocols import Env, Policy
+from astra.llm.protocol import ParseError, ProviderError
+from astra.records.base import content_id
+from astra.records.graph import ArgumentOrigin
+from astra.records.message import Message, MessageRole
+from astra.records.task import Task, TaskKind
+from astra.records.trajectory import StopReason
+from astra.trajectories.config import ConversationsConfig
+from astra.trajectories.results import scalar_text
+from astra.trajectories.user import Goal, SimulatedUser
+
+FOLLOW_UPS_PER_SERVER = 32
+"""Tasks of one server that may follow another: memory stays bounded by the servers."""
+SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
+
+
+@dataclass(frozen=True)
+class Script:
+    """What one episode is about."""
+
+    tasks: tuple[Task, ...]
+    """The task to carry out after each user message."""
+    goals: tuple[Goal, ...] = ()
+    """What the simulated user wants; empty: the user says nothing after the question."""
+
+    @property
+    def follow_ups(self) -> tuple[str, ...]:
+        """Ids of the further tasks; what merely answers the agent's question is none."""
+        return tuple(task.id for task in self.tasks[1:] if task.id != self.tasks[0].parent_id)
+
+
+class Scripts:
+    """The scripts of all episodes. Reads the tasks twice where conversations are wanted."""
+
+    def __init__(self, tasks: Callable[[], Iterable[Task]], config: ConversationsConfig) -> None:
+        self._config = config
+        self._parents: dict[str, Task] = {}
+        self._candidates: dict[str, list[tuple[str, Task]]] = {}
+        if not config.share:
+            return
+        wanted = {t.parent_id for t in tasks() if t.kind is TaskKind.MISSING_PARAMETER}
+        for task in tasks():
+            if task.id in wanted:
+                self._parents[task.id] = task
+            if task.kind in SOLVABLE and task.plan:
+                pool = self._candidates.setdefault(task.server_id, [])
+                insort(pool, (content_id(["follow-up", task.id]), task), key=itemgetter(0))
+                del pool[FOLLOW_UPS_PER_SERVER:]
+
+    def of(self, task: Task, key: str) -> Script:
+        """The script of the episode named ``key``: with one user message, or a conversation."""
+        ticket = int(content_id(["conversation", key]), 16) / 16**16
+        if ticket >= self._config.share:
+            return Script((task,))
+        if task.kind is TaskKind.MISSING_PARAMETER:
+            return self._told_when_asked(task)
+        return self._followed(task, key)
+
+    def _told_when_asked(self, task: Task) -> Script:
+        whole = self._parents.get(task.parent_id or "")
+        facts = _left_out(task, whole) if whole else {}
+        if whole is None or not facts:
+            return Script((task,))
+        return Script((task, whole), (Goal(request=task.question, facts=facts),))
+
+    def _followed(self, task: Task, key: str) -> Script:
+        family = {task.id, task.parent_id}
+        fitting = [
+            other
+            for _, other in self._candidates.get(task.server_id, ())
+            if not family & {other.id, other.parent_id} - {None}
+            and other.language == task.language
+            and not {step.tool for step in other.plan} & set(task.withheld_tools)
+        ]
+        if not fitting:
+            return Script((task,))
+        other = min(fitting, key=lambda one: content_id(["follow-up", key, one.id]))
+        goals = (Goal(request=task.question), Goal(request=other.question))
+        return Script((task, other), goals)
+
+
+def _left_out(task: Task, whole: Task) -> dict[str, str]:
+    """Parameter -> value that the task's question leaves out and the whole one states."""
+    return {
+        name: scalar_text(full.arguments[name].value)
+        for step, full in zip(task.plan, whole.plan, strict=True)
+        for name, source in step.arguments.items()
+        if source.origin is ArgumentOrigin.TASK and source.value is None and name in full.arguments
+    }
+
+
+class UserStop(StrEnum):
+    """Why a conversation ended on the user's side; all but the first drop the trajectory."""
+
+    SATISFIED = "satisfied"
+    GIVES_UP = "gives_up"
+    TURN_LIMIT = "turn_limit"  # something was still open after the last message allowed
+    UNAVAILABLE = "unavailable"  # the simulator gave no answer
+    UNPARSABLE = "unparsable"
+
+
+@dataclass(frozen=True)
+class Conversation:
+    transcript: Transcript
+    user_stop: UserStop | None = None
+    """None where there was no simulated user, or the agent's side ended it."""
+    detail: str = ""
+
+
+async def converse(
+    policy: Policy,
+    env: Env,
+    opening: Sequence[Message],
+    limits: EpisodeLimits,
+    timeout_s: float,
+    user: SimulatedUser | None,
+    max_user_turns: int,
+) -> Conversation:
+    """Run until the user stops or the agent's side ends. Limits and time hold for the whole."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + timeout_s
+    whole = await run_episode(policy, env, opening, limits, timeout_s)
+    spoken = 1
+    while user is not None and whole.stop_reason == StopReason.ANSWERED:
+        try:
+            reply = await user.reply(whole.messages)
+        except ProviderError as error:
+            return Conversation(whole, UserStop.UNAVAILABLE, str(error))
+        except ParseError as error:
+            return Conversation(whole, UserStop.UNPARSABLE, str(error))
+        if reply.status != "continue":
+            return Conversation(whole, UserStop(reply.status))
+        if spoken >= max_user_turns:
+            return Conversation(whole, UserStop.TURN_LIMIT, reply.message)
+        spoken += 1
+        said = Message(role=MessageRole.USER, content=reply.message)
+        whole = await _go_on(policy, env, whole, said, limits, deadline - clock())
+    return Conversation(whole)
+
+
+async def _go_on(
+    policy: Policy,
+    env: Env,
+    before: Transcript,
+    said: Message,
+    limits: EpisodeLimits,
+    timeout_s: float,
+) -> Transcript:
+    """The conversation with the agent's answer to ``said``, within what the limits leave."""
+    turns = sum(message.role == MessageRole.ASSISTANT for message in before.messages)
+    left = limits.model_copy(
+        update={
+            "max_turns": limits.max_turns - turns,
+            "max_calls": limits.max_calls - len(before.calls),
+        }
+    )
+    if left.max_turns <= 0:
+        return dataclasses.replace(before, stop_reason=StopReason.MAX_TURNS)
+    if left.max_calls <= 0:
+        return dataclasses.replace(before, stop_reason=StopReason.MAX_CALLS)
+    after = await run_episode(policy, env, (*before.messages, said), left, timeout_s)
+    calls = (call.model_copy(update={"turn": call.turn + turns}) for call in after.calls)
+    return dataclasses.replace(after, calls=(*before.calls, *calls))

@@ -1,0 +1,154 @@
+"""Streamable HTTP with real server processes: started for the caller, already running, broken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from astra.agent.mcp import ServerEnvironments, ServerError, open_server
+from astra.agent.mcp_http import HttpServerError, filled_headers, free_port
+from astra.records.message import CallStatus, ToolResult
+from astra.records.tool import HttpLaunch, ToolServer
+
+TOY = Path(__file__).resolve().parents[1] / "fixtures" / "toy_server.py"
+TIMEOUT_S = 60.0
+"""Generous: the first import of the SDK is slow on a busy machine."""
+
+
+class Here(ServerEnvironments):
+    """This interpreter as every environment: no installation."""
+
+    def ensure(self, name: str) -> Path:
+        return Path(sys.executable).parent
+
+
+def started(**env: str) -> HttpLaunch:
+    return HttpLaunch(
+        environment="toy",
+        command="python",
+        args=(str(TOY), "--http", "{port}"),
+        env=env,
+        url="http://127.0.0.1:{port}/mcp",
+        setup={"greeting.txt": "hello"},
+    )
+
+
+async def calls(
+    launch: HttpLaunch, workdir: Path, *wanted: tuple[str, dict[str, object]]
+) -> list[ToolResult]:
+    async with open_server(launch, workdir, TIMEOUT_S, Here(workdir)) as session:
+        assert session.server_name == "toy"
+        assert {"read_note", "hang"} <= {tool["name"] for tool in await session.list_tools()}
+        return [await session.call_tool(name, arguments) for name, arguments in wanted]
+
+
+def alive(marker: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if marker.encode() in (folder / "cmdline").read_bytes():
+                found.append(folder.name)
+    return found
+
+
+def test_own_process_is_isolated_and_gone_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_KEY", "hidden")
+    note, home, soft, missing = asyncio.run(
+        calls(
+            started(MARK=str(tmp_path)),
+            tmp_path,
+            ("read_note", {"name": "greeting"}),
+            ("show_home", {}),
+            ("fail_softly", {}),
+            ("read_note", {"name": "other"}),
+        )
+    )
+    assert note.value == "hello"
+    assert home.status is CallStatus.OK
+    assert "SECRET" not in home.content
+    assert os.environ["HOME"] not in home.content
+    assert soft.status is CallStatus.SOFT_ERROR
+    assert missing.status is CallStatus.ERROR
+    assert not alive(str(TOY))
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that somebody else started."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, str(TOY), "--http", str(port)],
+        cwd=tmp_path_factory.mktemp("remote"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_running_server_is_reached_and_keeps_its_state(remote: str, tmp_path: Path) -> None:
+    launch = HttpLaunch(url=remote)
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            (first,) = asyncio.run(calls(launch, tmp_path, ("count_calls", {})))
+            break
+        except ServerError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    (second,) = asyncio.run(calls(launch, tmp_path, ("count_calls", {})))
+    assert (first.value, second.value) == (1, 2)
+
+
+def test_unreachable_and_broken_servers_say_so(tmp_path: Path) -> None:
+    async def reach(launch: HttpLaunch) -> None:
+        async with open_server(launch, tmp_path, 5.0, Here(tmp_path)):
+            raise AssertionError("reached")
+
+    nowhere = HttpLaunch(url=f"http://127.0.0.1:{free_port()}/mcp")
+    with pytest.raises(ServerError, match="does not start"):
+        asyncio.run(reach(nowhere))
+    ended = HttpLaunch(
+        environment="e", command="python", args=("-c", "raise SystemExit('boom')"),
+        url="http://127.0.0.1:{port}/mcp",
+    )  # fmt: skip
+    with pytest.raises(ServerError, match=r"ended with status 1.*boom"):
+        asyncio.run(reach(ended))
+    with pytest.raises(ServerError, match="ASTRA_NO_SUCH_TOKEN"):
+        asyncio.run(reach(HttpLaunch(url="http://x/mcp", headers={"A": "${ASTRA_NO_SUCH_TOKEN}"})))
+
+
+def test_headers_are_filled_at_the_last_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASTRA_TOKEN", "t0k")
+    assert filled_headers({"Authorization": "Bearer ${ASTRA_TOKEN}"}) == {
+        "Authorization": "Bearer t0k"
+    }
+    monkeypatch.delenv("ASTRA_TOKEN")
+    with pytest.raises(HttpServerError, match="ASTRA_TOKEN"):
+        filled_headers({"Authorization": "Bearer ${ASTRA_TOKEN}"})
+
+
+def test_records_tell_both_kinds_of_launch_apart() -> None:
+    server = ToolServer.model_validate(
+        {
+            "name": "s", "title": "S", "description": "", "domain": "d", "source": "x",
+            "licence": "MIT", "language": "en", "execution": "live", "deterministic": False,
+            "launch": {"url": "http://h/mcp"}, "tools": [],
+        }
+    )  # fmt: skip
+    again = ToolServer.model_validate(server.model_dump(mode="json"))
+    assert isinstance(again.launch, HttpLaunch)
+    assert again == server

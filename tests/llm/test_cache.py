@@ -1,0 +1,89 @@
+"""Commits of the answer cache: at once against a kill, soon against a power cut, or an error."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from chat_server import Answer, ChatServer, runtime
+from pydantic import BaseModel
+
+from astra.llm import cache as caching
+from astra.llm.build import build_teacher
+from astra.llm.cache import AnswerCache, CacheError
+from astra.llm.protocol import Ask, ModelConfig
+
+
+class Word(BaseModel):
+    word: str
+
+
+def rows(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
+
+
+def without_log(cache: AnswerCache, place: Path) -> int:
+    """Answers in the file alone, as if its log had never reached the disk."""
+    try:
+        return rows(shutil.copy(cache.path, place / "copy.sqlite"))
+    except sqlite3.OperationalError:
+        return 0  # not even the table
+
+
+def test_another_process_sees_an_answer_at_once_and_the_file_has_it_soon(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caching, "SYNC_S", 0.05)
+    cache = AnswerCache()
+    for number in range(3):
+        cache.put(f"k{number}", "m", {"reply": number})
+    assert rows(cache.path) == 3  # another connection reads it: a kill would not lose it
+    deadline = time.monotonic() + 10
+    while without_log(cache, place) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    cache.put("k3", "m", {"reply": 3})
+    cache.close()  # synchronises what came last
+    assert without_log(cache, place) == 4
+
+
+def test_an_answer_that_cannot_be_kept_stops_the_stage() -> None:
+    async def ask(url: str) -> None:
+        teacher = build_teacher(ModelConfig(backend="openai", model="m"), runtime(url), {}, "demo")
+        teacher._gateway.cache._connection.execute("PRAGMA query_only=ON")  # type: ignore[attr-defined]
+        await teacher.ask(Ask("demo/say", {"word": "tree"}, Word))
+
+    with (
+        ChatServer(default=lambda _: Answer('{"word": "tree"}')) as server,
+        pytest.raises(CacheError, match=r"cannot be written: .*readonly.*set ASTRA_CACHE"),
+    ):
+        asyncio.run(ask(server.url))
+
+
+def test_a_disk_that_cannot_be_synchronised_is_an_error_at_the_next_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(caching, "SYNC_S", 0.0)
+    cache = AnswerCache()
+
+    def broken(path: Path) -> sqlite3.Connection:
+        connection = sqlite3.connect(path)
+        connection.close()  # every use of it is a sqlite3.Error, as on a failing disk
+        return connection
+
+    monkeypatch.setattr(caching, "connect", broken)
+
+    def put_on() -> None:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            cache.put("k", "m", {"reply": 1})
+            time.sleep(0.01)
+
+    with pytest.raises(CacheError, match="cannot be written"):
+        put_on()

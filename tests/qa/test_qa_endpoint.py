@@ -1,0 +1,127 @@
+"""Every ask of this domain through the openai backend, against the scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from astra.llm import endpoints, servers
+from astra.llm.build import build_teacher
+from astra.llm.offline import OfflineTeacher
+from astra.llm.protocol import Ask, ModelConfig
+from astra.prompting import render
+from astra.qa.generate import Generator
+from astra.qa.offline import HANDLERS
+from astra.qa.validate import judge_all
+from astra.records.qa import QAInstance
+from astra.records.score import Rejection
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
+from chat_server import KEY, Answer, ChatServer, runtime
+
+OFFLINE = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
+ONLINE = ModelConfig(backend="openai", model="m", max_tokens=2000)
+EVERY = set(HANDLERS)
+
+
+class Recorder:
+    """The offline teacher, whose answers are kept by the prompt that an endpoint would get."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.answers: dict[str, str] = {}
+        self.templates: set[str] = set()
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        reply = await OFFLINE.ask(ask)
+        self.answers[render(ask.template, ask.variables)] = reply.model_dump_json()
+        self.templates.add(ask.template)
+        return reply
+
+    async def close(self) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ASTRA_TEST_KEY", KEY)
+    monkeypatch.setattr(endpoints, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(servers, "REST_S", 0.01)
+
+
+async def everything(teacher: Any, config: Any, valid: Any, folder: Path) -> list[Any]:
+    made = [outcome async for outcome in Generator(config, folder).run(teacher, 4)]
+    kept = [outcome for outcome in made if isinstance(outcome, QAInstance)]
+    return made + [outcome async for outcome in judge_all(kept, valid, teacher, 4)]
+
+
+@pytest.fixture
+def config(qa_config: Any, every_mode: dict[str, Any]) -> Any:
+    return qa_config(
+        languages={"en": 0.5, "zh": 0.5},
+        kinds={"read_only": 0.5, "write": 0.25, "missing_tool": 0.25},
+        extended=True,
+        sources={"hotels": 1},
+        instances={"train": 8},
+        hops={1: 1, 2: 1, 3: 1},
+        corpora=every_mode,
+    )
+
+
+def scripted(recorder: Recorder, spoilt: bool) -> Callable[[dict[str, Any]], Answer]:
+    """Answers as recorded; each ask first with prose that is no reply, if ``spoilt``."""
+    seen: set[str] = set()
+
+    def answer(body: dict[str, Any]) -> Answer:
+        prompt = body["messages"][0]["content"].partition("\n\nReply with one JSON object and")[0]
+        if spoilt and prompt not in seen:
+            seen.add(prompt)
+            return Answer("Certainly! Here is what you asked for.")
+        return Answer(recorder.answers[prompt])
+
+    return answer
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_an_endpoint_that_answers_as_the_rules_do_gives_the_same_records(
+    spoilt: bool, config: Any, qa_config: Any, valid_config: Any, knowledge: Path
+) -> None:
+    recorder = Recorder()
+    expected = asyncio.run(everything(recorder, config, valid_config(), knowledge))
+    classic = qa_config(sources={"real_estate": 1}, instances={"train": 2})
+    expected += asyncio.run(everything(recorder, classic, valid_config(), knowledge))
+    assert recorder.templates == EVERY
+    assert sum(isinstance(outcome, QAInstance) for outcome in expected) > 20
+    with ChatServer(default=scripted(recorder, spoilt)) as server:
+        teacher = build_teacher(ONLINE, runtime(server.url), HANDLERS, "qa")
+
+        async def both() -> list[Any]:
+            one = await everything(teacher, config, valid_config(), knowledge)
+            return one + await everything(teacher, classic, valid_config(), knowledge)
+
+        found = asyncio.run(both())
+        assert len(server.requests) >= len(recorder.answers) * (2 if spoilt else 1)
+
+    def said(outcomes: list[Any]) -> list[Any]:
+        # A rule's refusal names another teacher, not another reason.
+        return [o.reason if isinstance(o, Rejection) else o.model_dump() for o in outcomes]
+
+    assert said(found) == said(expected)
+
+
+def test_an_endpoint_that_is_no_use_makes_no_instance(
+    config: Any, valid_config: Any, knowledge: Path
+) -> None:
+    with ChatServer(default=lambda _: Answer("I would rather not.")) as server:
+        teacher = build_teacher(ONLINE, runtime(server.url, max_attempts=2), HANDLERS, "qa")
+        outcomes = asyncio.run(everything(teacher, config, valid_config(), knowledge))
+    assert {o.reason for o in outcomes} <= {"teacher", "no_plan"}
+    assert outcomes

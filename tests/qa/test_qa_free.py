@@ -1,0 +1,345 @@
+"""The free modes: what is asked, what is refused, and the offline teacher's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from astra.llm.offline import OfflineTeacher
+from astra.llm.protocol import Ask, ModelConfig
+from astra.prompting import render
+from astra.qa.config import Corpus, Mode, QAConfig
+from astra.qa.corpora import items_of
+from astra.qa.facts import read_facts
+from astra.qa.free import TEMPLATES, requests_of, synthesise
+from astra.qa.generate import Generator
+from astra.qa.offline import HANDLERS
+from astra.qa.packaged import KnowledgeError
+from astra.qa.replies import Synthesis
+from astra.records.qa import AnswerType, QAInstance, QuestionKind, Scenario, Split
+from astra.records.score import Rejection
+from astra.text.names import Pool, pool_of
+from conftest import BOAT_TEXT, ZH_TEXT
+
+LONG = json.dumps({"domain": "a", "knowledge_corpus": "b" * 30_000})
+TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
+
+
+@pytest.fixture
+def config(qa_config: Any, every_mode: dict[str, Any]) -> QAConfig:
+    found: QAConfig = qa_config(
+        languages={"en": 0.5, "zh": 0.5},
+        sources={"real_estate": 1},
+        instances={"train": 0},
+        corpora=every_mode,
+    )
+    return found
+
+
+class Altered:
+    """The offline teacher, with its replies changed on the way."""
+
+    name = "altered"
+
+    def __init__(self, change: Any) -> None:
+        self._change = change
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        return self._change(await TEACHER.ask(ask))
+
+    async def close(self) -> None:
+        return None
+
+
+def run(config: QAConfig, folder: Path, teacher: Any = TEACHER) -> list[QAInstance | Rejection]:
+    async def collect() -> list[QAInstance | Rejection]:
+        return [o async for o in Generator(config, folder).run(teacher, 4)]
+
+    return asyncio.run(collect())
+
+
+def one(config: QAConfig, folder: Path, corpus: str, change: Any) -> QAInstance | Rejection:
+    """The first request of a corpus, answered by an altered teacher."""
+    wanted = next(r for r in requests_of(config, folder) if r.corpus == corpus)
+    return asyncio.run(synthesise(wanted, Altered(change)))
+
+
+def test_the_offline_teacher_answers_every_mode_in_both_languages(
+    config: QAConfig, knowledge: Path
+) -> None:
+    outcomes = run(config, knowledge)
+    made = [o for o in outcomes if isinstance(o, QAInstance)]
+    assert {instance.source for instance in made} == {
+        f"{mode}:{mode}_{language}" for mode in Mode for language in ("en", "zh")
+    }
+    assert len(made) >= 0.8 * len(outcomes), [o for o in outcomes if o not in made]
+    assert {instance.kind for instance in made} == {QuestionKind.READ_ONLY}
+    assert len({instance.scenario for instance in made}) == 4
+    for instance in made:
+        assert all(step.operation for step in instance.sub_questions)
+        assert instance.knowledge
+        assert instance.composition.startswith(f"{instance.domain}:free:")
+
+
+def test_a_given_question_is_decomposed_unchanged(config: QAConfig, knowledge: Path) -> None:
+    made = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
+    asked = {i.main_question: i for i in made if i.source == "question:question_en"}
+    fee = asked["What is the fee of the agent of Amber Terrace?"]
+    assert [s.operation.relation for s in fee.sub_questions if s.operation] == [
+        "product.agent", "agent.fee",
+    ]  # fmt: skip
+    both = asked["Tell me the load of Copper Crate and Tin Crate."]
+    assert both.scenario is Scenario.PARALLEL_SINGLE_HOP
+    assert both.final_answer.type is AnswerType.LIST
+
+
+def test_made_up_names_are_those_offered_of_the_split(config: QAConfig, knowledge: Path) -> None:
+    made = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
+    invented = [i for i in made if i.source.startswith(("base:", "taxonomy:"))]
+    assert len({i.split for i in invented}) > 1
+    for instance in invented:
+        assert {pool_of(name) for name in instance.entities} == {Pool(instance.split.value)}
+
+
+def test_hops_are_fixed_or_a_range_and_scenarios_fit(
+    qa_config: Any, every_mode: dict[str, Any], knowledge: Path
+) -> None:
+    corpora = {"kb": {**every_mode["knowledge_base_en"], "hops": {"min": 2, "max": 2}}}
+    config = qa_config(instances={"train": 0}, corpora=corpora)
+    wanted = list(requests_of(config, knowledge))
+    assert {(r.variables["min_hops"], r.variables["max_hops"]) for r in wanted} == {(2, 2)}
+    assert all("multi_hop" in r.variables["scenario"] for r in wanted)
+    made = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
+    assert {max(s.hop_level for s in i.sub_questions) for i in made} == {2}
+    with pytest.raises(ValueError, match=r"hops\.min 3 is more"):
+        Corpus.model_validate({**every_mode["base_en"], "hops": {"min": 3, "max": 2}})
+
+
+def test_examples_are_masked_as_often_as_stated(
+    qa_config: Any, every_mode: dict[str, Any], knowledge: Path
+) -> None:
+    for mask, least, most in ((0.0, 40, 40), (1.0, 0, 0), (0.5, 10, 30)):
+        corpora = {"tax": {**every_mode["taxonomy_en"], "mask": mask, "samples": 40}}
+        config = qa_config(instances={"train": 0}, corpora=corpora)
+        shown = sum(bool(r.variables["examples"]) for r in requests_of(config, knowledge))
+        assert least <= shown <= most
+
+
+def test_texts_and_questions_stay_in_one_split(config: QAConfig, knowledge: Path) -> None:
+    splits: dict[str, set[Split]] = {}
+    for request in requests_of(config, knowledge):
+        if request.spec.mode in (Mode.KNOWLEDGE_BASE, Mode.CONTEXT):
+            splits.setdefault(request.corpus, set()).add(request.split)
+    assert {len(found) for found in splits.values()} == {1}
+
+
+def test_unused_languages_are_not_asked(
+    qa_config: Any, every_mode: dict[str, Any], knowledge: Path
+) -> None:
+    config = qa_config(corpora=every_mode, instances={"train": 0})
+    assert {r.spec.language for r in requests_of(config, knowledge)} == {"en"}
+
+
+def _other_question(reply: Synthesis) -> Synthesis:
+    return reply.model_copy(update={"main_question": "What is the price of Tin Crate?"})
+
+
+def _other_scenario(reply: Synthesis) -> Synthesis:
+    other = next(s for s in Scenario if s is not reply.scenario)
+    return reply.model_copy(update={"scenario": other})
+
+
+def _made_up(reply: Synthesis) -> Synthesis:
+    table = reply.knowledge[0]
+    rows = (*table.rows, tuple("Zed Crow" for _ in table.columns))
+    tables = (table.model_copy(update={"rows": rows}), *reply.knowledge[1:])
+    return reply.model_copy(update={"knowledge": tables})
+
+
+def _foreign(reply: Synthesis) -> Synthesis:
+    return reply.model_copy(update={"entities": (*reply.entities, "New York")})
+
+
+def _in_chinese(reply: Synthesis) -> Synthesis:
+    return reply.model_copy(
+        update={"main_question": f"请查询{reply.main_question}的全部内容和说明"}
+    )
+
+
+def _wrong(reply: Synthesis) -> Synthesis:
+    first = reply.sub_questions[0]
+    value = "No One" if isinstance(first.answer.value, str) else -1
+    answer = first.answer.model_copy(update={"value": value})
+    steps = (first.model_copy(update={"answer": answer}), *reply.sub_questions[1:])
+    return reply.model_copy(update={"sub_questions": steps})
+
+
+def _deep(reply: Synthesis) -> Synthesis:
+    first = reply.sub_questions[0]
+    steps = (first.model_copy(update={"hop_level": 4}), *reply.sub_questions[1:])
+    return reply.model_copy(update={"sub_questions": steps})
+
+
+@pytest.mark.parametrize(
+    ("corpus", "change", "reasons"),
+    [
+        ("question_en", _other_question, {"off_request"}),
+        ("base_en", _other_scenario, {"off_request"}),
+        ("question_en", _other_scenario, {"scenario"}),
+        ("knowledge_base_en", _made_up, {"ungrounded"}),
+        ("base_en", _foreign, {"foreign_entity"}),
+        ("taxonomy_en", _foreign, {"foreign_entity"}),
+        ("base_en", _in_chinese, {"wrong_language"}),
+        ("base_en", _wrong, {"answer_mismatch", "not_derivable", "answer_type"}),
+        ("base_en", _deep, {"hop_level"}),
+    ],
+)
+def test_a_reply_that_breaks_a_rule_is_refused(
+    corpus: str, change: Any, reasons: set[str], config: QAConfig, knowledge: Path
+) -> None:
+    assert isinstance(one(config, knowledge, corpus, lambda reply: reply), QAInstance)
+    outcome = one(config, knowledge, corpus, change)
+    assert isinstance(outcome, Rejection)
+    assert outcome.reason in reasons
+
+
+def test_answers_without_records_have_to_be_in_the_text(config: QAConfig, knowledge: Path) -> None:
+    def bare(reply: Synthesis) -> Synthesis:
+        steps = tuple(s.model_copy(update={"operation": None}) for s in reply.sub_questions)
+        return reply.model_copy(update={"sub_questions": steps, "knowledge": ()})
+
+    def made_up(reply: Synthesis) -> Synthesis:
+        reply = bare(reply)
+        name = reply.sub_questions[0].answer.model_copy(
+            update={"type": AnswerType.STRING, "value": "Zed Crow"}
+        )
+        steps = (reply.sub_questions[0].model_copy(update={"answer": name}),)
+        return reply.model_copy(
+            update={
+                "sub_questions": steps, "final_answer": name, "scenario": reply.scenario,
+            }
+        )  # fmt: skip
+
+    assert isinstance(one(config, knowledge, "knowledge_base_en", bare), QAInstance)
+    outcome = one(config, knowledge, "knowledge_base_en", made_up)
+    assert isinstance(outcome, Rejection)
+    assert outcome.reason == "ungrounded"
+
+
+def test_a_text_without_facts_has_no_offline_answer(
+    qa_config: Any, every_mode: dict[str, Any], knowledge: Path
+) -> None:
+    prose = {"domain": "weather", "knowledge_corpus": "Priya plans an outdoor shoot in the park."}
+    (knowledge / "texts_en.jsonl").write_text(json.dumps(prose))
+    corpora = {"kb": every_mode["knowledge_base_en"]}
+    outcomes = run(qa_config(instances={"train": 0}, corpora=corpora), knowledge)
+    assert [o.reason for o in outcomes if isinstance(o, Rejection)] == ["teacher"] * 3
+
+
+def test_facts_by_hand() -> None:
+    boats = read_facts(BOAT_TEXT, "sailing", "en")
+    assert boats is not None
+    assert boats.tables["boats"].rows[0] == ("Blue Heron", "Ada Finch", 12, "2024-01-11")
+    units = {relation.name: relation.unit for relation in boats.relations}
+    assert units["boat.length"] == "m"
+    houses = read_facts(ZH_TEXT, "房产", "zh")
+    assert houses is not None
+    assert houses.tables["listings"].columns == ("listing", "agent", "asking_price")
+    assert houses.tables["agents"].rows[1] == ("司徒亮", 17)
+    contradiction = "The age of Ada Finch is 52. Ada Finch's age is 53."
+    assert read_facts(contradiction, "sailing", "en") is None
+    assert read_facts("Nothing here.", "sailing", "en") is None
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_prompts_hold_what_a_mode_gives(
+    mode: Mode, language: str, config: QAConfig, knowledge: Path
+) -> None:
+    wanted = [r for r in requests_of(config, knowledge) if r.corpus == f"{mode}_{language}"]
+    assert wanted
+    for request in wanted:
+        text = render(TEMPLATES[language], request.variables)
+        assert request.item.domain in text
+        assert request.item.text in text
+        assert request.item.question in text
+        assert request.item.description in text
+        assert request.variables["scenario"] in text
+        offered = request.variables["names"]["person"][0] in text
+        assert offered is (mode in (Mode.BASE, Mode.TAXONOMY))
+        assert '"sub_questions"' in text
+        assert "Blue Heron" in text if language == "en" else "蓝鹭号" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mode", "why"),
+    [
+        ("x.jsonl", "{bad", "base", "line 1: no JSON object"),
+        ("x.jsonl", '["list"]', "base", "line 1: no JSON object"),
+        ("x.jsonl", '{"domain": 3}', "base", "line 1: every field is text"),
+        ("x.jsonl", '{"domain": ""}', "base", r"line 1: mode base needs \['domain'\]"),
+        ("x.jsonl", '\n{"domain": "a"}', "question", r"line 2: mode question needs \['question'\]"),
+        ("x.jsonl", '{"domain": "a"}', "taxonomy", r"needs \['description'\]"),
+        ("x.txt", "a\n", "context", "takes .jsonl or a folder"),
+        ("x.pdf", "a", "base", "give a .jsonl or .txt file"),
+        (
+            "x.jsonl",
+            json.dumps({"domain": "a", "knowledge_corpus": "b" * 30_000}),
+            "context",
+            "cut",
+        ),
+    ],
+)
+def test_a_corpus_that_cannot_be_used_says_where(
+    name: str, content: str, mode: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    corpus = Corpus.model_validate({"mode": mode, "path": name, "hops": {"min": 1, "max": 2}})
+    with pytest.raises(KnowledgeError, match=why):
+        list(items_of("mine", corpus, tmp_path))
+
+
+def test_folders_lists_and_limits(tmp_path: Path) -> None:
+    for name in ("b.md", "a.txt", "c.pdf"):
+        (tmp_path / name).write_text(f"text {name}")
+    spec = {"mode": "context", "path": ".", "domain": "notes", "hops": {"min": 1, "max": 2}}
+    found = list(items_of("notes", Corpus.model_validate(spec), tmp_path))
+    assert [(item.domain, item.text) for item in found] == [
+        ("notes", "text a.txt"), ("notes", "text b.md"),
+    ]  # fmt: skip
+    limited = Corpus.model_validate({**spec, "limit": 1})
+    assert len(list(items_of("notes", limited, tmp_path))) == 1
+    with pytest.raises(KnowledgeError, match="no such file"):
+        list(items_of("no", Corpus.model_validate({**spec, "path": "no.jsonl"}), tmp_path))
+
+
+def test_a_broken_corpus_is_found_before_any_ask(config: QAConfig, knowledge: Path) -> None:
+    with (knowledge / "texts_en.jsonl").open("a") as handle:
+        handle.write("{broken\n")
+    with pytest.raises(KnowledgeError, match="line 2"):
+        Generator(config, knowledge)
+
+
+def test_the_paper_s_files_are_read_as_they_are(
+    corpora: Path, qa_config: Any, tmp_path: Path
+) -> None:
+    spec = {"hops": {"min": 1, "max": 3}, "limit": 40}
+    config = qa_config(
+        languages={"en": 0.5, "zh": 0.5},
+        instances={"train": 0},
+        corpora={
+            "contexts": {**spec, "mode": "context", "path": "en_context.jsonl"},
+            "questions": {**spec, "mode": "question", "path": "en_questions.jsonl"},
+            "domains": {**spec, "mode": "base", "path": "en_domains.jsonl"},
+            "domains_zh": {
+                **spec, "mode": "base", "path": "zh_domains.jsonl", "language": "zh",
+            },
+        },
+    )  # fmt: skip
+    counts = Counter(request.corpus for request in requests_of(config, corpora / "knowledge"))
+    assert counts == {"contexts": 40, "questions": 40, "domains": 39, "domains_zh": 40}

@@ -1,0 +1,128 @@
+"""Tasks to sft_set with rules only, every option of the larger scales on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import ChatServer
+from track import Answer, Script, configure, counts, environments, prepare, run, servers
+
+from astra.agent.mcp import open_server
+from astra.errors import AstraError
+from astra.llm import build, endpoints
+from astra.llm import servers as llm_servers
+from astra.records.message import CallStatus, MessageRole
+from astra.records.task import Task, TaskKind
+from astra.records.tool import Execution, ToolServer
+from astra.records.trajectory import SFTSample, Trajectory
+from astra.store.tables import count_records, read_records
+
+
+@pytest.fixture(scope="module")
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture(scope="module")
+def built(root: Path, tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Path]:
+    """A workspace after the three stages, offline; ``script`` overheard every ask."""
+    folder = tmp_path_factory.mktemp("track")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASTRA_CACHE", str(folder / "cache"))
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        patch.setattr(build, "FACTORY", script.factory)
+        patch.chdir(root)
+        prepare(folder, servers())
+        patch.chdir(folder)
+        for stage in ("tasks", "trajectories", "sft_set"):
+            run(stage)
+        yield folder
+
+
+def records(folder: Path, stage: str, model: Any) -> list[Any]:
+    return list(read_records(folder / f"data/{stage}.parquet", model))
+
+
+def test_every_option_leaves_its_mark(built: Path) -> None:
+    tasks: list[Task] = records(built, "tasks", Task)
+    assert {task.kind for task in tasks} == set(TaskKind)
+    assert {task.augmentation for task in tasks} == {"none", "diverse", "complicate", "persona"}
+    assert {task.language for task in tasks} == {"en", "zh"}
+    trajectories: list[Trajectory] = records(built, "trajectories", Trajectory)
+    assert any(one.follow_ups for one in trajectories)
+    assert len({one.messages[0].content for one in trajectories}) > 2
+    statuses = Counter(c.result.status for one in trajectories for c in one.calls)
+    assert statuses[CallStatus.TIMEOUT] + statuses[CallStatus.UNREACHABLE] > 0
+    samples: list[SFTSample] = records(built, "sft_set", SFTSample)
+    talks = [s for s in samples if sum(m.role == MessageRole.USER for m in s.messages) > 1]
+    assert talks
+    assert {sample.language for sample in samples} == {"en", "zh"}
+    assert len(samples) > 0.7 * len(trajectories), counts_of(built)
+    scored = counts_of(built)
+    assert scored["checked_for_contamination"] == len(trajectories)
+    assert "bfcl-multi-turn" in scored["contamination_suites"]
+
+
+def counts_of(folder: Path) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return counts("sft_set")
+
+
+def test_every_real_call_succeeded_and_does_again_on_a_fresh_server(built: Path) -> None:
+    by_id = {s.id: s for s in records(built, "tools", ToolServer)}
+    live = [t for t in records(built, "trajectories", Trajectory) if t.execution is Execution.LIVE]
+    assert sum(len(one.calls) for one in live) >= 3
+    for one in live:
+        assert {call.result.status for call in one.calls} <= {CallStatus.OK}
+
+    async def replay(one: Trajectory) -> list[str]:
+        launch = by_id[one.server_id].launch
+        assert launch is not None
+        with tempfile.TemporaryDirectory() as workdir:
+            async with open_server(launch, Path(workdir), 300.0, environments()) as session:
+                return [
+                    (await session.call_tool(c.call.name, json.loads(c.call.arguments))).content
+                    for c in one.calls
+                ]
+
+    for one in live[:2]:
+        assert asyncio.run(replay(one)) == [call.result.content for call in one.calls]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Answer("I cannot judge this."),
+        Answer('{"reason": "fine", "score": 1.0'),
+        Answer('{"score": 9, "reason": "", "needed": [1], "correlation": 2, "faithfulness": 1}'),
+        Answer(status=500, error="down"),
+    ],
+    ids=["prose", "cut", "out of range", "down"],
+)
+def test_a_judge_outage_accepts_nothing(
+    root: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Answer
+) -> None:
+    monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "FACTORY", None)
+    monkeypatch.setattr(endpoints, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(llm_servers, "REST_S", 0.01)
+    monkeypatch.chdir(root)
+    prepare(tmp_path, servers())
+    monkeypatch.chdir(tmp_path)
+    for name in ("tasks", "trajectories"):
+        Path(f"data/{name}.parquet").write_bytes((built / f"data/{name}.parquet").read_bytes())
+    with ChatServer(default=lambda _: broken) as server:
+        configure(tmp_path, server.url, sft_set={"judge": "m"})
+        with pytest.raises(AstraError):
+            run("sft_set")
+    assert server.requests
+    sft_set = Path("data/sft_set.parquet")
+    assert not sft_set.exists() or count_records(sft_set) == 0

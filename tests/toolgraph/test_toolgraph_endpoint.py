@@ -1,0 +1,219 @@
+"""Graph and chains through the openai backend: three models, resumed asks, outages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from astra.errors import StageStop
+from astra.llm import endpoints, servers
+from astra.llm.build import build_teacher, build_teachers
+from astra.llm.protocol import ModelConfig
+from astra.records.graph import ToolGraph
+from astra.records.tool import Execution, Tool, ToolServer
+from astra.settings import RuntimeConfig
+from astra.store.metrics import StageMetrics
+from astra.toolgraph.chains import Judged, Judges, judged_chains
+from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
+from astra.toolgraph.graphs import build_graphs
+from astra.toolgraph.offline import HANDLERS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
+from chat_server import KEY, Answer, ChatServer, runtime
+
+MODELS = tuple(
+    ModelConfig(backend="openai", model=name, max_tokens=500) for name in ("ada", "bob", "cyd")
+)
+GRAPH = GraphConfig(teacher=MODELS[0], samples=2)
+CHAINS = ChainsConfig(
+    vote=VoteConfig(models=MODELS, temperature=0.7, samples=2, quorum=4, min_share=0.5),
+    back_translation=BackTranslationConfig(
+        models=MODELS, temperature=None, attempts=2, min_share=0.5
+    ),
+    walks=30,
+    max_chains=4,
+    min_length=2,
+    max_length=3,
+    acyclic=True,
+)
+
+
+@pytest.fixture(autouse=True)
+def _place(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of its own, and backoff short enough for tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ASTRA_TEST_KEY", KEY)
+    monkeypatch.setattr(endpoints, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(servers, "REST_S", 0.001)
+
+
+def shop(name: str, said: str = "Look up one thing.") -> ToolServer:
+    def tool(verb: str, parameter: str) -> Tool:
+        schema = {"type": "object", "properties": {parameter: {"type": "string"}},
+                  "required": [parameter]}  # fmt: skip
+        return Tool(name=f"{name}_{verb}", description=said, parameters=schema)
+
+    return ToolServer(
+        name=name, title=name.title(), description="", domain="d", source=name, licence="MIT",
+        language="en", execution=Execution.EMULATED, deterministic=True,
+        tools=(tool("find", "who"), tool("price", "item"), tool("stock", "item")),
+    )  # fmt: skip
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    return "\n".join(str(message["content"]) for message in body["messages"])
+
+
+class Script:
+    """Plays all three models; ``wrong`` ones reverse what they translate back, ``no`` ones vote
+    against, ``vague`` ones write no JSON; ``down``: status 500 for every model.
+    """
+
+    def __init__(self, wrong: str = "", no: str = "", vague: str = "", down: bool = False) -> None:
+        self.wrong, self.no, self.vague = wrong.split(), no.split(), vague.split()
+        self.down = down
+
+    def __call__(self, body: dict[str, Any]) -> Answer:
+        prompt, model = prompt_of(body), body["model"]
+        if self.down:
+            return Answer(status=500, error="down")
+        if model in self.vague:
+            return Answer("That depends.")
+        return Answer(json.dumps(self.reply(prompt, model)))
+
+    def reply(self, prompt: str, model: str) -> dict[str, Any]:
+        names = re.findall(r"^- (\w+):", prompt, re.MULTILINE)
+        called = re.findall(r"^\d+\. (\w+) ", prompt, re.MULTILINE)
+        if prompt.startswith("You design"):
+            chain = names[:3]
+            return {"proposals": [{"verdict": "yes", "chain": chain, "task": "All of it."}]}
+        if prompt.startswith("You judge"):
+            return {"valid": model not in self.no, "task": f"Task by {model}."}
+        if prompt.startswith("You write the request"):
+            # The request carries what the fake needs to find the tools again, but no names.
+            return {"valid": True, "query": f"Wanted: {' then '.join(map(_hidden, called))}"}
+        hidden = re.search(r"Wanted: (.*)", prompt)
+        assert hidden is not None
+        wanted = [_hidden(part) for part in hidden.group(1).split(" then ")]
+        return {"plan": "p", "chain": wanted[::-1] if model in self.wrong else wanted}
+
+
+def _hidden(text: str) -> str:
+    return text[::-1]
+
+
+def run(
+    shops: list[ToolServer], script: Script, config: ChainsConfig = CHAINS
+) -> tuple[list[ToolGraph], list[Judged], StageMetrics, list[dict[str, Any]]]:
+    """Both stages; the requests that the endpoint saw."""
+    metrics = StageMetrics("chains")
+
+    async def stages(settings: RuntimeConfig) -> tuple[list[ToolGraph], list[Judged]]:
+        teacher = build_teacher(GRAPH.teacher, settings, HANDLERS, "graph")
+        back = config.back_translation
+        judges = Judges(
+            build_teachers(config.vote.sampled(), settings, HANDLERS, "chains"),
+            build_teachers(back.sampled(), settings, HANDLERS, "chains") if back else [],
+        )
+        try:
+            found = build_graphs(shops, teacher, GRAPH, 4, StageMetrics("graph"))
+            graphs = [graph async for graph in found]
+            known = {server.id: server for server in shops}
+            judged = judged_chains(graphs, known, judges, config, 4, metrics)
+            return graphs, [item async for item in judged]
+        finally:
+            for model in (teacher, *judges.vote, *judges.back_translation):
+                await model.close()
+
+    with ChatServer(default=script) as server:
+        graphs, found = asyncio.run(stages(runtime(server.url, max_attempts=2)))
+        return graphs, found, metrics, server.requests
+
+
+def test_three_models_vote_and_translate_back() -> None:
+    graphs, found, metrics, requests = run([shop("tea")], Script(wrong="cyd", no="cyd"))
+    assert graphs[0].edges
+    chains = [item.chain for item in found if item.chain]
+    assert chains
+    assert metrics.dropped == {}
+    assert {body["model"] for body in requests} == {"ada", "bob", "cyd"}
+    warmth = {b["temperature"] for b in requests if prompt_of(b).startswith("You judge")}
+    assert warmth == {0.7}
+    for chain in chains:
+        assert (chain.votes_for, chain.votes_against) == (4, 2)
+        assert chain.task_sketch == "Task by ada."
+    for item in found:
+        cast = [(v.operator, v.model, str(v.outcome)) for v in item.verdict.verdicts]
+        assert cast == [
+            *[("vote", f"openai:{name}", outcome)
+              for name, outcome in (("ada", "yes"), ("bob", "yes"), ("cyd", "no"))
+              for _ in range(2)],
+            ("back_translation", "openai:ada", "yes"),
+            ("back_translation", "openai:bob", "yes"),
+            ("back_translation", "openai:cyd", "no"),
+            ("back_translation", "openai:cyd", "no"),
+        ]  # fmt: skip
+
+
+def test_a_majority_against_rejects_and_says_by_whom() -> None:
+    _, found, metrics, _ = run([shop("tea")], Script(no="bob cyd"))
+    assert found
+    assert not [item for item in found if item.chain]
+    assert metrics.dropped == {"incoherent": len(found)}
+    _, found, metrics, _ = run([shop("jam")], Script(wrong="bob cyd"))
+    assert metrics.dropped == {"not_recovered": len(found)}
+    against = {v.model for item in found for v in item.verdict.verdicts if v.outcome == "no"}
+    assert against == {"openai:bob", "openai:cyd"}
+
+
+def test_one_model_without_answers_leaves_the_other_two_in_charge() -> None:
+    _, found, metrics, _ = run([shop("tea")], Script(vague="cyd"))
+    assert [item for item in found if item.chain]
+    assert metrics.counts["votes_abstained"] == 2 * len(found)
+    _, found, metrics, _ = run([shop("jam")], Script(vague="bob cyd"))
+    assert not [item for item in found if item.chain]
+    assert metrics.dropped == {"too_few_votes": len(found)}
+
+
+def test_judges_that_write_nonsense_accept_nothing() -> None:
+    class Nonsense(Script):
+        def reply(self, prompt: str, model: str) -> dict[str, Any]:
+            known = super().reply(prompt, model)
+            return known if "proposals" in known else {"valid": "perhaps"}
+
+    _, found, metrics, _ = run([shop("tea")], Nonsense())
+    assert found
+    assert not [item for item in found if item.chain]
+    assert metrics.dropped == {"all_votes_abstained": len(found)}
+
+
+def test_an_endpoint_that_never_answers_stops_the_stage() -> None:
+    with pytest.raises(StageStop, match="no endpoint answers"):
+        run([shop("tea")], Script(down=True))
+
+
+def test_a_changed_server_is_asked_about_again_and_no_other() -> None:
+    shops = [shop("tea"), shop("jam"), shop("oil")]
+    _, before, _, first = run(shops, Script())
+    assert len(first) > 20
+    _, again, _, repeated = run(shops, Script())
+    assert repeated == []
+    assert again == before
+    changed = [shops[0], shop("jam", said="Look up one thing by name."), shops[2]]
+    _, after, _, asked = run(changed, Script())
+    assert asked
+    assert all("jam_" in prompt_of(body) or "Server: Jam" in prompt_of(body) for body in asked)
+    assert len(asked) <= len(first) // len(shops) + 4
+
+    def of_others(found: list[Judged]) -> list[Judged]:
+        jams = {shops[1].id, changed[1].id}
+        return [item for item in found if item.verdict.server_id not in jams]
+
+    assert of_others(after) == of_others(before)

@@ -1,0 +1,255 @@
+"""Conversations with a simulated user: who goes on, what they may say, and when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from homes import given, output, step, task
+from pydantic import ValidationError
+from test_synthesis import config, one, run, turns
+
+from astra.agent.mcp import ServerEnvironments
+from astra.agent.prompt import MISSING_VALUE, NO_TOOL, extract_answer
+from astra.llm.protocol import Ask, ParseError, ProviderError, Reply
+from astra.prompting import render
+from astra.records.message import MessageRole
+from astra.records.score import Rejection
+from astra.records.task import Task, TaskKind
+from astra.records.tool import ToolServer
+from astra.records.trajectory import StopReason, Trajectory
+from astra.settings import RuntimeConfig
+from astra.stage import blocking
+from astra.store.metrics import StageMetrics
+from astra.store.tables import read_records, write_records
+from astra.trajectories.config import ConversationsConfig
+from astra.trajectories.conversation import Scripts
+from astra.trajectories.report import describe
+from astra.trajectories.synthesis import build
+from astra.trajectories.user import Goal, SimulatedUser, UserReply
+
+ALL = {"share": 1.0, "max_user_turns": 4}
+COVE = given("Amber Cove")
+
+
+@pytest.fixture
+def price(homes: ToolServer) -> Task:
+    return task(homes, "What is the price of Amber Cove?", step("get_price", listing=COVE))
+
+
+@pytest.fixture
+def agent(homes: ToolServer) -> Task:
+    plan = (step("find_agent", listing=COVE), step("get_office", agent=output(0)))
+    return task(homes, "Which office has the agent of Amber Cove?", *plan)
+
+
+def said(trajectory: Trajectory) -> list[str]:
+    return [m.content for m in trajectory.messages if m.role == MessageRole.USER]
+
+
+def accepted(outcomes: Sequence[Trajectory | Rejection], of: Task) -> Trajectory:
+    found = [o for o in outcomes if isinstance(o, Trajectory) and o.task_id == of.id]
+    assert len(found) == 1, outcomes
+    return found[0]
+
+
+def test_the_user_asks_for_a_second_task_once_the_first_is_done(
+    homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task
+) -> None:
+    outcomes = run([homes], [price, agent], environments, conversations=ALL)
+    done = accepted(outcomes, price)
+    assert said(done) == [price.question, agent.question]
+    assert turns(done) == [["get_price"], [], ["find_agent"], ["get_office"], []]
+    assert [call.turn for call in done.calls] == [0, 2, 3]
+    assert len({call.call.id for call in done.calls}) == 3
+    assert done.follow_ups == (agent.id,)
+    assert done.stop_reason == StopReason.ANSWERED
+    assert extract_answer(done.messages[-1].content) == done.calls[2].result.content
+    metrics = StageMetrics("trajectories")
+    describe(metrics, done)
+    assert metrics.counts["conversations"] == 1
+
+
+def test_a_user_tells_what_was_left_out_when_asked(
+    homes: ToolServer, environments: ServerEnvironments, price: Task
+) -> None:
+    vague = task(homes, "What is the price?", step("get_price", listing=given(None)),
+                 kind=TaskKind.MISSING_PARAMETER, parent_id=price.id)  # fmt: skip
+    done = accepted(run([homes], [price, vague], environments, conversations=ALL), vague)
+    assert said(done) == ["What is the price?", "The listing is Amber Cove."]
+    asked = next(m for m in done.messages if m.role == MessageRole.ASSISTANT)
+    assert extract_answer(asked.content) == MISSING_VALUE
+    assert json.loads(done.calls[0].call.arguments) == {"listing": "Amber Cove"}
+    assert done.follow_ups == ()
+
+
+def test_after_a_refusal_the_user_goes_on_without_the_missing_tool(
+    homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task
+) -> None:
+    gone = task(homes, price.question, kind=TaskKind.MISSING_FUNCTION,
+                withheld_tools=("get_price",), parent_id=price.id)  # fmt: skip
+    done = accepted(run([homes], [price, agent, gone], environments, conversations=ALL), gone)
+    assert said(done) == [price.question, agent.question]
+    assert "get_price" not in [tool.name for tool in done.tools]
+    answers = [m.content for m in done.messages if m.role == MessageRole.ASSISTANT]
+    assert extract_answer(answers[0]) == NO_TOOL
+
+
+def test_no_follow_up_from_the_own_family_another_language_or_a_withheld_tool(
+    homes: ToolServer, price: Task, agent: Task
+) -> None:
+    child = task(homes, "I am new. What is the price of Amber Cove?", *price.plan,
+                 augmentation="persona", parent_id=price.id)  # fmt: skip
+    chinese = task(homes, "Amber Cove的价格是多少？", *price.plan, language="zh")
+    gone = task(homes, "Office?", kind=TaskKind.MISSING_FUNCTION, withheld_tools=("get_office",))
+    settings = ConversationsConfig.model_validate(ALL)
+    alone = Scripts(lambda: [price, child, chinese], settings)
+    assert alone.of(price, "k").tasks == (price,)
+    assert alone.of(chinese, "k").goals == ()
+    both = Scripts(lambda: [price, child, agent, gone], settings)
+    assert both.of(child, "k").tasks == (child, agent)
+    assert {t.id for t in both.of(gone, "k").tasks[1:]} <= {price.id, child.id}
+
+
+def test_which_episodes_are_conversations_follows_the_share(price: Task, agent: Task) -> None:
+    scripts = Scripts(lambda: [price, agent], ConversationsConfig(share=0.3, max_user_turns=3))
+    drawn = [len(scripts.of(price, str(n)).tasks) for n in range(400)]
+    assert 80 <= drawn.count(2) <= 160
+
+
+class User:
+    """Says what it is told to, then fails with an exception if that is what comes next."""
+
+    name = "user"
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.asks: list[Ask[Any]] = []
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        self.asks.append(ask)
+        reply: Any = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def close(self) -> None: ...
+
+
+def with_user(
+    user: User, servers: Sequence[ToolServer], tasks: Sequence[Task],
+    environments: ServerEnvironments, **changes: Any,
+) -> Trajectory | Rejection:  # fmt: skip
+    """The outcome of the first task's episode with this user."""
+    synthesis = build(
+        config(**{"conversations": ALL} | changes), RuntimeConfig(), {s.id: s for s in servers},
+        environments,
+    )  # fmt: skip
+    synthesis.user = user
+    return next(iter(list(blocking(synthesis.run(lambda: tasks, 1)))))
+
+
+DONE = UserReply(status="satisfied", message="")
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (UserReply(status="gives_up", message=""), "user_gives_up"),
+        (ProviderError("down"), "user_unavailable"),
+        (ParseError("prose"), "user_unparsable"),
+    ],
+)
+def test_a_conversation_without_a_good_end_is_dropped_with_its_reason(
+    homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task,
+    reply: Any, reason: str,
+) -> None:  # fmt: skip
+    outcome = with_user(User(reply), [homes], [price, agent], environments)
+    assert isinstance(outcome, Rejection)
+    assert outcome.reason == reason
+
+
+def test_the_turn_limit_is_the_users_own(
+    homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task
+) -> None:
+    asks = User(UserReply(status="continue", message=agent.question))
+    tight = {"share": 1.0, "max_user_turns": 2}
+    outcome = with_user(asks, [homes], [price, agent], environments, conversations=tight)
+    assert isinstance(outcome, Rejection)
+    assert outcome.reason == "user_turn_limit"
+    left = [ask.variables["messages_left"] for ask in asks.asks[:2]]
+    assert left == [1, 0]
+
+
+def test_agent_limits_hold_for_the_whole_conversation(
+    homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task
+) -> None:
+    for limits, stop in (
+        ({"max_turns": 2}, StopReason.MAX_TURNS),
+        ({"max_turns": 3}, StopReason.MAX_TURNS),
+        ({"max_calls": 2}, StopReason.MAX_CALLS),
+    ):
+        outcomes = run([homes], [price, agent], environments, conversations=ALL, limits=limits)
+        done = accepted(outcomes, price)
+        assert done.stop_reason == stop, limits
+
+
+def test_a_satisfied_user_says_nothing_more(
+    homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task
+) -> None:
+    outcome = with_user(User(DONE), [homes], [price, agent], environments)
+    assert isinstance(outcome, Trajectory)
+    assert said(outcome) == [price.question]
+    assert outcome.messages[-1].role == MessageRole.ASSISTANT
+    with pytest.raises(ValidationError):
+        UserReply(status="continue", message=" ")
+    with pytest.raises(ValidationError):
+        UserReply(status="satisfied", message="Thanks!")
+
+
+def test_the_user_sees_words_only_and_the_prompt_says_what_they_know(
+    homes: ToolServer, environments: ServerEnvironments, price: Task
+) -> None:
+    done = one(run([homes], [price], environments))
+    asked = User(DONE)
+    goals = [Goal(request=price.question, facts={"listing": "Amber Cove"}), Goal(request="Next?")]
+    user = SimulatedUser(goals, homes, "en", 4, asked, 0)
+    assert asyncio.run(user.reply(done.messages)) == DONE
+    prompt = render(asked.asks[0].template, asked.asks[0].variables)
+    assert "get_price" not in prompt
+    for expected in ("1. What is the price of Amber Cove?", "- listing: Amber Cove", "2. Next?",
+                     "user: What is the price", "assistant: The price is <answer>",
+                     "at most 3 more messages"):  # fmt: skip
+        assert expected in prompt
+
+
+def test_follow_ups_take_a_column_only_where_there_are_some(
+    homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task, tmp_path: Any
+) -> None:
+    single = [one(run([homes], [price], environments))]
+    both = [
+        o
+        for o in run([homes], [price, agent], environments, conversations=ALL)
+        if isinstance(o, Trajectory)
+    ]
+    for name, kept in (("single", single), ("both", both)):
+        write_records(tmp_path / f"{name}.parquet", kept, Trajectory)
+        read = {one.id: one for one in read_records(tmp_path / f"{name}.parquet", Trajectory)}
+        assert read == {one.id: one for one in kept}
+    assert b"follow_ups" not in (tmp_path / "single.parquet").read_bytes()
+    assert b"follow_ups" in (tmp_path / "both.parquet").read_bytes()
+
+
+def test_a_chinese_task_is_carried_out_in_chinese(
+    homes: ToolServer, environments: ServerEnvironments
+) -> None:
+    plan = step("get_price", listing=COVE)
+    asked = task(homes, "请告诉我Amber Cove的价格。", plan, language="zh")
+    done = one(run([homes], [asked], environments))
+    assert done.messages[-1].content.startswith("查询的结果是 <answer>")
+    gone = task(homes, "请告诉我Amber Cove的价格。", language="zh",
+                kind=TaskKind.MISSING_FUNCTION, withheld_tools=("get_price",))  # fmt: skip
+    assert "无法完成" in one(run([homes], [gone], environments)).messages[-1].content
