@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from astra.sandbox.protocol import Sandbox
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import Answer, ChatServer, runtime
 
-MODEL = ModelConfig(backend="openai", model="m")
+MODELS = count()
+"""Every run asks a model of its own name: no answer comes from an earlier run's cache."""
 STEPS = {
     "You design the interface": "document",
     "You review the interface": "complexity",
@@ -113,6 +115,11 @@ class Teacher:
         return [prompt for name, prompt in self.seen if name == step]
 
 
+@pytest.fixture(scope="module")
+def sandbox(patient_sandbox: Sandbox) -> Sandbox:
+    return patient_sandbox
+
+
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from astra.llm import endpoints, servers
@@ -131,7 +138,8 @@ def run(
     config = ENVS.model_copy(update={"inner_attempts": 3, "outer_attempts": 2, **changes})
 
     async def work(url: str) -> tuple[list[Outcome], list[Arena]]:
-        teacher = build_teacher(MODEL, runtime(url, max_attempts=2), {}, "envs")
+        model = ModelConfig(backend="openai", model=f"m{next(MODELS)}")
+        teacher = build_teacher(model, runtime(url, max_attempts=2), {}, "envs")
         outcomes = [item async for item in synthesise([whole], teacher, sandbox, config, 1)]
         made = [item for item in outcomes if isinstance(item, Environment)]
         arenas: list[Arena] = []

@@ -32,6 +32,11 @@ from astra.sandbox.protocol import Sandbox
 WHOLE = house(*EVERY_WRITE)
 
 
+@pytest.fixture(scope="module")
+def sandbox(patient_sandbox: Sandbox) -> Sandbox:
+    return patient_sandbox
+
+
 def made_of(
     instance: QAInstance, teacher: Any, sandbox: Sandbox
 ) -> tuple[list[Environment], list[Rejection]]:

@@ -16,7 +16,13 @@ from astra.envsynth.candidates import Candidate, Ran, Run, Trial, Verdict, sched
 from astra.envsynth.judge import judge
 from astra.envsynth.static import Problem, call_problem, code_problem, document_problem
 from astra.sandbox.limits import SandboxLimits
-from astra.sandbox.protocol import Sandbox, SandboxLoadError, SandboxResult, Session
+from astra.sandbox.protocol import (
+    Sandbox,
+    SandboxLoadError,
+    SandboxResult,
+    SandboxStatus,
+    Session,
+)
 
 
 def verify(
@@ -61,7 +67,10 @@ def static_problem(candidate: Candidate, limits: SandboxLimits) -> Problem | Non
 
 
 def _is_transient(problem: Problem | None) -> bool:
-    return problem is not None and problem[0] in ("timeout", "sandbox_infra")
+    if problem is None:
+        return False
+    late = problem[0] == "load_error" and problem[1].startswith(SandboxStatus.TIMEOUT.value)
+    return late or problem[0] in ("timeout", "sandbox_infra")
 
 
 def _execute(candidates: Sequence[Candidate], sandbox: Sandbox) -> list[Run | Problem]:
