@@ -30,7 +30,7 @@ def main() -> None:
         track("rl", config, inputs, runtime) as run,
     ):
         run.tags(sandbox_tier=sandbox.tier)
-        result = train_rl(policy, arenas, config, sandbox, folder, run)
+        result = train_rl(policy, arenas, config, sandbox, folder, run, runtime.rollout_servers)
         run.tags(groups_lost_to_infra=result.lost_to_infra)
     save_policy(policy.model, policy.codec.tokenizer, Path("models/rl"))
     mark_finished(folder)

@@ -14,16 +14,11 @@ from training_world import make_arena
 
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.train.advantages import group_advantages
+from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
 from astra.train.config import RLConfig
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, PromptStream, Sample
-from astra.train.grpo import (
-    STREAM_FILE,
-    AdaptiveGRPOTrainer,
-    StreamState,
-    grpo_arguments,
-    restore_stream,
-)
+from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
 
 
 class ScriptedRoller:
@@ -31,6 +26,7 @@ class ScriptedRoller:
 
     def __init__(self, size: int, informative: bool = True) -> None:
         self.size, self.informative, self.version = size, informative, -1
+        self.lost_to_infra = 0
         self.rolled: list[int] = []
 
     def weights_are(self, version: int) -> None:
@@ -74,13 +70,17 @@ def trainer(
         stream=PromptStream([make_arena(seed) for seed in range(4)], config.seed),
         config=config,
         model=policy.model,
-        args=grpo_arguments(config, folder, 1, "float32"),
+        args=grpo_arguments(config, folder, config.steps, "float32"),
         train_dataset=Dataset.from_list([{"prompt": ""}] * config.groups),
         processing_class=policy.codec.tokenizer,
-        callbacks=[state],
+        callbacks=[state, CompleteCheckpoint({"stream": state}, 9)],
     )
     state.trainer = made
     return made
+
+
+def stream_of(one: AdaptiveGRPOTrainer) -> StreamState:
+    return next(c for c in one.callback_handler.callbacks if isinstance(c, StreamState))
 
 
 def record(one: Any) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
@@ -190,7 +190,7 @@ def test_resume_continues_the_prompt_stream(policy: LoadedPolicy, tmp_path: Path
     checkpoint = str(tmp_path / "b" / "checkpoint-2")
     resumed, roller = load_policy(PolicyConfig(path="policies/tiny")), ScriptedRoller(4)
     one = trainer(resumed, tmp_path / "b", roller, steps=3)
-    restore_stream(one, checkpoint)
+    restore_parts(checkpoint, {"stream": stream_of(one)})
     one.train(resume_from_checkpoint=checkpoint)
     assert roller.rolled == whole.rolled[-len(roller.rolled) :]
     for name, parameter in resumed.model.named_parameters():
@@ -199,5 +199,5 @@ def test_resume_continues_the_prompt_stream(policy: LoadedPolicy, tmp_path: Path
 
 def test_resume_without_stream_state_is_refused(policy: LoadedPolicy, tmp_path: Path) -> None:
     one = trainer(policy, tmp_path, ScriptedRoller(4))
-    with pytest.raises(TrainingError, match=STREAM_FILE):
-        restore_stream(one, str(tmp_path))
+    with pytest.raises(TrainingError, match=STATE_FILE):
+        restore_parts(str(tmp_path / "checkpoint-1"), {"stream": stream_of(one)})

@@ -20,6 +20,8 @@ from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from astra.settings import StageConfig
 
+THINK, THINK_END = "<think>", "</think>"
+
 
 class PolicyError(AstraError):
     """A policy cannot be loaded, or its chat template cannot be used for training."""
@@ -164,6 +166,18 @@ class ChatCodec:
             tokenize=False,
             add_generation_prompt=generation_prompt,
         )
+
+
+def split_thought(text: str) -> tuple[str, str]:
+    """What a thinking policy thinks before it speaks, closing tag included, and what it says.
+
+    A call or an answer inside a thought is neither; a thought that never ends is all there is.
+    """
+    if not text.lstrip().startswith(THINK):
+        return "", text
+    end = text.find(THINK_END)
+    end = len(text) if end < 0 else end + len(THINK_END)
+    return text[:end], text[end:]
 
 
 _PROBE = ToolCall(id="call_0", name="f", arguments="{}")
