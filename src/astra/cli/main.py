@@ -16,6 +16,7 @@ from astra.cli.display import show_table
 from astra.cli.prompts import prompts_app
 from astra.cli.scores import score_tables, where_next
 from astra.cli.teacher import teacher_app
+from astra.cli.train import train_app
 from astra.errors import AstraError
 from astra.sandbox.probe import probe
 from astra.settings import RuntimeConfig, load
@@ -31,6 +32,7 @@ commands.add_typer(sandbox_app, name="sandbox")
 commands.add_typer(cache_app, name="cache")
 commands.add_typer(prompts_app, name="prompts")
 commands.add_typer(teacher_app, name="teacher")
+commands.add_typer(train_app, name="train")
 
 
 def app() -> None:
