@@ -80,7 +80,7 @@ def over_http(
     codec: ChatCodec, sandbox: LocalSandbox, servers: Sequence[str], folder: Path, **options: Any
 ) -> tuple[StreamingDriver, VLLMEngine]:
     config = VLLMConfig(servers, folder=folder, **options)
-    engine = VLLMEngine(config, codec.eos_id, save=lambda path: path.mkdir(parents=True))
+    engine = VLLMEngine(config, codec.eos_id, save=lambda path: path.mkdir(parents=True) is None)
     return StreamingDriver(engine, codec, sandbox, LIMITS), engine
 
 
@@ -210,6 +210,22 @@ def test_weights_are_handed_over_once_per_version(
         paths = [body["kwargs"]["weights_path"] for _, body in server.posted if body]
         assert paths == [str(tmp_path / "version-0"), str(tmp_path / "version-1")]
     assert [path.name for path in tmp_path.iterdir()] == ["version-1"], "older ones are gone"
+
+
+def test_a_server_that_would_go_on_with_stale_weights_is_refused(
+    codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    with ScriptedVLLM(lambda body, _: [7]) as server:
+        server.administration = 404
+        driver, engine = over_http(codec, sandbox, [server.url], tmp_path)
+        with pytest.raises(EngineError, match=r"does not take .*VLLM_SERVER_DEV_MODE=1"):
+            driver.weights_are(0)
+        follower = VLLMEngine(VLLMConfig([server.url]), codec.eos_id, save=lambda _: False)
+        follower.sync(0)
+        assert (follower.weight_version, engine.weight_version) == (0, -1)
+        assert len(server.posted) == 1, "a rank that does not hand over tells no server"
+    with pytest.raises(EngineError, match="no vLLM server is left"):
+        driver.weights_are(1)
 
 
 def test_memory_is_held_for_all_a_conversation_can_grow_to(

@@ -22,6 +22,7 @@ class ScriptedVLLM:
         self.posted: list[tuple[str, Any]] = []
         self.running = self.most_running = 0
         self.delay_s = 0.0
+        self.administration = 200
         self.choice: dict[str, Any] = {}
         """What replaces parts of every choice."""
         self.metrics = METRICS
@@ -34,6 +35,7 @@ class ScriptedVLLM:
         app.router.add_post("/collective_rpc", self._note)
         app.router.add_post("/reset_prefix_cache", self._note)
         app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/health", self._metrics)
         runner = web.AppRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=0.1)
@@ -50,7 +52,7 @@ class ScriptedVLLM:
     async def _note(self, request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None
         self.posted.append((request.path, body))
-        return web.json_response({"results": [None]})
+        return web.json_response({"results": [None]}, status=self.administration)
 
     async def _complete(self, request: web.Request) -> web.Response:
         body = await request.json()

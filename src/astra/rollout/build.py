@@ -33,9 +33,9 @@ class EngineOptions:
 
 
 def build_engine(
-    policy: LoadedPolicy, options: EngineOptions, save: Callable[[Path], None] | None
+    policy: LoadedPolicy, options: EngineOptions, save: Callable[[Path], bool]
 ) -> BatchedEngine | TurnEngine:
-    """``save(folder)`` writes the policy as it is; None on ranks that do not."""
+    """``save(folder)`` writes the policy as it is, for servers (VLLMEngine)."""
     codec = policy.codec
     if options.kind == "batched":
         return BatchedEngine(policy.model, codec.eos_id, codec.pad_id, options.rows)

@@ -154,7 +154,7 @@ class RolloutDriver:
                 done, _ = wait(running, 0 if turns else None, FIRST_COMPLETED)
                 for future in done:
                     row, started, calls = running.pop(future)
-                    self._took(calls, (time.monotonic() - started) * calls)
+                    self._took(calls, time.monotonic() - started)
                     rows[row].answer(future.result())
                     self._continue(row, rows[row])
 

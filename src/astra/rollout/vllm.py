@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib import request
-from urllib.error import URLError
 
 import aiohttp
 
@@ -59,15 +58,14 @@ class VLLMConfig:
 
 
 class VLLMEngine:
-    """``save(folder)`` writes the policy as a model folder; on ranks other than 0 None.
+    """``save(folder)`` writes the policy as a model folder and says whether this process hands
+    it to the servers: of several ranks all call it, one does.
 
     Raises EngineError where no server is left, or where one answers with something that
     cannot be trained on: a token it stopped at that is not EOS, or no log-probabilities.
     """
 
-    def __init__(
-        self, config: VLLMConfig, eos_id: int, save: Callable[[Path], None] | None
-    ) -> None:
+    def __init__(self, config: VLLMConfig, eos_id: int, save: Callable[[Path], bool]) -> None:
         if not config.servers:
             raise EngineError(
                 "rl.engine is vllm, but runtime.rollout_servers is empty; start `vllm serve` "
@@ -89,27 +87,42 @@ class VLLMEngine:
         return max(server.admission.peak for server in self._servers)
 
     def sync(self, version: int) -> None:
-        """Hand over the policy's weights once per version; a server that was lost gets another
-        chance. Raises EngineError if a server does not take them."""
+        """Hand over the policy's weights once per version.
+
+        A server that nobody answers for is left out until the next version. One that answers and
+        does not take the weights is an EngineError: it would go on with stale ones.
+        """
         if version == self.weight_version:
             return
-        if self._save is not None:
-            folder = (self._config.folder / f"version-{version}").absolute()
-            shutil.rmtree(folder, ignore_errors=True)
-            self._save(folder)
-            for server in self._servers:
-                try:
-                    body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-                    _post(f"{server.url}/collective_rpc", {**body, "timeout": SYNC_TIMEOUT_S})
-                    _post(f"{server.url}/reset_prefix_cache", None)
-                    server.alive = True
-                except (URLError, OSError) as error:
-                    server.alive, server.problem = False, str(error)
-            self._somebody()
+        folder = (self._config.folder / f"version-{version}").absolute()
+        hands_over = self._save(folder)
+        for server in self._servers:
+            server.alive = self._update(server, folder if hands_over else None)
+        self._somebody()
+        if hands_over:
             for stale in self._config.folder.glob("version-*"):
                 if stale.name != folder.name:
-                    shutil.rmtree(stale, ignore_errors=True)
+                    shutil.rmtree(stale)
         self.weight_version = version
+
+    def _update(self, server: _Server, weights: Path | None) -> bool:
+        """Whether the server is there, and has taken ``weights`` where there are any."""
+        try:
+            _get(f"{server.url}/health")
+        except OSError as error:
+            server.problem = str(error)
+            return False
+        if weights is not None:
+            body = {"method": "reload_weights", "kwargs": {"weights_path": str(weights)}}
+            try:
+                _post(f"{server.url}/collective_rpc", {**body, "timeout": SYNC_TIMEOUT_S})
+                _post(f"{server.url}/reset_prefix_cache", None)
+            except OSError as error:
+                raise EngineError(
+                    f"{server.url} does not take the policy's weights ({error}); it must run with "
+                    f"VLLM_SERVER_DEV_MODE=1 and see {weights}"
+                ) from error
+        return True
 
     @asynccontextmanager
     async def running(self, sampling: Sampling) -> AsyncGenerator[None]:
@@ -218,9 +231,8 @@ class VLLMEngine:
 def _kv_tokens(url: str) -> int:
     """Tokens of key-value memory, from the server's metrics. EngineError if it does not say."""
     try:
-        with _DIRECT.open(f"{url}/metrics", timeout=30) as reply:
-            text = reply.read().decode()
-    except (URLError, OSError) as error:
+        text = _get(f"{url}/metrics")
+    except OSError as error:
         raise EngineError(
             f"vLLM server {url} does not answer: {error}; start it (docs/training.md), or "
             "correct runtime.rollout_servers"
@@ -238,6 +250,11 @@ def _kv_tokens(url: str) -> int:
 
 def _int(text: str) -> int:
     return int(text) if text.isdigit() else 0
+
+
+def _get(url: str) -> str:
+    with _DIRECT.open(url, timeout=30) as reply:  # what goes wrong with it is an OSError
+        return reply.read().decode()
 
 
 def _post(url: str, body: dict[str, Any] | None) -> None:

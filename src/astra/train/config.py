@@ -169,6 +169,10 @@ class RLConfig(StageConfig):
             raise ValueError("max_staleness keeps the surplus of batch_filling, which is off")
         if self.engine == "continuous" and self.kv_tokens is None:
             raise ValueError("engine continuous needs kv_tokens: the cache it may allocate")
+        if self.engine == "vllm" and self.lora.rank:
+            raise ValueError(
+                "engine vllm takes whole weights over, adapters (lora.rank) it does not"
+            )
         if self.engine == "batched" and self.rollout_timeout_s is not None:
             raise ValueError("rollout_timeout_s needs engine continuous or vllm")
         return self

@@ -15,6 +15,7 @@ from astra.rollout.engine import Sampling
 from astra.rollout.live import Job, Rollout
 from astra.train.advantages import is_informative
 from astra.train.config import RLConfig
+from astra.train.distributed import barrier
 from astra.train.errors import TrainingError
 from astra.train.roc import Graded, failed_share, penalty, select
 
@@ -97,8 +98,9 @@ class GroupRoller:
         """Groups that were dropped because our own machinery failed repeatedly."""
 
     def weights_are(self, version: int) -> None:
-        """Stamp what is rolled from now on with the optimizer step of its weights."""
+        """Roll with the weights of this optimizer step from now on, on every rank."""
         self.driver.weights_are(version)
+        barrier()
 
     def roll(self, prompts: Sequence[tuple[int, Arena]], seed: int) -> list[Group]:
         """One group per prompt, less those lost to infrastructure. Never scored 0 for that."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from astra.rollout.chat import LoadedPolicy
 from astra.settings import StageConfig
+from astra.train.distributed import is_sharded
 from astra.train.errors import TrainingError
 
 
@@ -40,6 +41,12 @@ def merge_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:
     """Make the model whole again, its weights including what the adapters learned."""
     if config.rank:
         policy.model = policy.model.merge_and_unload()
+
+
+def refuse_sharded_adapters(trainer: Any, config: LoRAConfig) -> None:
+    """Merging needs whole weights on every rank. Raises TrainingError under ZeRO-3 and FSDP."""
+    if config.rank and is_sharded(trainer):
+        raise TrainingError("lora.rank does not go with ZeRO-3 or FSDP; use DDP or ZeRO-2")
 
 
 def _peft() -> Any:

@@ -39,7 +39,7 @@ from astra.train.errors import TrainingError
 from astra.train.filling import Filled
 from astra.train.groups import Group, GroupRoller, PromptStream, mean_figures, rollout_figures
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
-from astra.train.lora import add_adapters, merge_adapters
+from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
 from astra.train.optimizers import train_batch_rows_only
 from astra.train.schedule import Phase, drop_solved, phases
 from astra.train.watch import Watcher, explained
@@ -135,14 +135,16 @@ class _Training:
             config.rollout_timeout_s, servers, folder / "weights",
         )  # fmt: skip
         self._trainer: AdaptiveGRPOTrainer | None = None
-        self._engine = build_engine(policy, self._options, self._save if is_main() else None)
+        self._engine = build_engine(policy, self._options, self._save)
         self._watcher = _Watcher(Curves(), run, policy, arenas.dev, config)
         self._last: str | None = None
         """The checkpoint that the finished phases left."""
 
-    def _save(self, folder: Path) -> None:
+    def _save(self, folder: Path) -> bool:
         weights = gathered_weights(self._trainer) if self._trainer is not None else None
-        save_policy(self._policy.model, self._policy.codec.tokenizer, folder, weights)
+        if is_main():
+            save_policy(self._policy.model, self._policy.codec.tokenizer, folder, weights)
+        return is_main()
 
     def run(self) -> RLResult:
         state, dropped = StreamState(self._config.patience), 0
@@ -185,6 +187,7 @@ class _Training:
         roller = GroupRoller(driver, config)
         chosen = self._arenas.train
         if phase.drop_solved is not None:
+            self._policy.model.eval()
             roller.weights_are(phase.first_step)
             chosen = drop_solved(chosen, phase.drop_solved, driver, config, folder)
         dtype = str(self._policy.model.dtype).removeprefix("torch.")
@@ -202,6 +205,7 @@ class _Training:
             callbacks=[state, watcher, CompleteCheckpoint(parts, config.keep_optimizer_states)],
         )
         trainer.remove_callback(PrinterCallback)
+        refuse_sharded_adapters(trainer, config.lora)
         state.trainer = self._trainer = trainer
         watcher.begin(driver, phase.origin)
         checkpoint = resume_point(folder)

@@ -36,7 +36,7 @@ from astra.train.config import SFTConfig
 from astra.train.curves import Curves, tail_mean
 from astra.train.distributed import accumulation_steps, gathered_weights, world_size
 from astra.train.errors import TrainingError
-from astra.train.lora import add_adapters, merge_adapters
+from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
 from astra.train.optimizers import MuonAdamW, train_batch_rows_only
 from astra.train.watch import Watcher, explained
 
@@ -112,6 +112,7 @@ def train_sft(
         callbacks=[watcher, CompleteCheckpoint(parts, config.keep_optimizer_states)],
     )
     trainer.remove_callback(PrinterCallback)
+    refuse_sharded_adapters(trainer, config.lora)
     checkpoint = resume_point(folder)
     restore_parts(checkpoint, parts)
     with explained(folder, "lower sft.micro_batch_size or sft.max_tokens"):
