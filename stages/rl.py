@@ -13,6 +13,8 @@ from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
 from astra.train.checkpoints import mark_finished, run_folder, save_policy
 from astra.train.config import RLConfig
+from astra.train.distributed import is_main, world_size
+from astra.train.launch import load_device, start_processes
 from astra.train.rl import choose_arenas, report_rl, train_rl
 
 ARENAS, START = Path("data/envs_merged.parquet"), Path("models/sft")
@@ -20,7 +22,8 @@ ARENAS, START = Path("data/envs_merged.parquet"), Path("models/sft")
 
 def main() -> None:
     config, runtime = load("rl", RLConfig), load("runtime", RuntimeConfig)
-    device = prepare_torch(runtime, config.seed)
+    start_processes(runtime, __file__)
+    device = load_device(prepare_torch(runtime, config.seed))
     policy = load_policy(PolicyConfig(path=str(START), dtype=config.dtype), device)
     arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config)
     inputs = digests(ARENAS, START)
@@ -29,10 +32,12 @@ def main() -> None:
         build_sandbox(config.sandbox, runtime) as sandbox,
         track("rl", config, inputs, runtime) as run,
     ):
-        run.tags(sandbox_tier=sandbox.tier)
-        result = train_rl(policy, arenas, config, sandbox, folder, run)
+        run.tags(sandbox_tier=sandbox.tier, world_size=world_size())
+        result = train_rl(policy, arenas, config, sandbox, folder, run, runtime.rollout_servers)
         run.tags(groups_lost_to_infra=result.lost_to_infra)
-    save_policy(policy.model, policy.codec.tokenizer, Path("models/rl"))
+    if not is_main():
+        return
+    save_policy(policy.model, policy.codec.tokenizer, Path("models/rl"), result.weights)
     mark_finished(folder)
     metrics = StageMetrics("rl")
     report_rl(metrics, arenas, result)

@@ -12,6 +12,8 @@ from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
 from astra.train.checkpoints import mark_finished, run_folder, save_policy
 from astra.train.config import SFTConfig
+from astra.train.distributed import is_main, world_size
+from astra.train.launch import load_device, start_processes
 from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
 
 SFT_SET = Path("data/sft_set.parquet")
@@ -19,7 +21,8 @@ SFT_SET = Path("data/sft_set.parquet")
 
 def main() -> None:
     config, runtime = load("sft", SFTConfig), load("runtime", RuntimeConfig)
-    device = prepare_torch(runtime, config.seed)
+    start_processes(runtime, __file__)
+    device = load_device(prepare_torch(runtime, config.seed))
     policy = load_policy(config.policy, device)
     train, evaluation = split_samples(read_records(SFT_SET, SFTSample))
     encoded = [encode_samples(s, policy.codec, config.max_tokens) for s in (train, evaluation)]
@@ -27,8 +30,11 @@ def main() -> None:
     inputs = digests(SFT_SET, *([base] if base.is_dir() else []))
     folder = run_folder("sft", config, inputs)
     with track("sft", config, inputs, runtime) as run:
+        run.tags(world_size=world_size())
         result = train_sft(policy, encoded[0], encoded[1], config, folder, run)
-    save_policy(policy.model, policy.codec.tokenizer, Path("models/sft"))
+    if not is_main():
+        return
+    save_policy(policy.model, policy.codec.tokenizer, Path("models/sft"), result.weights)
     mark_finished(folder)
     metrics = StageMetrics("sft")
     report_sft(metrics, encoded[0], encoded[1], result)

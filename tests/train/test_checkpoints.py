@@ -7,18 +7,27 @@ from pydantic import ValidationError
 
 from astra.rollout.chat import PolicyConfig
 from astra.settings import ParamsError, load
-from astra.train.checkpoints import mark_finished, optimizer_files, resume_point, run_folder
+from astra.train.checkpoints import (
+    STATE_FILE,
+    mark_finished,
+    optimizer_files,
+    resume_point,
+    run_folder,
+    start_afresh_if_finished,
+)
 from astra.train.config import RLConfig, SFTConfig
 from astra.train.errors import TrainingError
 from astra.train.optimizers import MuonAdamW
 
 
-def checkpoint(folder: Path, step: int, optimizer: bool) -> Path:
+def checkpoint(folder: Path, step: int, optimizer: bool, whole: bool = True) -> Path:
     path = folder / f"checkpoint-{step}"
     path.mkdir(parents=True)
     (path / "model.safetensors").touch()
     if optimizer:
         (path / "optimizer.pt").touch()
+    if whole:
+        (path / STATE_FILE).write_text("{}")
     return path
 
 
@@ -39,8 +48,16 @@ def test_resume_without_optimizer_state_is_refused(tmp_path: Path) -> None:
 def test_a_finished_run_starts_afresh(tmp_path: Path) -> None:
     checkpoint(tmp_path, 5, optimizer=True)
     mark_finished(tmp_path)
+    start_afresh_if_finished(tmp_path)
     assert resume_point(tmp_path) is None
     assert not tmp_path.exists()
+
+
+def test_what_a_kill_left_torn_is_deleted_and_the_one_before_resumes(tmp_path: Path) -> None:
+    whole = checkpoint(tmp_path, 100, optimizer=True)
+    torn = checkpoint(tmp_path, 110, optimizer=True, whole=False)
+    assert resume_point(tmp_path) == str(whole)
+    assert not torn.exists()
 
 
 def test_sharded_optimizer_state_counts(tmp_path: Path) -> None:

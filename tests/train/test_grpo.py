@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,25 @@ import torch
 from datasets import Dataset
 from training_world import make_arena
 
+from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.rollout.engine import Sampling
 from astra.train.advantages import group_advantages
+from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
 from astra.train.config import RLConfig
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, PromptStream, Sample
-from astra.train.grpo import (
-    STREAM_FILE,
-    AdaptiveGRPOTrainer,
-    StreamState,
-    grpo_arguments,
-    restore_stream,
-)
+from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
 
 
 class ScriptedRoller:
-    """Groups of random tokens; every third group has a spread of rewards."""
+    """Groups of random tokens; one group in ``every`` has a spread of rewards."""
 
-    def __init__(self, size: int, informative: bool = True) -> None:
-        self.size, self.informative, self.version = size, informative, -1
+    ENDS_ON_TOOL_TEXT = False
+
+    def __init__(self, size: int, informative: bool = True, every: int = 3) -> None:
+        self.size, self.informative, self.every, self.version = size, informative, every, -1
+        self.lost_to_infra = 0
         self.rolled: list[int] = []
 
     def weights_are(self, version: int) -> None:
@@ -46,9 +47,11 @@ class ScriptedRoller:
         prompt = [rng.randrange(2000) for _ in range(9)]
         for index in range(self.size):
             spans = [(1, rng.randrange(2, 6)), (0, rng.randrange(2, 9)), (1, rng.randrange(2, 6))]
+            if self.ENDS_ON_TOOL_TEXT:
+                spans.append((0, 3))
             mask = [m for m, count in spans for _ in range(count)]
             ids = [rng.randrange(2000) for _ in mask]
-            reward = index / self.size if self.informative and uid % 3 == 0 else 0.5
+            reward = index / self.size if self.informative and uid % self.every == 0 else 0.5
             logprobs = [-3.0 * m for m in mask]
             samples.append(Sample(prompt, ids, mask, logprobs, reward, self.version))
         return Group(uid, samples, {"reward": 0.5})
@@ -74,13 +77,17 @@ def trainer(
         stream=PromptStream([make_arena(seed) for seed in range(4)], config.seed),
         config=config,
         model=policy.model,
-        args=grpo_arguments(config, folder, 1, "float32"),
+        args=grpo_arguments(config, folder, config.steps, "float32"),
         train_dataset=Dataset.from_list([{"prompt": ""}] * config.groups),
         processing_class=policy.codec.tokenizer,
-        callbacks=[state],
+        callbacks=[state, CompleteCheckpoint({"stream": state}, 9)],
     )
     state.trainer = made
     return made
+
+
+def stream_of(one: AdaptiveGRPOTrainer) -> StreamState:
+    return next(c for c in one.callback_handler.callbacks if isinstance(c, StreamState))
 
 
 def record(one: Any) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
@@ -164,6 +171,132 @@ def test_sampler_logprobs_become_the_denominator(policy: LoadedPolicy, tmp_path:
         assert (batch["old_per_token_logps"] == -3.0).any()
 
 
+def test_the_loss_is_the_papers_objective_worked_out_token_by_token(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    """-1/sum|o| * sum min(r A, clip(r, 1 - 0.2, 1 + 0.28) A) over sampled tokens of the batch."""
+    one: Any = trainer(policy, tmp_path, ScriptedRoller(4), steps=1, old_logprobs="sampler")
+    _, batches = record(one)
+    values: list[torch.Tensor] = []
+    losses: list[float] = []
+    logps, loss = one._get_per_token_logps_and_entropies, one._compute_loss
+    one._get_per_token_logps_and_entropies = lambda *a, **k: (
+        out := logps(*a, **k), values.append(out[0].detach()))[0]  # fmt: skip
+    one._compute_loss = lambda *a: (out := loss(*a), losses.append(float(out.detach())))[0]
+    one.train()
+    total, tokens = 0.0, 0
+    for batch, new in zip(batches, values, strict=True):
+        tools = tool_tokens(one, batch)
+        for row, column in (batch["completion_mask"].bool() & ~tools).nonzero().tolist():
+            advantage = float(batch["advantages"][row])
+            ratio = math.exp(float(new[row, column]) - -3.0)
+            clipped = min(max(ratio, 0.8), 1.28)
+            total -= min(ratio * advantage, clipped * advantage)
+            tokens += 1
+    assert sum(losses) == pytest.approx(total / tokens, rel=1e-4)
+    assert {round(float(a), 3) for batch in batches for a in batch["advantages"]} == {
+        round(a, 3) for a in group_advantages([0.0, 0.25, 0.5, 0.75])
+    }
+
+
+def test_a_trajectory_that_ends_on_tool_text_is_trained(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no EOS at its end: masking truncated completions would drop it whole."""
+    monkeypatch.setattr(ScriptedRoller, "ENDS_ON_TOOL_TEXT", True)
+    one = trainer(policy, tmp_path, ScriptedRoller(4), steps=1)
+    gradients, batches = record(one)
+    one.train()
+    for gradient, batch in zip(gradients, batches, strict=True):
+        sampled = batch["completion_mask"].bool() & ~tool_tokens(one, batch)
+        moved = batch["advantages"].abs() > 1e-6
+        assert (gradient[sampled & moved[:, None]] != 0).all()
+
+
+def test_filling_off_trains_on_what_was_rolled_first(policy: LoadedPolicy, tmp_path: Path) -> None:
+    roller = ScriptedRoller(4)
+    one = trainer(policy, tmp_path, roller, steps=2, batch_filling=False)
+    one.train()
+    assert roller.rolled == [0, 1, 2, 3], "two prompts a step, no more"
+    assert [round(r, 2) for r in (s.reward for s in one._replayed)] == [0, 0.25, 0.5, 0.75] + [
+        0.5
+    ] * 4
+    assert one.state.log_history[0]["filling/informative"] == 1
+
+
+def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_path: Path) -> None:
+    """The round is sized for one informative group in four; all of them are."""
+    for staleness, rolled, ages, left in (
+        (0, [8, 8], [0.0, 0.0], [6, 6]),
+        (1, [8, 0], [0.0, 1.0], [6, 4]),
+    ):
+        roller = ScriptedRoller(4, every=1)
+        one = trainer(
+            policy, tmp_path / str(staleness), roller, max_staleness=staleness,
+            old_logprobs="sampler",
+        )  # fmt: skip
+        one.filler.rate = 0.25
+        one.roller.roll = lambda prompts, seed, inner=roller.roll, one=one: (  # type: ignore
+            setattr(one.filler, "rate", 0.25), inner(prompts, seed))[1]  # fmt: skip
+        one.train()
+        logged = [entry for entry in one.state.log_history if "filling/rolled" in entry]
+        assert [entry["filling/rolled"] for entry in logged] == rolled
+        assert [entry["filling/staleness"] for entry in logged] == ages
+        assert [entry["filling/surplus"] for entry in logged] == left
+        assert len(roller.rolled) == sum(rolled)
+
+
+def test_importance_weights_by_hand(policy: LoadedPolicy, tmp_path: Path) -> None:
+    one: Any = trainer(policy, tmp_path, ScriptedRoller(4), steps=1, importance_cap=0.01)
+    _, batches = record(one)
+    one.train()
+    plain = group_advantages([0.0, 0.25, 0.5, 0.75])
+    for batch in batches:
+        tools = tool_tokens(one, batch)
+        trained = batch["completion_mask"].bool() & ~tools
+        assert (batch["sampling_per_token_logps"][trained] == -3.0).all()
+        gaps = torch.exp(batch["old_per_token_logps"] + 3.0).clamp(max=0.01)
+        for row, weights in enumerate(batch["advantages"]):
+            scale = min(plain, key=lambda a: abs(a - float(weights[tools[row]][0]) / 0.01))
+            expected = gaps[row][trained[row]] * scale
+            assert torch.allclose(weights[trained[row]], expected, rtol=1e-3)
+    (logged,) = [entry for entry in one.state.log_history if "importance/gap" in entry]
+    assert logged["importance/gap"] > 0
+
+
+def test_engine_and_trainer_agree_on_log_probabilities(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    """The engine's cached, batched decoding against the trainer's one pass, at one temperature."""
+    engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id)
+    prompts = [[5, 6, 7, 8], [9, 10]]
+    engine.start(prompts, [6, 6], Sampling(0.7, seed=1))
+    turns = {turn.row: turn for turn in iter_turns(engine)}
+    one: Any = trainer(policy, tmp_path, ScriptedRoller(4), temperature=0.7)
+    for row, prompt in enumerate(prompts):
+        ids = torch.tensor([[*prompt, *turns[row].ids]])
+        with torch.no_grad():
+            own = one._get_per_token_logps_and_entropies(
+                policy.model, ids, torch.ones_like(ids), len(turns[row].ids)
+            )[0]
+        assert own[0].tolist() == pytest.approx(turns[row].logprobs, abs=2e-5)
+
+
+def iter_turns(engine: BatchedEngine) -> Iterator[Any]:
+    while turns := engine.poll():
+        for turn in turns:
+            engine.finish(turn.row)
+            yield turn
+
+
+def test_a_batch_that_does_not_divide_is_refused(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(TrainingError, match="a batch of 8 is no multiple of micro_batch_size 4"):
+        trainer(policy, tmp_path, ScriptedRoller(4))
+
+
 def test_training_without_signal_ends_by_itself(policy: LoadedPolicy, tmp_path: Path) -> None:
     before = {n: p.clone() for n, p in policy.model.named_parameters()}
     one = trainer(
@@ -190,7 +323,7 @@ def test_resume_continues_the_prompt_stream(policy: LoadedPolicy, tmp_path: Path
     checkpoint = str(tmp_path / "b" / "checkpoint-2")
     resumed, roller = load_policy(PolicyConfig(path="policies/tiny")), ScriptedRoller(4)
     one = trainer(resumed, tmp_path / "b", roller, steps=3)
-    restore_stream(one, checkpoint)
+    restore_parts(checkpoint, {"stream": stream_of(one)})
     one.train(resume_from_checkpoint=checkpoint)
     assert roller.rolled == whole.rolled[-len(roller.rolled) :]
     for name, parameter in resumed.model.named_parameters():
@@ -199,5 +332,5 @@ def test_resume_continues_the_prompt_stream(policy: LoadedPolicy, tmp_path: Path
 
 def test_resume_without_stream_state_is_refused(policy: LoadedPolicy, tmp_path: Path) -> None:
     one = trainer(policy, tmp_path, ScriptedRoller(4))
-    with pytest.raises(TrainingError, match=STREAM_FILE):
-        restore_stream(one, str(tmp_path))
+    with pytest.raises(TrainingError, match=STATE_FILE):
+        restore_parts(str(tmp_path / "checkpoint-1"), {"stream": stream_of(one)})

@@ -52,7 +52,7 @@ def closure(stage_file: Path) -> set[Path]:
             waiting.extend(module_files(name))
     for folder in {path.parent for path in seen}:
         seen.update(folder.glob("prompts/*.j2"))
-        seen.update(folder.glob("*.jinja"))
+        seen.update(folder.glob("templates/*.jinja"))
     return seen
 
 

@@ -22,6 +22,7 @@ from astra.cli.prompts import prompts_app
 from astra.cli.scores import score_tables, where_next
 from astra.cli.sft import sft_app
 from astra.cli.teacher import teacher_app
+from astra.cli.train import train_app
 from astra.errors import AstraError
 from astra.sandbox.probe import probe
 from astra.settings import RuntimeConfig, load
@@ -40,6 +41,7 @@ commands.add_typer(contamination_app, name="contamination")
 commands.add_typer(prompts_app, name="prompts")
 commands.add_typer(sft_app, name="sft")
 commands.add_typer(teacher_app, name="teacher")
+commands.add_typer(train_app, name="train")
 
 
 def app() -> None:

@@ -20,6 +20,8 @@ from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from astra.settings import StageConfig
 
+THINK, THINK_END = "<think>", "</think>"
+
 
 class PolicyError(AstraError):
     """A policy cannot be loaded, or its chat template cannot be used for training."""
@@ -30,8 +32,11 @@ class PolicyConfig(StageConfig):
 
     path: str
     revision: str | None = None
-    template: Literal["own", "compact", "hermes"] = "own"
-    """``own``: the one saved with the model; the others are in rollout/templates/."""
+    template: Literal["own", "compact", "hermes", "qwen3", "llama3"] = "own"
+    """``own``: the one saved with the model. ``hermes``: ChatML (Qwen2.5, SmolLM2, and Qwen3
+    where it should think); ``qwen3``: the same without thinking; ``llama3``; ``compact``: tiny."""
+    pad_token: str | None = None
+    """Where the tokenizer names none."""
     dtype: Literal["float32", "bfloat16"] = "float32"
 
 
@@ -73,9 +78,14 @@ def load_codec(config: PolicyConfig) -> ChatCodec:
         raise PolicyError(f"policy {config.path}: the tokenizer does not load: {error}") from error
     if config.template != "own":
         tokenizer.chat_template = template_text(config.template)
+    if config.pad_token is not None:
+        if config.pad_token not in tokenizer.get_vocab():
+            raise PolicyError(f"policy {config.path}: no token {config.pad_token!r} to pad with")
+        tokenizer.pad_token = config.pad_token
     if tokenizer.pad_token_id is None:
         raise PolicyError(
-            f"policy {config.path}: its tokenizer has no pad token; set one different from EOS"
+            f"policy {config.path}: its tokenizer has no pad token; set policy.pad_token to one "
+            "that is not EOS"
         )
     return ChatCodec(tokenizer)
 
@@ -93,8 +103,29 @@ def _check_folder(path: str) -> None:
         )
 
 
+_CHATML = {"bos": "", "open": "<|im_start|>", "after": "\n", "close": "<|im_end|>", "gap": "\n"}
+FAMILIES = {
+    "hermes": {**_CHATML, "hush": ""},
+    "qwen3": {**_CHATML, "hush": "<think>\n\n</think>\n\n"},
+    "llama3": {
+        "bos": "<|begin_of_text|>",
+        "open": "<|start_header_id|>",
+        "after": "<|end_header_id|>\n\n",
+        "close": "<|eot_id|>",
+        "gap": "",
+        "hush": "",
+    },
+}
+"""What hermes.jinja writes around messages, by template name."""
+
+
 def template_text(name: str) -> str:
-    return resources.files("astra").joinpath("rollout", "templates", f"{name}.jinja").read_text()
+    """The chat template as it is saved with a policy: one text, which needs nothing else."""
+    source = "hermes" if name in FAMILIES else name
+    body = resources.files("astra").joinpath("rollout", "templates", f"{source}.jinja").read_text()
+    marks = FAMILIES.get(name, {})
+    opening = "".join(f"{{%- set {key} = {json.dumps(text)} %}}" for key, text in marks.items())
+    return opening + body
 
 
 class ChatCodec:
@@ -106,7 +137,7 @@ class ChatCodec:
             raise PolicyError(
                 f"the chat template of {tokenizer.name_or_path or 'the policy'} has no "
                 "{% generation %} marks, so assistant tokens cannot be told apart; set "
-                "policy.template to hermes (or compact for the tiny policy)"
+                "policy.template to hermes, qwen3 or llama3 (or compact for the tiny policy)"
             )
         self.tokenizer = tokenizer
         self.eos_id: int = tokenizer.eos_token_id
@@ -164,6 +195,18 @@ class ChatCodec:
             tokenize=False,
             add_generation_prompt=generation_prompt,
         )
+
+
+def split_thought(text: str) -> tuple[str, str]:
+    """What a thinking policy thinks before it speaks, closing tag included, and what it says.
+
+    A call or an answer inside a thought is neither; a thought that never ends is all there is.
+    """
+    if not text.lstrip().startswith(THINK):
+        return "", text
+    end = text.find(THINK_END)
+    end = len(text) if end < 0 else end + len(THINK_END)
+    return text[:end], text[end:]
 
 
 _PROBE = ToolCall(id="call_0", name="f", arguments="{}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from astra.errors import AstraError
 from astra.settings import RuntimeConfig
 
@@ -11,7 +13,8 @@ class DeviceError(AstraError):
 
 
 def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
-    """Set threads and seeds; returns the device. DeviceError if CUDA is asked for in vain."""
+    """Set threads and seeds; returns this process's device. DeviceError if CUDA is asked for in
+    vain."""
     import torch
     from transformers.utils import logging
 
@@ -22,4 +25,6 @@ def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
         raise DeviceError("runtime.device is cuda, but torch sees no GPU; set it to auto or cpu")
     if runtime.device == "cpu" or not torch.cuda.is_available():
         return "cpu"
-    return "cuda"
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    torch.cuda.set_device(local_rank)
+    return f"cuda:{local_rank}"

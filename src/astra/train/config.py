@@ -9,9 +9,10 @@ from pydantic import Field, model_validator
 from astra.arena.irrelevant import IrrelevantMode
 from astra.arena.reward import FinalAnswer, RewardMode
 from astra.rollout.chat import PolicyConfig
-from astra.rollout.driver import RolloutLimits
+from astra.rollout.live import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
+from astra.train.lora import LoRAConfig
 
 
 class SFTConfig(StageConfig):
@@ -47,6 +48,9 @@ class SFTConfig(StageConfig):
     embedding_rows: Literal["all", "added"] = "all"
     """``added``: only rows of added tokens train (optimizers.train_added_rows_only)."""
     activation_checkpointing: bool = False
+    lora: LoRAConfig = LoRAConfig()
+    context_parallel: int = Field(default=1, ge=1)
+    """Devices that share one sequence; above 1 under FSDP2 only (conf/accelerate/)."""
 
 
 class RoCConfig(StageConfig):
@@ -60,6 +64,19 @@ class RoCConfig(StageConfig):
     """A rollout is positive when its reward exceeds this."""
 
 
+class RLPhase(StageConfig):
+    """One part of a training schedule (rStar2's "stages")."""
+
+    steps: int = Field(ge=1)
+    max_turns: int | None = Field(default=None, ge=1)
+    """None: as in ``limits``."""
+    max_response_tokens: int | None = Field(default=None, ge=1)
+    """None: as in ``limits``."""
+    drop_solved: int | None = Field(default=None, ge=1)
+    """Before the phase, drop arenas that the policy then solves in so many of so many rollouts."""
+    reset_optimizer: bool = False
+
+
 class RLConfig(StageConfig):
     """Group-relative policy optimisation in arenas (ASTRA section 5)."""
 
@@ -67,6 +84,8 @@ class RLConfig(StageConfig):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Of the weights; the policy itself is ``models/sft``."""
     steps: int = Field(default=100, ge=1)
+    schedule: tuple[RLPhase, ...] = ()
+    """Phases, one after the other, in place of ``steps``."""
     reward: RewardMode = RewardMode.F1
     final_answer: FinalAnswer = FinalAnswer.SUBTASK
     irrelevant_tools: IrrelevantMode = IrrelevantMode.BANDED
@@ -76,8 +95,12 @@ class RLConfig(StageConfig):
     group_size: int = Field(default=8, ge=2)
     min_reward_std: float = Field(default=1e-6, ge=0)
     """The paper's delta: groups that spread less carry no signal and are rolled anew."""
+    batch_filling: bool = True
+    """Roll until the batch is full of informative groups; off: train on what was rolled first."""
     max_rounds: int = Field(default=4, ge=1)
     """Rounds of rolling per step; what is still missing then is filled with spare groups."""
+    max_staleness: int = Field(default=0, ge=0)
+    """Surplus informative groups train up to so many steps later; 0: they are dropped."""
     patience: int = Field(default=3, ge=1)
     """Steps in a row without one informative group before training ends."""
     roc: RoCConfig = RoCConfig()
@@ -85,10 +108,23 @@ class RLConfig(StageConfig):
     limits: RolloutLimits = RolloutLimits()
     sandbox: SandboxLimits = SandboxLimits()
     """Limits of one session."""
+    engine: Literal["batched", "continuous", "vllm"] = "batched"
+    """``batched``: small policies; ``continuous``: transformers' continuous batching in the
+    training process; ``vllm``: the servers in runtime.rollout_servers."""
     engine_rows: int = Field(default=128, ge=1)
-    """Conversations generated side by side."""
+    """Conversations generated side by side by engine ``batched``."""
+    kv_tokens: int | None = Field(default=None, ge=1)
+    """Key-value memory in tokens (per server); None: what vLLM says. ``continuous`` needs it."""
+    tool_overlap: bool = False
+    """Engine ``batched``: run tools while other rows generate. Rollouts then depend on the clock;
+    the other engines always overlap."""
+    rollout_timeout_s: float | None = Field(default=None, gt=0)
+    """Wall time of one episode; not with engine ``batched``."""
     old_logprobs: Literal["sampler", "trainer"] = "sampler"
     """Denominator of the importance ratio: the engine's log-probabilities, or the trainer's."""
+    importance_cap: float | None = Field(default=None, gt=0)
+    """With old_logprobs ``trainer``: weigh each token by trainer over engine probability, at most
+    this (truncated importance sampling). None: trust the engine."""
     learning_rate: float = Field(default=2e-6, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
     weight_decay: float = 0.0
@@ -106,6 +142,12 @@ class RLConfig(StageConfig):
     trace_every: int = Field(default=20, ge=1)
     trace_rollouts: int = Field(default=2, ge=0)
     activation_checkpointing: bool = False
+    lora: LoRAConfig = LoRAConfig()
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps over all phases."""
+        return sum(phase.steps for phase in self.schedule) or self.steps
 
     @property
     def rolled_size(self) -> int:
@@ -116,4 +158,21 @@ class RLConfig(StageConfig):
     def _divisible(self) -> Self:
         if (self.groups * self.group_size) % self.micro_batch_size:
             raise ValueError("groups * group_size must be a multiple of micro_batch_size")
+        if self.importance_cap is not None and self.old_logprobs == "sampler":
+            raise ValueError("importance_cap corrects old_logprobs: trainer; sampler needs none")
+        if self.max_staleness and self.old_logprobs == "trainer" and self.importance_cap is None:
+            raise ValueError(
+                "max_staleness with old_logprobs: trainer leaves stale rollouts uncorrected; use "
+                "sampler, or set importance_cap"
+            )
+        if self.max_staleness and not self.batch_filling:
+            raise ValueError("max_staleness keeps the surplus of batch_filling, which is off")
+        if self.engine == "continuous" and self.kv_tokens is None:
+            raise ValueError("engine continuous needs kv_tokens: the cache it may allocate")
+        if self.engine == "vllm" and self.lora.rank:
+            raise ValueError(
+                "engine vllm takes whole weights over, adapters (lora.rank) it does not"
+            )
+        if self.engine == "batched" and self.rollout_timeout_s is not None:
+            raise ValueError("rollout_timeout_s needs engine continuous or vllm")
         return self

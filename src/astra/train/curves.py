@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -25,6 +26,14 @@ class Curves:
     def last_step(self, name: str) -> int | None:
         """The newest step that has a value."""
         return max(self._points.get(name, {}), default=None)
+
+    def points(self) -> dict[str, list[tuple[int, float]]]:
+        """Everything added so far, as a checkpoint keeps it."""
+        return {name: sorted(points.items()) for name, points in self._points.items()}
+
+    def replace(self, points: Mapping[str, Iterable[tuple[int, float]]]) -> None:
+        """Continue from ``points`` of a checkpoint; what was added since is dropped."""
+        self._points = {name: dict(pairs) for name, pairs in points.items()}
 
     def write(self, folder: Path) -> None:
         """``<folder>/<name>.csv`` with columns step and ``name``; the folder holds no others."""

@@ -21,34 +21,40 @@ class Filled(Generic[Group]):
     informative: int
     rolled: int
     rounds: int
+    surplus: list[Group]
+    """Informative groups that the batch had no room for."""
 
 
 class BatchFiller(Generic[Group]):
     """Sizes rounds by the running share of informative groups.
 
     ``roll(count)`` makes groups, ``informative`` judges one. The first n informative groups in
-    rolling order form the batch; surplus is dropped, so that no group is older than the
-    weights it trains. What is missing after ``max_rounds`` is filled with groups without
-    signal: their advantages are 0, so they add no gradient.
+    rolling order form the batch. What is missing after ``max_rounds`` is filled with groups
+    without signal: their advantages are 0, so they add no gradient. ``adaptive`` off: one round
+    of n groups, whatever they are.
     """
 
-    def __init__(self, informative: Callable[[Group], bool], max_rounds: int) -> None:
+    def __init__(
+        self, informative: Callable[[Group], bool], max_rounds: int, adaptive: bool = True
+    ) -> None:
         self._informative = informative
-        self._max_rounds = max_rounds
+        self._max_rounds = max_rounds if adaptive else 1
+        self._adaptive = adaptive
         self.rate = 1.0
         """Running share of informative groups; part of a checkpoint's state."""
 
-    def fill(self, need: int, roll: Callable[[int, int], Sequence[Group]]) -> Filled[Group]:
-        """A batch of ``need`` groups; ``roll(count, round)`` returns at most ``count`` groups."""
-        good: list[Group] = []
+    def fill(
+        self, need: int, roll: Callable[[int, int], Sequence[Group]], carried: Sequence[Group] = ()
+    ) -> Filled[Group]:
+        """A batch of ``need`` groups; ``roll(count, round)`` returns at most ``count`` groups.
+
+        ``carried`` is earlier surplus: it comes first.
+        """
+        good: list[Group] = list(carried)
         spare: list[Group] = []
         rolled = rounds = 0
         while len(good) < need and rounds < self._max_rounds:
-            missing = need - len(good)
-            count = math.ceil(missing / max(self.rate, MIN_RATE))
-            if rounds == 0:
-                count = max(count, need)
-            groups = roll(count, rounds)
+            groups = roll(self._count(need - len(good)), rounds)
             rounds += 1
             rolled += len(groups)
             found = [group for group in groups if self._informative(group)]
@@ -57,8 +63,13 @@ class BatchFiller(Generic[Group]):
             if groups:
                 share = len(found) / len(groups)
                 self.rate = RATE_MEMORY * self.rate + (1 - RATE_MEMORY) * share
-        chosen = good[:need]
+        chosen, surplus = good[:need], good[need:]
         batch = [*chosen, *spare[: need - len(chosen)]]
         if len(batch) < need:
             raise ValueError(f"only {len(batch)} of {need} groups could be rolled at all")
-        return Filled(batch, len(chosen), rolled, rounds)
+        return Filled(batch, len(chosen), rolled, rounds, surplus)
+
+    def _count(self, missing: int) -> int:
+        if not self._adaptive:
+            return missing
+        return math.ceil(missing / max(self.rate, MIN_RATE))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from astra.arena.irrelevant import draw
 from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.records.trajectory import StopReason
-from astra.rollout.driver import Job, Rollout, RolloutDriver
+from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
+from astra.rollout.live import Job, Rollout
 from astra.train.advantages import is_informative
 from astra.train.config import RLConfig
-from astra.train.roc import Graded, penalty, select
+from astra.train.distributed import barrier
+from astra.train.errors import TrainingError
+from astra.train.roc import Graded, failed_share, penalty, select
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,20 @@ class Group:
     """Position in the prompt stream; ranks order groups by it."""
     samples: list[Sample]
     figures: dict[str, float]
+    kind: str = ""
+    """Of its arena (``QuestionKind``): what its reward measures."""
     rollouts: list[Rollout] = field(default_factory=list[Rollout])
     """Of this rank, for traces; never sent."""
+
+    @property
+    def weight_version(self) -> int:
+        """Of its oldest sample."""
+        return min(sample.weight_version for sample in self.samples)
+
+    @property
+    def bare(self) -> Group:
+        """Without what stays on its rank."""
+        return Group(self.uid, self.samples, self.figures, self.kind)
 
     def informative(self, min_std: float) -> bool:
         return is_informative([sample.reward for sample in self.samples], min_std)
@@ -76,15 +91,16 @@ def seed_of(*parts: object) -> int:
 class GroupRoller:
     """Rolls whole groups: same arena, same irrelevant tools, ``rolled_size`` rollouts."""
 
-    def __init__(self, driver: RolloutDriver, config: RLConfig) -> None:
-        self._driver = driver
+    def __init__(self, driver: Driver, config: RLConfig) -> None:
+        self.driver = driver
         self._config = config
         self.lost_to_infra = 0
         """Groups that were dropped because our own machinery failed repeatedly."""
 
     def weights_are(self, version: int) -> None:
-        """Stamp what is rolled from now on with the optimizer step of its weights."""
-        self._driver.engine.weight_version = version
+        """Roll with the weights of this optimizer step from now on, on every rank."""
+        self.driver.weights_are(version)
+        barrier()
 
     def roll(self, prompts: Sequence[tuple[int, Arena]], seed: int) -> list[Group]:
         """One group per prompt, less those lost to infrastructure. Never scored 0 for that."""
@@ -95,22 +111,23 @@ class GroupRoller:
             rng = random.Random(f"{config.seed}:{uid}:{arena.id}")
             extra = draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng)
             jobs += [Job(arena, extra)] * size
-        rollouts = self._driver.run(jobs, Sampling(config.temperature, seed))
+        rollouts = self.driver.run(jobs, Sampling(config.temperature, seed))
         groups: list[Group] = []
-        for index, (uid, _) in enumerate(prompts):
+        for index, (uid, arena) in enumerate(prompts):
             mine = [r for r in rollouts[index * size : (index + 1) * size] if r.score is not None]
             if len(mine) < config.group_size:
                 self.lost_to_infra += 1
                 continue
             kept = self._downsample(mine, random.Random(f"{config.seed}:{uid}:keep"))
-            groups.append(Group(uid, [_sample(one) for one in kept], rollout_figures(mine), kept))
+            samples = [_sample(one) for one in kept]
+            groups.append(Group(uid, samples, rollout_figures(mine), arena.kind.value, kept))
         return groups
 
     def _downsample(self, rollouts: list[Rollout], rng: random.Random) -> list[Rollout]:
         config = self._config
         if config.roc.mode == "off":
             return rollouts[: config.group_size]
-        graded = [Graded(_reward(r), penalty(r.calls, _final_text(r), _turns(r))) for r in rollouts]
+        graded = [Graded(_reward(r), penalty(r.calls, r.final_text, r.turns)) for r in rollouts]
         mode, above = config.roc.mode, config.roc.positive_above
         return [rollouts[i] for i in select(graded, config.group_size, mode, above, rng)]
 
@@ -118,6 +135,11 @@ class GroupRoller:
 def _sample(rollout: Rollout) -> Sample:
     if not len(rollout.completion_ids) == len(rollout.mask) == len(rollout.logprobs):
         raise AssertionError("completion, mask and log-probabilities differ in length")
+    if not rollout.completion_ids:
+        raise TrainingError(
+            f"arena {rollout.arena.id}: a rollout has no token at all (its prompt has "
+            f"{len(rollout.prompt_ids)}); raise rl.limits.max_prompt_tokens"
+        )
     return Sample(
         rollout.prompt_ids,
         rollout.completion_ids,
@@ -133,24 +155,19 @@ def _reward(rollout: Rollout) -> float:
     return rollout.score.reward
 
 
-def _final_text(rollout: Rollout) -> str | None:
-    answered = rollout.stop_reason == StopReason.ANSWERED
-    return rollout.messages[-1].content if answered else None
-
-
-def _turns(rollout: Rollout) -> int:
-    return sum(message.role == "assistant" for message in rollout.messages)
-
-
 def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Mean reward, F1, recall, precision, success, answers, calls and turns of scored rollouts."""
+    """Means over scored rollouts; a figure that nothing was measured for is left out.
+
+    ``tool_errors_in_positives`` is the share of failed calls in rollouts with a reward.
+    """
     scored = [(r, r.score) for r in rollouts if r.score is not None]
-    count = max(len(scored), 1)
+    if not scored:
+        return {}
 
     def mean(values: Iterator[float]) -> float:
-        return sum(values) / count
+        return sum(values) / len(scored)
 
-    return {
+    figures = {
         "reward": mean(s.reward for _, s in scored),
         "f1": mean(s.f1 for _, s in scored),
         "recall": mean(s.recall for _, s in scored),
@@ -158,6 +175,32 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "success": mean(float(s.success) for _, s in scored),
         "answer_correct": mean(float(s.answer_correct) for _, s in scored),
         "calls": mean(float(len(r.calls)) for r, _ in scored),
-        "turns": mean(float(_turns(r)) for r, _ in scored),
+        "turns": mean(float(r.turns) for r, _ in scored),
         "answered": mean(float(r.stop_reason == StopReason.ANSWERED) for r, _ in scored),
+        "truncated": mean(float(r.stop_reason == StopReason.MAX_TOKENS) for r, _ in scored),
+        "tokens": mean(float(sum(r.mask)) for r, _ in scored),
     }
+    positives = [r for r, s in scored if s.reward > 0 and r.calls]
+    if positives:
+        figures["tool_errors_in_positives"] = sum(failed_share(r.calls) for r in positives) / len(
+            positives
+        )
+    return figures
+
+
+def mean_figures(groups: Sequence[Group]) -> dict[str, float]:
+    """Each figure's mean over the groups that have it; where arenas of several kinds train
+    together (read-only on F1, writing on their end state), also each kind's apart."""
+    kinds = sorted({group.kind for group in groups})
+    means = _means([group.figures for group in groups])
+    if len(kinds) > 1:
+        for kind in kinds:
+            part = _means([group.figures for group in groups if group.kind == kind])
+            means |= {f"{kind}_{name}": value for name, value in part.items()}
+    return means
+
+
+def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for one in figures for name in one)
+    found = {name: [one[name] for one in figures if name in one] for name in names}
+    return {name: sum(values) / len(values) for name, values in found.items()}

@@ -7,8 +7,9 @@ reduction over ranks and checkpoints stay TRL's.
 
 from __future__ import annotations
 
-import json
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from astra.train.config import RLConfig
+from astra.train.distributed import accumulation_steps, is_sharded
 from astra.train.errors import TrainingError
 from astra.train.filling import BatchFiller, Filled
 from astra.train.groups import Group, GroupRoller, PromptStream, Sample, seed_of
 
-STREAM_FILE = "prompt_stream.json"
 BatchHook = Callable[[int, Filled[Group]], None]
 
 
@@ -35,7 +36,10 @@ def replay_reward(
 
 
 class AdaptiveGRPOTrainer(GRPOTrainer):
-    """Trains on groups that ``roller`` makes of ``stream``; the data set only counts steps."""
+    """Trains on groups that ``roller`` makes of ``stream``; the data set only counts steps.
+
+    ``first_step`` is where this trainer's steps begin in the whole training.
+    """
 
     def __init__(
         self,
@@ -44,12 +48,18 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         stream: PromptStream,
         config: RLConfig,
         on_batch: BatchHook | None = None,
+        first_step: int = 0,
         **kwargs: Any,
     ) -> None:
         self.roller = roller
         self.stream = stream
         self.rl = config
-        self.filler: BatchFiller[Group] = BatchFiller(self._informative, config.max_rounds)
+        self.first_step = first_step
+        self.filler: BatchFiller[Group] = BatchFiller(
+            self._informative, config.max_rounds, config.batch_filling
+        )
+        self.carried: list[Group] = []
+        self.informative = 0
         self.empty_batches = 0
         self._on_batch = on_batch
         self._replayed: list[Sample] = []
@@ -61,20 +71,27 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         world = self.accelerator.num_processes
         if config.groups % world:
             raise TrainingError(f"rl.groups ({config.groups}) must be a multiple of {world} ranks")
+        if config.engine != "vllm" and is_sharded(self):
+            raise TrainingError(
+                f"rl.engine {config.engine} generates with the trainer's own weights, which ZeRO-3 "
+                "and FSDP spread over ranks; set rl.engine to vllm, or use DDP or ZeRO-2"
+            )
 
     def _informative(self, group: Group) -> bool:
         return group.informative(self.rl.min_reward_std)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        step, world = self.state.global_step, self.accelerator.num_processes
-        rank = self.accelerator.process_index
+        step = self.first_step + self.state.global_step
+        world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        started = time.monotonic()
         filled = self._collect(step)
         share = len(filled.groups) // world
         mine = filled.groups[rank * share : (rank + 1) * share]
         self._replayed = [sample for group in mine for sample in group.samples]
-        if any(sample.weight_version != step for sample in self._replayed):
-            raise AssertionError(f"a rollout is older than the weights of step {step}")
-        self._log_filling(filled)
+        ages = [step - sample.weight_version for sample in self._replayed]
+        if not 0 <= min(ages) <= max(ages) <= self.rl.max_staleness:
+            raise AssertionError(f"a rollout is older than the weights of step {step} allow")
+        self._log_filling(filled, time.monotonic() - started, sum(ages) / len(ages))
         if self._on_batch is not None:
             self._on_batch(step, filled)
         output = super()._generate_and_score_completions(inputs)
@@ -82,7 +99,27 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             # TRL uses the sampler's log-probabilities with vLLM only; the behaviour policy is
             # the right denominator for any engine.
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
+        elif self.rl.importance_cap is not None:
+            self._weigh(output, self.rl.importance_cap)
         return output
+
+    @torch.no_grad()
+    def _weigh(self, output: dict[str, Any], cap: float) -> None:
+        """Truncated importance sampling: advantages times min(trainer / engine, cap) by token."""
+        ids = torch.cat([output["prompt_ids"], output["completion_ids"]], 1)
+        mask = torch.cat([output["prompt_mask"], output["completion_mask"]], 1)
+        width = output["completion_ids"].shape[1]
+        rows = self.args.per_device_train_batch_size
+        own = self._get_per_token_logps_and_entropies(self.model, ids, mask, width, rows)[0]
+        trained = output["completion_mask"] * output["tool_mask"]
+        gap = (own - output["sampling_per_token_logps"]) * trained
+        weights = torch.exp(gap).clamp(max=cap)
+        output["old_per_token_logps"] = own
+        output["advantages"] = output["advantages"][:, None] * weights
+        count = trained.sum().clamp(min=1)
+        metrics = self._metrics["train"]
+        metrics["importance/gap"].append((gap.abs().sum() / count).item())
+        metrics["importance/capped"].append((((gap.exp() > cap) * trained).sum() / count).item())
 
     def _collect(self, step: int) -> Filled[Group]:
         """A batch of groups; every rank sees the same ones, so all make the same rounds."""
@@ -97,15 +134,19 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             groups = self.roller.roll(taken[rank::world], seed_of(self.rl.seed, step, round_, rank))
             if world == 1:
                 return groups
-            bare = [Group(g.uid, g.samples, g.figures) for g in groups]
+            bare = [group.bare for group in groups]
             return sorted(gather_object(bare), key=lambda group: group.uid)
 
+        oldest = step - self.rl.max_staleness
+        carried = [group for group in self.carried if group.weight_version >= oldest]
         try:
-            filled = self.filler.fill(self.rl.groups, roll)
+            filled = self.filler.fill(self.rl.groups, roll, carried)
         except ValueError as error:
             raise TrainingError(f"step {step}: {error}; the sandbox seems to be down") from error
         finally:
             model.train(training)
+        self.carried = filled.surplus if self.rl.max_staleness else []
+        self.informative += filled.informative
         self.empty_batches = 0 if filled.informative else self.empty_batches + 1
         return filled
 
@@ -119,29 +160,26 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             "trajectory_reward": [sample.reward for sample in samples],
         }
 
-    def _log_filling(self, filled: Filled[Group]) -> None:
+    def _log_filling(self, filled: Filled[Group], seconds: float, staleness: float) -> None:
         metrics = self._metrics["train"]
         metrics["filling/informative"].append(float(filled.informative))
         metrics["filling/rolled"].append(float(filled.rolled))
         metrics["filling/rounds"].append(float(filled.rounds))
         metrics["filling/rate"].append(self.filler.rate)
+        metrics["filling/surplus"].append(float(len(filled.surplus)))
+        metrics["filling/staleness"].append(staleness)
+        metrics["filling/seconds"].append(seconds)
+        kept = [sample.reward for group in filled.groups for sample in group.samples]
+        metrics["filling/kept_reward"].append(sum(kept) / len(kept))
 
 
 class StreamState(TrainerCallback):
-    """Keeps the prompt stream and the filler in the checkpoint, and ends a run without signal."""
+    """What a checkpoint keeps of filling; ends a run that finds no signal any more."""
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
         self.trainer: AdaptiveGRPOTrainer | None = None
         self.stopped = False
-
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        if self.trainer is not None and state.is_world_process_zero:
-            folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
-            document = {"position": self.trainer.stream.position, "rate": self.trainer.filler.rate}
-            (folder / STREAM_FILE).write_text(json.dumps(document))
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -150,28 +188,47 @@ class StreamState(TrainerCallback):
             control.should_training_stop = True
             self.stopped = True
 
+    def state(self) -> dict[str, Any]:
+        trainer = self._attached()
+        return {
+            "position": trainer.stream.position,
+            "rate": trainer.filler.rate,
+            "informative": trainer.informative,
+            "empty_batches": trainer.empty_batches,
+            "lost_to_infra": trainer.roller.lost_to_infra,
+            "carried": [asdict(group.bare) for group in trainer.carried],
+            "stopped": self.stopped,
+        }
 
-def restore_stream(trainer: AdaptiveGRPOTrainer, checkpoint: str | None) -> None:
-    """Continue the prompt stream where the checkpoint left it."""
-    if checkpoint is None:
-        return
-    path = Path(checkpoint) / STREAM_FILE
-    if not path.is_file():
-        raise TrainingError(f"cannot resume from {checkpoint}: {STREAM_FILE} is missing")
-    document = json.loads(path.read_text())
-    trainer.stream.position = document["position"]
-    trainer.filler.rate = document["rate"]
+    def restore(self, state: dict[str, Any]) -> None:
+        trainer = self._attached()
+        trainer.stream.position = state["position"]
+        trainer.filler.rate = state["rate"]
+        trainer.informative = state["informative"]
+        trainer.empty_batches = state["empty_batches"]
+        trainer.roller.lost_to_infra = state["lost_to_infra"]
+        trainer.carried = [
+            Group(one["uid"], [Sample(**sample) for sample in one["samples"]], one["figures"],
+                  one["kind"])
+            for one in state["carried"]
+        ]  # fmt: skip
+        self.stopped = state["stopped"]
+
+    def _attached(self) -> AdaptiveGRPOTrainer:
+        if self.trainer is None:
+            raise ValueError("no trainer is attached")
+        return self.trainer
 
 
-def grpo_arguments(config: RLConfig, folder: Path, world: int, dtype: str) -> GRPOConfig:
+def grpo_arguments(config: RLConfig, folder: Path, steps: int, dtype: str) -> GRPOConfig:
     """TRL's settings: no KL, no entropy, token-mean loss, decoupled clipping."""
     cuda = torch.cuda.is_available()
     rows = config.groups * config.group_size
-    accumulation = max(1, rows // (config.micro_batch_size * world))
+    accumulation = accumulation_steps(rows, config.micro_batch_size, "rl")
     return GRPOConfig(
         output_dir=str(folder),
         seed=config.seed,
-        max_steps=config.steps,
+        max_steps=steps,
         per_device_train_batch_size=config.micro_batch_size,
         gradient_accumulation_steps=accumulation,
         steps_per_generation=accumulation,
@@ -195,6 +252,7 @@ def grpo_arguments(config: RLConfig, folder: Path, world: int, dtype: str) -> GR
         save_strategy="steps",
         save_steps=config.save_steps,
         logging_steps=1,
+        logging_nan_inf_filter=False,  # would show the last good loss instead of NaN
         report_to="none",
         disable_tqdm=True,
         activation_checkpointing=config.activation_checkpointing,

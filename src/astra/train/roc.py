@@ -41,11 +41,15 @@ def penalty(calls: Sequence[ExecutedCall], final_text: str | None, turns: int) -
     its recorded status, never by a word in its text.
     """
     charged = [call for call in calls if call.result.status != CallStatus.INFRA]
-    failed = sum(call.result.status in _FAILED for call in charged)
-    p_err = failed / len(charged) if charged else NO_CALL_PENALTY
+    p_err = failed_share(charged) if charged else NO_CALL_PENALTY
     tags = (final_text or "").count("<answer>")
     p_format = 1.0 if tags == 0 else min(1.0, (tags - 1) / max(turns, 1))
     return p_err + p_format
+
+
+def failed_share(calls: Sequence[ExecutedCall]) -> float:
+    """Failed calls over all of them; 0 where there are none."""
+    return sum(call.result.status in _FAILED for call in calls) / max(len(calls), 1)
 
 
 def select(

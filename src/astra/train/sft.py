@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,6 @@ import torch
 from datasets import Dataset
 from transformers import (
     PrinterCallback,
-    TrainerCallback,
     TrainerControl,
     TrainerState,
     TrainingArguments,
@@ -24,15 +22,23 @@ from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
 from astra.records.score import Rejection
 from astra.records.trajectory import SFTSample
 from astra.rollout.chat import ChatCodec, LoadedPolicy
-from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
-from astra.train.checkpoints import PruneOptimizer, resume_point
+from astra.train.checkpoints import (
+    CompleteCheckpoint,
+    restore_parts,
+    resume_point,
+    start_afresh_if_finished,
+    train_from,
+)
 from astra.train.config import SFTConfig
 from astra.train.curves import Curves, tail_mean
+from astra.train.distributed import accumulation_steps, gathered_weights, world_size
 from astra.train.errors import TrainingError
+from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
 from astra.train.optimizers import MuonAdamW, train_added_rows_only
 from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer
+from astra.train.watch import Watcher, explained
 
 
 @dataclass
@@ -56,6 +62,8 @@ class SFTResult:
     steps: int
     curves: Curves
     stopped_early: bool
+    weights: dict[str, Any] | None = None
+    """Of a model that is spread over ranks; None: the policy's model holds them."""
 
 
 def encode_samples(samples: Iterable[SFTSample], codec: ChatCodec, max_tokens: int) -> Encoded:
@@ -84,27 +92,34 @@ def train_sft(
     """Train ``policy.model`` in place. Raises TrainingError without data or a resume point."""
     if not train.rows:
         raise TrainingError("sft_set holds no training sample that fits; see metrics/sft_set.json")
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    accumulation = max(1, config.batch_size // (config.micro_batch_size * world))
     total = total_steps(len(train.rows), config)
     curves = Curves()
     watcher = _Watcher(curves, run, config.patience, total)
+    parts = {"watcher": watcher}
     if config.embedding_rows == "added":
         train_added_rows_only(policy.model, policy.codec.tokenizer)
+    add_adapters(policy, config.lora)
+    start_afresh_if_finished(folder)
     trainer = AssistantSFTTrainer(
         model=policy.model,
-        args=_arguments(config, folder, accumulation, total, bool(evaluation.rows)),
+        args=_arguments(config, folder, total, bool(evaluation.rows)),
         train_dataset=Dataset.from_list(train.rows),
         eval_dataset=Dataset.from_list(evaluation.rows) if evaluation.rows else None,
         processing_class=policy.codec.tokenizer,
         optimizers=_optimizer(policy.model, config, total),
-        callbacks=[watcher, PruneOptimizer(config.keep_optimizer_states)],
+        callbacks=[watcher, CompleteCheckpoint(parts, config.keep_optimizer_states)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=resume_point(folder))
-    if evaluation.rows and curves.last_step("eval_loss") != trainer.state.global_step:
-        trainer.evaluate()
-    return SFTResult(trainer.state.global_step, curves, watcher.stopped)
+    refuse_sharded_adapters(trainer, config.lora)
+    checkpoint = resume_point(folder)
+    restore_parts(checkpoint, parts)
+    with explained(folder, "lower sft.micro_batch_size or sft.max_tokens"):
+        train_from(trainer, checkpoint, watcher.stopped)
+        if evaluation.rows and curves.last_step("eval_loss") != trainer.state.global_step:
+            trainer.evaluate()
+    weights = gathered_weights(trainer)
+    merge_adapters(policy, config.lora)
+    return SFTResult(trainer.state.global_step, curves, watcher.stopped, weights)
 
 
 def total_steps(samples: int, config: SFTConfig) -> int:
@@ -113,10 +128,10 @@ def total_steps(samples: int, config: SFTConfig) -> int:
     return min(steps, config.max_steps or steps)
 
 
-def _arguments(
-    config: SFTConfig, folder: Path, accumulation: int, total: int, evaluate: bool
-) -> TRLSFTConfig:
+def _arguments(config: SFTConfig, folder: Path, total: int, evaluate: bool) -> TRLSFTConfig:
     cuda = torch.cuda.is_available()
+    parallel = config.context_parallel
+    accumulation = accumulation_steps(config.batch_size, config.micro_batch_size, "sft", parallel)
     return TRLSFTConfig(
         output_dir=str(folder),
         seed=config.seed,
@@ -136,8 +151,11 @@ def _arguments(
         save_strategy="steps",
         save_steps=config.save_steps,
         logging_steps=1,
+        logging_nan_inf_filter=False,  # would show the last good loss instead of NaN
         report_to="none",
         disable_tqdm=True,
+        parallelism_config=_context_parallelism(parallel),
+        pad_to_multiple_of=2 * parallel if parallel > 1 else None,
         # Ids and labels come from the policy's own template; nothing is left to prepare.
         dataset_kwargs={"skip_prepare_dataset": True},
         max_length=None,
@@ -147,6 +165,15 @@ def _arguments(
         use_cpu=not cuda,
         dataloader_pin_memory=cuda,
     )
+
+
+def _context_parallelism(size: int) -> Any:
+    """Every sequence split over ``size`` devices; accelerate wants FSDP2 for it."""
+    if size == 1:
+        return None
+    from accelerate import ParallelismConfig
+
+    return ParallelismConfig(cp_size=size, dp_shard_size=world_size() // size)
 
 
 def warmup_steps(config: SFTConfig, total: int) -> int:
@@ -163,33 +190,17 @@ def _optimizer(model: Any, config: SFTConfig, total: int) -> tuple[Any, Any]:
     return optimizer, schedule
 
 
-class _Watcher(TrainerCallback):
-    """Copies logged values to curves and the run; ends training when evaluation stalls."""
+class _Watcher(Watcher):
+    """Also ends training when evaluation stalls."""
 
-    NAMES = ("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy")
+    LOGGED = ("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy",
+              "eval_mean_token_accuracy")  # fmt: skip
 
     def __init__(self, curves: Curves, run: Run, patience: int, total: int) -> None:
-        self._curves, self._run, self._patience = curves, run, patience
-        self._progress = Progress("steps", total)
+        super().__init__(curves, run, total)
+        self._patience = patience
         self._best, self._stalled = math.inf, 0
         self.stopped = False
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        logs = logs or {}
-        if "loss" in logs:
-            self._progress.advance()
-        for name in self.NAMES:
-            if name in logs:
-                self._curves.add(name, state.global_step, float(logs[name]))
-        if state.is_world_process_zero:
-            self._run.metrics(logs, state.global_step)
 
     def on_evaluate(
         self,
@@ -205,6 +216,15 @@ class _Watcher(TrainerCallback):
         if self._patience and self._stalled >= self._patience:
             control.should_training_stop = True
             self.stopped = True
+
+    def state(self) -> dict[str, Any]:
+        best = self._best if math.isfinite(self._best) else None
+        return {**super().state(), "best": best, "stalled": self._stalled, "stopped": self.stopped}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._best = math.inf if state["best"] is None else state["best"]
+        self._stalled, self.stopped = state["stalled"], state["stopped"]
 
 
 def split_samples(samples: Iterable[SFTSample]) -> tuple[list[SFTSample], list[SFTSample]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from accelerate import DistributedType
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 from trl.trainer.sft_trainer import SFTTrainer
@@ -26,8 +27,9 @@ class AssistantSFTTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        # A wrapper (DDP, FSDP, DeepSpeed, PEFT) must see its own forward called.
-        if not isinstance(model, PreTrainedModel) or return_outputs:
+        # What shards or wraps a model (DDP, FSDP, DeepSpeed, PEFT) must see its forward called.
+        alone = self.accelerator.distributed_type == DistributedType.NO
+        if not alone or not isinstance(model, PreTrainedModel) or return_outputs:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         loss, correct, count = assistant_loss(model, inputs["input_ids"], inputs["labels"])
         mode = "train" if model.training else "eval"

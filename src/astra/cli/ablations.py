@@ -1,0 +1,143 @@
+"""The ablation grid: one file, one DVC experiment per variant and seed, one table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from astra.errors import AstraError
+
+ablations_app = typer.Typer(help="The paper's ablations, queued.", no_args_is_help=True)
+GRID = Path("conf/experiments/ablations.yaml")
+COLUMNS = {"f1": "F1", "f1_plain": "F1 (paper)", "precision": "precision", "recall": "recall",
+           "success": "success", "calls": "calls"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """``name`` is ``ablation-<factor>-<variant>-s<seed>``."""
+
+    name: str
+    overrides: tuple[str, ...]
+
+    @property
+    def variant(self) -> str:
+        return self.name.rsplit("-s", 1)[0].removeprefix("ablation-")
+
+    @property
+    def command(self) -> list[str]:
+        settings = [part for override in self.overrides for part in ("-S", override)]
+        return ["dvc", "exp", "run", "--queue", "--name", self.name, *settings]
+
+
+def experiments(grid: Mapping[str, Any]) -> Iterator[Experiment]:
+    """The default, then every variant of every factor, each once per seed."""
+    variants: list[tuple[str, list[str]]] = [("default", [])]
+    for factor, options in grid["factors"].items():
+        variants += [(f"{factor}-{option}", list(values)) for option, values in options.items()]
+    for name, overrides in variants:
+        for seed in grid["seeds"]:
+            settings = (*overrides, f"{grid['seed_parameter']}={seed}")
+            yield Experiment(f"ablation-{name}-s{seed}", settings)
+
+
+def read_grid(path: Path) -> Mapping[str, Any]:
+    """Raises AstraError unless the file is a grid."""
+    try:
+        grid = yaml.safe_load(path.read_text(encoding="utf-8"))
+        list(experiments(grid))
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise AstraError(f"{path} is no grid of ablations: {error!r}") from None
+    return grid
+
+
+@ablations_app.command("queue")
+def queue(
+    grid: Annotated[Path, typer.Option(help="The factors, their variants and the seeds.")] = GRID,
+    dry: Annotated[bool, typer.Option("--dry", help="Print the commands only.")] = False,
+) -> None:
+    """Queue every experiment; `dvc queue start` then runs them one after the other."""
+    for experiment in experiments(read_grid(grid)):
+        typer.echo(" ".join(experiment.command))
+        if not dry:
+            done = subprocess.run(experiment.command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise AstraError(f"{experiment.name} was not queued: {done.stderr.strip()}")
+    if not dry:
+        typer.echo("queued; `dvc queue start` runs them, `astra train ablations table` compares")
+
+
+@ablations_app.command("table")
+def table(
+    grid: Annotated[Path, typer.Option(help="The grid that was queued.")] = GRID,
+    show: Annotated[
+        Path | None, typer.Option(help="Saved `dvc exp show --json`; default: ask dvc.")
+    ] = None,
+) -> None:
+    """A Markdown table of what has finished: mean and spread over seeds of the RL policy."""
+    planned = list(experiments(read_grid(grid)))
+    text = show.read_text(encoding="utf-8") if show else _ask_dvc()
+    scores = finished(json.loads(text))
+    for line in rows(planned, scores):
+        typer.echo(line)
+
+
+def _ask_dvc() -> str:
+    done = subprocess.run(
+        ["dvc", "exp", "show", "--json"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise AstraError(f"dvc exp show: {done.stderr.strip()}")
+    return done.stdout
+
+
+def finished(document: Any) -> dict[str, dict[str, float]]:
+    """Scores of the RL checkpoint by experiment name, wherever dvc nests them."""
+    found: dict[str, dict[str, float]] = {}
+
+    def visit(node: Any) -> None:
+        if isinstance(node, dict):
+            name, data = node.get("name"), node.get("data")
+            if isinstance(name, str) and isinstance(data, dict) and data.get("metrics"):
+                scores = _bench(data["metrics"])
+                if scores:
+                    found[name] = scores
+            for value in node.values():
+                visit(value)
+        elif isinstance(node, list):
+            for value in node:
+                visit(value)
+
+    visit(document)
+    return found
+
+
+def _bench(metrics: Mapping[str, Any]) -> dict[str, float]:
+    document = (metrics.get("metrics/bench.json") or {}).get("data") or {}
+    scores = ((document.get("checkpoints") or {}).get("rl") or {}).get("scores") or {}
+    return {name: scores[name]["mean"] for name in COLUMNS if name in scores}
+
+
+def rows(planned: list[Experiment], scores: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    yield "| variant | seeds | " + " | ".join(COLUMNS.values()) + " |"
+    yield "|---" * (len(COLUMNS) + 2) + "|"
+    for variant in dict.fromkeys(one.variant for one in planned):
+        names = [one.name for one in planned if one.variant == variant]
+        done = [scores[name] for name in names if name in scores]
+        cells = [_cell([one[column] for one in done if column in one]) for column in COLUMNS]
+        yield f"| {variant} | {len(done)}/{len(names)} | " + " | ".join(cells) + " |"
+
+
+def _cell(values: list[float]) -> str:
+    if not values:
+        return "–"
+    spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{mean(values):.3f}{spread}"

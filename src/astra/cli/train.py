@@ -1,0 +1,63 @@
+"""``astra train``: what fits, and the paper's ablations as one queue of experiments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from astra.cli.ablations import ablations_app
+from astra.errors import AstraError
+from astra.train.planner import GIB, SHAPES, Plan, Setup, Sharding, conversations, plan
+
+train_app = typer.Typer(help="Plan training runs and queue ablations.", no_args_is_help=True)
+train_app.add_typer(ablations_app, name="ablations")
+
+
+@train_app.command("plan")
+def plan_command(
+    model: Annotated[str, typer.Argument(help=f"One of: {', '.join(SHAPES)}.")],
+    tokens: Annotated[int, typer.Option(help="Longest sequence, prompt included.")] = 20480,
+    mean_tokens: Annotated[int, typer.Option(help="Of a sequence; 0: a quarter of tokens.")] = 0,
+    batch: Annotated[int, typer.Option(help="Sequences per step, over all GPUs.")] = 32,
+    gpus: Annotated[int, typer.Option(min=1)] = 8,
+    gpu_gib: Annotated[float, typer.Option(help="Memory of one GPU.")] = 80.0,
+    gpu_tflops: Annotated[float, typer.Option(help="Its peak in bfloat16.")] = 989.0,
+    utilisation: Annotated[float, typer.Option(help="Share of the peak reached.")] = 0.35,
+    sharding: Sharding = Sharding.ZERO3,
+    context_parallel: Annotated[int, typer.Option(min=1)] = 1,
+    micro_batch: Annotated[int, typer.Option(min=1)] = 1,
+    checkpointing: Annotated[bool, typer.Option(help="Recompute activations.")] = True,
+    lora_rank: Annotated[int, typer.Option(min=0, help="0: all weights.")] = 0,
+) -> None:
+    """Estimate memory per GPU and time per step; exit 1 if it does not fit. Nothing is run."""
+    shape = SHAPES.get(model)
+    if shape is None:
+        raise AstraError(f"no model {model!r}; known: {', '.join(SHAPES)}")
+    mean = mean_tokens or tokens // 4
+    setup = Setup(
+        shape, tokens, mean, batch, gpus, gpu_gib, gpu_tflops, utilisation, sharding,
+        context_parallel, micro_batch, checkpointing, lora_rank,
+    )  # fmt: skip
+    try:
+        made = plan(setup)
+    except ValueError as error:
+        raise AstraError(str(error)) from None
+    for line in _lines(made):
+        typer.echo(line)
+    held = conversations(shape, tokens, 1, gpu_gib)
+    typer.echo(f"one GPU as rollout server: {held} conversations of {tokens} tokens at once")
+    typer.echo("estimates: the formulas are in src/astra/train/planner.py")
+    if not made.fits:
+        raise typer.Exit(1)
+
+
+def _lines(made: Plan) -> list[str]:
+    lines = [f"{name:12}{size / GIB:9.2f} GiB" for name, size in made.memory.items()]
+    verdict = "fits" if made.fits else "does not fit: more GPUs, more sharding or shorter sequences"
+    lines.append(f"{'total':12}{made.total / GIB:9.2f} GiB of {made.room / GIB:.2f}: {verdict}")
+    lines.append(
+        f"step        {made.step_s:9.1f} s, {made.tokens_per_s:,.0f} tokens/s, "
+        f"{made.accumulation} forward passes per device (training alone, rollouts not included)"
+    )
+    return lines

@@ -1,0 +1,11 @@
+"""What can go wrong with a generation engine."""
+
+from astra.errors import AstraError
+
+
+class EngineError(AstraError):
+    """No engine can generate: every server is gone, or one answers what cannot be trained on."""
+
+
+class TurnLost(Exception):
+    """One turn was lost for reasons of our own; its episode is rolled again, never scored."""

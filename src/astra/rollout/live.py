@@ -1,0 +1,186 @@
+"""One episode as tokens, between an engine and its tools; drivers decide what waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from astra.agent.episode import Episode, EpisodeLimits
+from astra.agent.toolcalls import parse_assistant
+from astra.arena.env import ArenaEnv
+from astra.arena.prompt import initial_messages
+from astra.arena.reward import EpisodeScore, FinalAnswer, RewardMode, score_episode
+from astra.records.environment import Arena, ArenaTool
+from astra.records.message import (
+    CallStatus,
+    ExecutedCall,
+    Message,
+    MessageRole,
+    ToolCall,
+    ToolResult,
+)
+from astra.records.state import Tables
+from astra.records.trajectory import StopReason
+from astra.rollout.chat import ChatCodec, split_thought
+from astra.rollout.engine import Turn
+from astra.settings import StageConfig
+
+
+class RolloutLimits(StageConfig):
+    """ASTRA section 5.3: 32 turns, prompts of 25,600 and responses of 49,152 tokens."""
+
+    max_turns: int = 32
+    max_calls: int = 64
+    max_parallel_calls: int = 16
+    max_result_chars: int = 8192
+    max_turn_tokens: int = 4096
+    """One assistant turn; not from the paper."""
+    max_prompt_tokens: int = 25600
+    max_response_tokens: int = 49152
+    """Everything after the prompt: what the model writes and what its tools return."""
+
+    def episode(self) -> EpisodeLimits:
+        return EpisodeLimits(
+            max_turns=self.max_turns,
+            max_calls=self.max_calls,
+            max_parallel_calls=self.max_parallel_calls,
+            max_result_chars=self.max_result_chars,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One episode to roll: an arena and the irrelevant tools it offers this time."""
+
+    arena: Arena
+    extra_tools: tuple[ArenaTool, ...] = ()
+
+
+@dataclass
+class Rollout:
+    """One episode as tokens. ``completion_ids``, ``mask`` and ``logprobs`` have one length.
+
+    ``mask`` is 1 on sampled ids (EOS included) and 0 on what the environment said, where
+    ``logprobs`` is 0. ``score`` is None when our own machinery failed: such an episode says
+    nothing about the policy.
+    """
+
+    arena: Arena
+    prompt_ids: list[int]
+    weight_version: int
+    completion_ids: list[int] = field(default_factory=list[int])
+    mask: list[int] = field(default_factory=list[int])
+    logprobs: list[float] = field(default_factory=list[float])
+    messages: tuple[Message, ...] = ()
+    calls: tuple[ExecutedCall, ...] = ()
+    stop_reason: StopReason | None = None
+    score: EpisodeScore | None = None
+    end_state: Tables | None = None
+    """What stateful tools left behind; None where no tool is stateful."""
+
+    @property
+    def final_text(self) -> str | None:
+        """The final message without its thoughts; None where the episode has none."""
+        if self.stop_reason != StopReason.ANSWERED:
+            return None
+        return split_thought(self.messages[-1].content)[1]
+
+    @property
+    def turns(self) -> int:
+        return sum(message.role == MessageRole.ASSISTANT for message in self.messages)
+
+    def append(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
+        """Sampled ids come with log-probabilities; the environment's come with None."""
+        self.completion_ids += ids
+        self.mask += [int(logprobs is not None)] * len(ids)
+        self.logprobs += logprobs if logprobs is not None else [0.0] * len(ids)
+
+
+class LiveRollout:
+    """A rollout in the making. ``take`` a turn; if it returns calls, ``answer`` them; then
+    ``next_turn`` says what to feed the engine, or that the episode is over."""
+
+    def __init__(
+        self, job: Job, env: ArenaEnv, codec: ChatCodec, limits: RolloutLimits, weight_version: int
+    ) -> None:
+        messages = initial_messages(job.arena)
+        self.env = env
+        self.rollout = Rollout(job.arena, codec.encode_prompt(messages, env.tools), weight_version)
+        self.episode = Episode(messages, env.tools, limits.episode())
+        self._codec = codec
+        self._limits = limits
+        self._unread: Sequence[Message] = ()
+        if len(self.rollout.prompt_ids) > limits.max_prompt_tokens:
+            self.episode.abort(StopReason.MAX_TOKENS)
+
+    @property
+    def ended(self) -> bool:
+        return self.episode.stop_reason is not None
+
+    @property
+    def most_tokens(self) -> int:
+        """What the conversation can grow to: memory that it may need."""
+        return len(self.rollout.prompt_ids) + self._limits.max_response_tokens
+
+    def budget(self, suffix: int = 0) -> int:
+        """Tokens that the next turn may have, after ``suffix`` tokens of tool results."""
+        left = self._limits.max_response_tokens - len(self.rollout.completion_ids) - suffix
+        return min(self._limits.max_turn_tokens, left)
+
+    def take(self, turn: Turn) -> tuple[ToolCall, ...]:
+        """Append a turn as it was sampled; returns the calls to run before the next one."""
+        self.rollout.append(turn.ids, turn.logprobs)
+        message = self._read(turn.ids)
+        if turn.finish == "length":
+            # What was cut off is not executed, and no EOS is invented for it.
+            self.episode.messages.append(message)
+            self.episode.abort(StopReason.MAX_TOKENS)
+            return ()
+        before = len(self.episode.messages)
+        calls = self.episode.offer(message)
+        self._unread = self.episode.messages[before + 1 :]
+        return calls
+
+    def _read(self, ids: Sequence[int]) -> Message:
+        thought, spoken = split_thought(self._codec.decode(ids))
+        message = parse_assistant(spoken, len(self.episode.calls))
+        if not thought:
+            return message
+        return message.model_copy(update={"content": f"{thought}{message.content}"})
+
+    def answer(self, results: Sequence[ToolResult]) -> None:
+        """Take the results of the calls that ``take`` returned."""
+        self._unread = self.episode.observe(results)
+        if any(result.status == CallStatus.INFRA for result in results):
+            self.episode.stop_reason = StopReason.INFRA
+
+    def next_turn(self) -> tuple[list[int], int] | None:
+        """Tool results as ids, appended, and the budget of the turn to come; None at the end."""
+        if self.ended:
+            return None
+        suffix = self._codec.suffix_ids(self._unread)
+        room = self.budget(len(suffix))
+        if room <= 0:
+            self.episode.abort(StopReason.MAX_TOKENS)
+            return None
+        self.rollout.append(suffix, None)
+        return suffix, room
+
+    def conclude(self, mode: RewardMode, final_answer: FinalAnswer) -> Rollout:
+        """The finished rollout, scored unless our own machinery failed it."""
+        rollout, episode = self.rollout, self.episode
+        rollout.messages = tuple(episode.messages)
+        rollout.calls = tuple(episode.calls)
+        rollout.stop_reason = episode.stop_reason
+        if episode.stop_reason == StopReason.INFRA:
+            return rollout
+        rollout.end_state = self.env.tables
+        rollout.score = score_episode(
+            rollout.arena,
+            rollout.calls,
+            rollout.final_text,
+            mode,
+            final_answer,
+            end_state=rollout.end_state,
+        )
+        return rollout

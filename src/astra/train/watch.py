@@ -1,0 +1,82 @@
+"""What watches a training run, and how failures that a user can repair are said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from astra.stage import Progress
+from astra.tracking.mlflow import Run
+from astra.train.curves import Curves
+from astra.train.errors import TrainingError
+
+_CPU_ALLOCATOR = "DefaultCPUAllocator"
+"""On CPU torch reports exhausted memory as a plain RuntimeError that names its allocator."""
+
+
+class Watcher(TrainerCallback):
+    """Copies what the trainer logs to curves and the run; ends a run whose numbers are lost.
+
+    ``offset`` is added to the trainer's step: a schedule's later phases count on.
+    """
+
+    LOGGED: ClassVar[tuple[str, ...]] = ("loss", "grad_norm")
+
+    def __init__(self, curves: Curves, run: Run, total: int) -> None:
+        self.curves = curves
+        self.run = run
+        self.offset = 0
+        self._progress = Progress("steps", total)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        logs = logs or {}
+        step = self.offset + state.global_step
+        # Steps are logged before they are saved: a checkpoint never holds what is refused here.
+        for name in ("loss", "grad_norm"):
+            if name in logs and not math.isfinite(logs[name]):
+                raise TrainingError(
+                    f"step {step}: {name} is {logs[name]}; the checkpoints in {args.output_dir} "
+                    "are from before it. Lower learning_rate or max_grad_norm and train anew"
+                )
+        if "loss" in logs:
+            self._progress.advance(note=f"loss {logs['loss']:.3f}")
+        for name in self.LOGGED:
+            if name in logs:
+                self.curves.add(name.replace("/", "_"), step, float(logs[name]))
+        if state.is_world_process_zero:
+            self.run.metrics(logs, step)
+
+    def state(self) -> dict[str, Any]:
+        return {"curves": self.curves.points()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.curves.replace(state["curves"])
+
+
+@contextmanager
+def explained(folder: Path, repair: str) -> Generator[None]:
+    """Turn exhausted memory into a TrainingError that says how to need less."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
+        exhausted = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not exhausted and _CPU_ALLOCATOR not in str(error):
+            raise
+        reason = str(error).split("\n")[0][:200] or type(error).__name__
+        raise TrainingError(
+            f"out of memory ({reason}); {repair}, then train again. `astra train plan` estimates "
+            f"what fits; checkpoints are in {folder}"
+        ) from error

@@ -1,0 +1,178 @@
+"""What goes wrong in a run: one clear error, and nothing on disk that is not whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_grpo import ScriptedRoller
+from training_world import make_arena, make_sample
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.sft_trainer import SFTTrainer
+
+from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.settings import RuntimeConfig
+from astra.tracking.mlflow import Run
+from astra.train import launch, rl
+from astra.train.config import RLConfig, SFTConfig
+from astra.train.errors import TrainingError
+from astra.train.launch import LAUNCHED, load_device, start_processes
+from astra.train.lora import LoRAConfig, add_adapters, merge_adapters
+from astra.train.sft import encode_samples, train_sft
+from astra.train.watch import explained
+
+NO_RUN = Run(None, "", "")
+
+
+@pytest.fixture
+def policy() -> LoadedPolicy:
+    torch.set_num_threads(1)
+    return load_policy(PolicyConfig(path="policies/tiny"))
+
+
+def fine_tune(policy: LoadedPolicy, folder: Path, **options: Any) -> Any:
+    settings = {"policy": {"path": "policies/tiny"}, "max_steps": 4, "batch_size": 2,
+                "micro_batch_size": 2, "save_steps": 1, "epochs": 9}  # fmt: skip
+    config = SFTConfig.model_validate(settings | options)
+    train = encode_samples([make_sample(seed) for seed in range(4)], policy.codec, 512)
+    return train_sft(policy, train, encode_samples([], policy.codec, 9), config, folder, NO_RUN)
+
+
+@pytest.mark.parametrize("poison", ["nan", "inf"])
+def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poison: str
+) -> None:
+    original, calls = SFTTrainer.compute_loss, [0]
+
+    def poisoned(*args: Any, **kwargs: Any) -> Any:
+        calls[0] += 1
+        loss = original(*args, **kwargs)
+        return loss * float(poison) if calls[0] == 3 else loss
+
+    monkeypatch.setattr(SFTTrainer, "compute_loss", poisoned)
+    with pytest.raises(TrainingError, match=f"step 3: loss is {poison}"):
+        fine_tune(policy, tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == [
+        "checkpoint-1", "checkpoint-2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        MemoryError(),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_exhausted_memory_says_what_to_lower(error: Exception, tmp_path: Path) -> None:
+    with (
+        pytest.raises(TrainingError, match=r"out of memory .* lower this, then train again"),
+        explained(tmp_path, "lower this"),
+    ):
+        raise error
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="shape"), explained(tmp_path, "lower this"):
+        raise RuntimeError("shape mismatch")
+
+
+def test_arenas_that_never_differ_in_reward_are_one_clear_error(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2, False))
+    config = RLConfig.model_validate(
+        {"steps": 9, "groups": 2, "group_size": 2, "micro_batch_size": 4, "patience": 2,
+         "max_rounds": 1}
+    )  # fmt: skip
+    arenas = rl.Arenas(train=[make_arena(seed) for seed in range(3)])
+    sandbox: Any = None
+    with pytest.raises(TrainingError, match="no group of rollouts differed in reward in 2 steps"):
+        rl.train_rl(policy, arenas, config, sandbox, tmp_path, NO_RUN)
+
+
+def test_memory_exhausted_in_a_step_of_rl(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*args: Any, **kwargs: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2))
+    monkeypatch.setattr(GRPOTrainer, "training_step", exhausted)
+    config = RLConfig.model_validate(
+        {"steps": 2, "groups": 2, "group_size": 2, "micro_batch_size": 4}
+    )
+    arenas = rl.Arenas(train=[make_arena(seed) for seed in range(3)])
+    sandbox: Any = None
+    with pytest.raises(TrainingError, match=r"lower rl\.micro_batch_size, rl\.engine_rows"):
+        rl.train_rl(policy, arenas, config, sandbox, tmp_path, NO_RUN)
+
+
+def test_the_stage_becomes_its_launch_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    monkeypatch.delenv(LAUNCHED, raising=False)
+    monkeypatch.setattr(launch.os, "execvpe", lambda *args: started.append(args))
+    start_processes(RuntimeConfig(), "stages/rl.py")
+    assert not started, "one process needs no launcher"
+    runtime = RuntimeConfig(launch="torchrun --nproc_per_node 2")
+    start_processes(runtime, "stages/rl.py")
+    ((program, command, environment),) = started
+    assert program == "torchrun"
+    assert command == ["torchrun", "--nproc_per_node", "2", "stages/rl.py"]
+    assert environment[LAUNCHED] == "1"
+    monkeypatch.setenv(LAUNCHED, "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    start_processes(runtime, "stages/rl.py")
+    assert len(started) == 1, "what was launched trains"
+    monkeypatch.delenv("WORLD_SIZE")
+    with pytest.raises(TrainingError, match="started 1 of 2 processes"):
+        start_processes(runtime, "stages/rl.py")
+
+
+def test_a_launcher_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LAUNCHED, raising=False)
+    with pytest.raises(TrainingError, match="no-such-launcher cannot be started"):
+        start_processes(RuntimeConfig(launch="no-such-launcher"), "stages/rl.py")
+
+
+def test_a_model_to_be_spread_is_loaded_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_device("cuda:1") == "cuda:1"
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert load_device("cuda:1") == "cpu"
+
+
+def test_sequences_cannot_be_shared_by_more_processes_than_there_are(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    assert "WORLD_SIZE" not in os.environ
+    with pytest.raises(TrainingError, match="1 processes cannot share sequences by 2"):
+        fine_tune(policy, tmp_path, context_parallel=2)
+
+
+def test_lora_trains_few_weights_and_saves_a_whole_policy(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    before = {name: p.clone() for name, p in policy.model.named_parameters()}
+    result = fine_tune(policy, tmp_path, lora={"rank": 4}, learning_rate=1e-2)
+    assert result.steps == 4
+    after = dict(policy.model.named_parameters())
+    assert set(after) == set(before), "merged: the model is what it was"
+    moved = {name for name in after if not torch.equal(after[name], before[name])}
+    assert moved
+    assert all("_proj" in name for name in moved), "linear layers alone"
+
+
+def test_lora_without_peft_says_how_to_get_it(
+    policy: LoadedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_adapters(policy, LoRAConfig())
+    merge_adapters(policy, LoRAConfig())
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(TrainingError, match="peft is not installed"):
+        add_adapters(policy, LoRAConfig(rank=4))

@@ -1,0 +1,197 @@
+"""Groups, RoC, figures, the k/k filter and phases, over rollouts made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from training_world import make_arena
+
+from astra.arena.reward import EpisodeScore
+from astra.records.message import (
+    CallStatus,
+    ExecutedCall,
+    Message,
+    MessageRole,
+    ToolCall,
+    ToolResult,
+)
+from astra.records.qa import QuestionKind
+from astra.records.trajectory import StopReason
+from astra.rollout.engine import Sampling
+from astra.rollout.live import Job, Rollout
+from astra.train.config import RLConfig
+from astra.train.errors import TrainingError
+from astra.train.groups import Group, GroupRoller, mean_figures, rollout_figures
+from astra.train.schedule import ARENAS_AT_ONCE, drop_solved, phases
+
+
+def rollout(job: Job, reward: float | None, failed: int = 0, calls: int = 2) -> Rollout:
+    """Answered, with ``failed`` of ``calls`` failed; reward None: lost to our machinery."""
+    call = ToolCall(id="c", name="f", arguments="{}")
+    made = tuple(
+        ExecutedCall(
+            turn=0,
+            call=call,
+            result=ToolResult(
+                status=CallStatus.ERROR if at < failed else CallStatus.OK, content="x"
+            ),
+        )
+        for at in range(calls)
+    )
+    score = None
+    if reward is not None:
+        score = EpisodeScore(
+            subtasks=1, solved=int(reward), calls=calls, recall=reward, precision=reward, f1=reward,
+            answer_correct=reward == 1, success=reward == 1, reward=reward,
+        )  # fmt: skip
+    messages = (Message(role=MessageRole.ASSISTANT, content="<answer>1</answer>"),)
+    return Rollout(
+        job.arena, [1, 2], 7, [3, 4], [1, 1], [-1.0, -1.0], messages, made,
+        StopReason.INFRA if score is None else StopReason.ANSWERED, score,
+    )  # fmt: skip
+
+
+class ScriptedDriver:
+    """Rewards in order, over and over."""
+
+    def __init__(self, rewards: Sequence[tuple[float | None, int]]) -> None:
+        self.rewards = rewards
+        self.infra_retries, self.tool_seconds, self.tool_calls = 0, 0.0, 0
+        self.runs: list[int] = []
+        self.version = -1
+        self.fail_after: int | None = None
+
+    def weights_are(self, version: int) -> None:
+        self.version = version
+
+    def run(self, jobs: Sequence[Job], sampling: Sampling) -> list[Rollout]:
+        if self.fail_after is not None and len(self.runs) >= self.fail_after:
+            raise KeyboardInterrupt
+        self.runs.append(len(jobs))
+        return [rollout(job, *self.rewards[at % len(self.rewards)]) for at, job in enumerate(jobs)]
+
+
+def config(**options: object) -> RLConfig:
+    return RLConfig.model_validate({"group_size": 4, "groups": 2} | options)
+
+
+def test_twice_as_many_are_rolled_and_the_group_kept_is_whole_before_the_trainer_sees_it() -> None:
+    # 5 positives with penalties 1, 0, .5, 0, .5 and 3 negatives: floor(3 * 4 / 8) = 1 stays
+    rewards = [(1.0, 2), (1.0, 0), (0.0, 0), (1.0, 1), (0.0, 1), (1.0, 0), (0.0, 2), (1.0, 1)]
+    driver = ScriptedDriver(rewards)
+    (group,) = GroupRoller(driver, config(roc={"mode": "sort"})).roll([(0, make_arena(1))], 3)
+    assert driver.runs == [8]
+    assert sorted(sample.reward for sample in group.samples) == [0.0, 1.0, 1.0, 1.0]
+    kept = [one for one in group.rollouts if one.score and one.score.reward]
+    assert [sum(c.result.status != CallStatus.OK for c in one.calls) for one in kept] == [0, 1, 0]
+    assert group.figures["reward"] == 5 / 8, "figures describe all that was rolled"
+    assert group.figures["tool_errors_in_positives"] == pytest.approx(2 / 5)
+
+
+def test_what_infrastructure_lost_is_never_a_zero() -> None:
+    driver = ScriptedDriver([(None, 0), (1.0, 0), (0.0, 0), (1.0, 0)])
+    roller = GroupRoller(driver, config())
+    assert roller.roll([(0, make_arena(1))], 3) == []
+    assert roller.lost_to_infra == 1
+
+
+def test_a_rollout_without_tokens_is_refused() -> None:
+    """The trainer looks at the last token of every completion."""
+    driver = ScriptedDriver([(1.0, 0)])
+    inner = driver.run
+    driver.run = lambda jobs, sampling: [  # type: ignore[method-assign]
+        replace(one, completion_ids=[], mask=[], logprobs=[]) for one in inner(jobs, sampling)
+    ]
+    with pytest.raises(TrainingError, match="no token at all"):
+        GroupRoller(driver, config()).roll([(0, make_arena(1))], 3)
+
+
+def test_kinds_of_arenas_are_logged_apart_where_they_train_together() -> None:
+    read, write = QuestionKind.READ_ONLY.value, QuestionKind.WRITE.value
+    groups = [
+        Group(0, [], {"reward": 0.2, "f1": 0.2}, read),
+        Group(1, [], {"reward": 0.4, "f1": 0.4}, read),
+        Group(2, [], {"reward": 1.0, "f1": 0.0, "tool_errors_in_positives": 0.5}, write),
+    ]
+    means = mean_figures(groups)
+    assert means["reward"] == pytest.approx(1.6 / 3)
+    assert means["read_only_reward"] == pytest.approx(0.3)
+    assert means["write_reward"] == 1.0
+    assert means["tool_errors_in_positives"] == 0.5, "over the groups that have it"
+    assert "read_only_tool_errors_in_positives" not in means
+    assert set(mean_figures(groups[:2])) == {"reward", "f1"}, "one kind needs no second name"
+
+
+def test_nothing_scored_has_no_figures() -> None:
+    assert rollout_figures([rollout(Job(make_arena(1)), None)]) == {}
+
+
+def test_the_filter_drops_what_is_solved_every_time_and_resumes(tmp_path: Path) -> None:
+    arenas = [make_arena(seed) for seed in range(ARENAS_AT_ONCE + 4)]
+    ordered = sorted(arenas, key=lambda arena: arena.id)
+    # Of three rollouts each: solved 3/3, 2/3, 3/3 less one that our machinery lost, ...
+    driver = ScriptedDriver([(1.0, 0)] * 3 + [(1.0, 0), (1.0, 0), (0.0, 0)] + [(1.0, 0), (None, 0)])
+    driver.rewards = [*driver.rewards, (1.0, 0)]
+    kept = drop_solved(arenas, 3, driver, config(), tmp_path / "whole")
+    position = {arena.id: at for at, arena in enumerate(ordered)}
+    assert [position[arena.id] % ARENAS_AT_ONCE % 3 for arena in kept].count(0) == 0
+    assert len(kept) == sum(at % ARENAS_AT_ONCE % 3 != 0 for at in range(len(arenas)))
+    assert driver.runs == [3 * ARENAS_AT_ONCE, 3 * 4]
+
+    again = ScriptedDriver(driver.rewards)
+    again.fail_after = 1
+    with pytest.raises(KeyboardInterrupt):
+        drop_solved(arenas, 3, again, config(), tmp_path / "killed")
+    again.fail_after = None
+    assert drop_solved(arenas, 3, again, config(), tmp_path / "killed") == kept
+    assert again.runs == driver.runs, "the block that was judged is not rolled again"
+
+
+def test_nothing_left_to_train_on_is_said(tmp_path: Path) -> None:
+    driver = ScriptedDriver([(1.0, 0)])
+    with pytest.raises(TrainingError, match="solves all 2 training arenas 8 of 8"):
+        drop_solved([make_arena(1), make_arena(2)], 8, driver, config(), tmp_path)
+
+
+def test_phases_change_limits_and_restart_the_optimizer() -> None:
+    made = phases(
+        config(
+            limits={"max_turns": 10, "max_response_tokens": 800},
+            schedule=[
+                {"steps": 300},
+                {"steps": 85, "max_response_tokens": 1200},
+                {"steps": 125, "max_turns": 15, "drop_solved": 8, "reset_optimizer": True},
+                {"steps": 5},
+            ],
+        )
+    )
+    assert [(one.first_step, one.origin, one.trainer_steps) for one in made] == [
+        (0, 0, 300), (300, 0, 385), (385, 385, 125), (510, 385, 130),
+    ]  # fmt: skip
+    assert [one.fresh_optimizer for one in made] == [True, False, True, False]
+    assert [(one.limits.max_turns, one.limits.max_response_tokens) for one in made] == [
+        (10, 800), (10, 1200), (15, 800), (10, 800),
+    ]  # fmt: skip
+    assert made[2].drop_solved == 8
+    (only,) = phases(config(steps=7))
+    assert (only.steps, only.fresh_optimizer) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"importance_cap": 2.0}, "sampler needs none"),
+        ({"max_staleness": 1, "old_logprobs": "trainer"}, "stale rollouts uncorrected"),
+        ({"max_staleness": 1, "batch_filling": False}, "surplus of batch_filling"),
+        ({"engine": "continuous"}, "needs kv_tokens"),
+        ({"rollout_timeout_s": 5}, "needs engine continuous or vllm"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    options: dict[str, object], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        config(**options)
