@@ -67,7 +67,7 @@ def test_an_answer_that_cannot_be_kept_stops_the_stage() -> None:
 
 
 def test_a_disk_that_cannot_be_synchronised_is_an_error_at_the_next_answer(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(caching, "SYNC_S", 0.0)
     cache = AnswerCache()
@@ -87,3 +87,5 @@ def test_a_disk_that_cannot_be_synchronised_is_an_error_at_the_next_answer(
 
     with pytest.raises(CacheError, match="cannot be written"):
         put_on()
+    cache.close()
+    assert "cannot be written" in caplog.text

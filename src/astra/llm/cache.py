@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 import threading
 import time
@@ -28,6 +29,7 @@ from astra.records.base import canonical_json
 from astra.store.paths import cache_root
 from astra.store.sqlite import connect
 
+log = logging.getLogger("astra")
 TABLES = (
     "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, "
     "value TEXT NOT NULL, committed INTEGER NOT NULL DEFAULT 0)",
@@ -217,17 +219,20 @@ class _Sync(threading.Thread):
             self._dirty.set()
 
     def stop(self) -> None:
-        """Synchronise once more, and wait for it."""
+        """Synchronise once more, and wait for it; that this failed is said, not raised."""
         self._stopped.set()
         self._dirty.set()
         self.join()
+        if self._problem is not None:
+            log.error("%s", _unwritable(self._path, self._problem))
 
     def run(self) -> None:
         try:
             with closing(connect(self._path)) as connection:
-                while not self._stopped.is_set():
+                stopped = False
+                while not stopped:
                     self._dirty.wait()
-                    self._stopped.wait(SYNC_S)
+                    stopped = self._stopped.wait(SYNC_S)
                     self._dirty.clear()
                     # Synchronises first the log, then the file; readers and writers go on.
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
