@@ -38,6 +38,14 @@ ACTING = frozenset(
 )
 
 
+MADE = ACTING | {
+    QuestionKind.READ_ONLY,
+    QuestionKind.MISSING_TOOL,
+    QuestionKind.MISSING_PARAMETER,
+}
+"""Kinds that are planned here; records may know others, made elsewhere."""
+
+
 class TableFile(StageConfig):
     """One table of a knowledge source."""
 
@@ -180,6 +188,8 @@ class QAConfig(StageConfig):
         for name, found in (("hops", self.hops.values()), ("sources", weights)):
             if sum(found) <= 0:
                 raise ValueError(f"{name} needs a positive weight")
+        if foreign := sorted(set(self.kinds_used) - MADE):
+            raise ValueError(f"kinds {foreign} are not made by this stage, only {sorted(MADE)}")
         if not self.extended and set(self.kinds_used) & ACTING:
             raise ValueError("kinds that act need extended operations: set extended to true")
         return self

@@ -20,6 +20,7 @@ from astra.prompting import template_hash
 from astra.qa.config import QAConfig
 from astra.qa.free import Request, requests_of, synthesise
 from astra.qa.operations import AGGREGATES, BOUNDED, UNORDERED, WEEKDAYS, WRITE_OPS
+from astra.qa.outcomes import OUTCOMES
 from astra.qa.outline import ask_variables, outline_variables
 from astra.qa.packaged import KnowledgeError
 from astra.qa.plan import Cell, Plan, Planner, cells_of
@@ -203,7 +204,7 @@ def _completed(answer: Answer, plan: Plan, number: int) -> Answer:
 def _final(answer: Answer, steps: tuple[SubQuestion, ...], plan: Plan) -> Answer:
     """Several answers come in the question's order; the only one keeps its own freedom."""
     if plan.composition.final == "outcome":
-        return answer.model_copy(update={"domain_size": len(QuestionKind)})
+        return answer.model_copy(update={"domain_size": len(OUTCOMES["en"])})
     last = [step.answer for step in answering(steps)]
     known = [end.domain_size for end in last if end.domain_size is not None]
     size = prod(known) if len(known) == len(last) else None

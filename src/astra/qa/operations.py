@@ -84,7 +84,6 @@ TABLE_OPS = (
     | BOUNDED
     | {"lookup", "record", "check", "list", "sort", "count", "convert"}
 )
-TOOL_OPS = TABLE_OPS | FREE_OPS | WRITE_OPS
 PLAIN_OPS = frozenset({"greater", "less"})
 """Operations that a reader does in the head: no tool."""
 CLASSIC_OPS = (
