@@ -22,6 +22,7 @@ from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.sandbox.protocol import Sandbox
+from astra.stage import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import Answer, ChatServer, runtime
@@ -146,7 +147,7 @@ def run(
         if len(made) == len(outcomes):
             arenas, _, _ = await build_arenas(
                 [whole], SplitGuard([whole]), group_environments(made), teacher, sandbox,
-                MERGED.model_copy(update={"merge_attempts": 2}), 1,
+                MERGED.model_copy(update={"merge_attempts": 2}), 1, Progress("instances"),
             )  # fmt: skip
         await teacher.close()
         return outcomes, arenas

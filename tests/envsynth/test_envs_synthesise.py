@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from env_samples import ENVS, EVERY_OP, answer, instance, price
+from env_samples import ENVS, EVERY_OP, answer, asked, instance, price
 from pydantic import BaseModel
 
 from astra.envsynth import asks
@@ -162,6 +162,35 @@ def test_a_wrong_gold_answer_and_an_unjudged_question_are_dropped(
     outcomes = run([instance(wrong, unjudged, bare)], teacher, sandbox)
     reasons = [item.reason for item in outcomes if isinstance(item, Rejection)]
     assert reasons == ["wrong_answer", "necessity_unknown", "provider_error"]
+
+
+FURTHER_OPS = (
+    asked(1, "record", "listing.details", "listings", {"listing": "Jade Mill"},
+          "asking_price:rooms", answer("record", {"asking_price": 455, "rooms": 2})),
+    asked(2, "above", "agent.listings_above", "listings", {"agent": "Nora Holt", "bound": 500},
+          "listing:asking_price", answer("list", ["Amber Cove"], ordered=False)),
+    asked(3, "below", "agent.listings_below", "listings", {"agent": "Lena Orr", "bound": 500},
+          "listing:asking_price", answer("list", ["Ruby Lake"], ordered=False)),
+    asked(4, "sort", "agent.listings_by_price", "listings", {"agent": "Nora Holt"},
+          "listing:asking_price", answer("list", ["Jade Mill", "Amber Cove"])),
+    asked(5, "check", "listing.check_agent", "listings",
+          {"listing": "Jade Mill", "agent": "Nora Holt"}, "agent", answer("boolean", True)),
+    asked(6, "check", "listing.check_agent", "listings",
+          {"listing": "Jade Mill", "agent": "Lena Orr"}, "agent", answer("boolean", False)),
+    asked(7, "multiply", "amount.multiply_amount", "", {"amount": 455, "times": 3}, "",
+          answer("number", 1365)),
+    asked(8, "weekday", "date.find_weekday", "", {"date": "2024-01-08"}, "",
+          answer("enum", "Monday", domain_size=7)),
+)  # fmt: skip
+
+
+def test_further_operations_become_tools_too(teacher: OfflineTeacher, sandbox: Sandbox) -> None:
+    outcomes = run([instance(*FURTHER_OPS)], teacher, sandbox)
+    assert [item for item in outcomes if isinstance(item, Rejection)] == []
+    assert [item.tool.name for item in outcomes if isinstance(item, Environment)] == [
+        "get_details", "list_listings_above", "list_listings_below", "sort_listings_by_price",
+        "check_agent", "check_agent", "multiply_amount", "find_weekday",
+    ]  # fmt: skip
 
 
 def test_only_what_others_build_on_becomes_executable_if_the_paper_is_followed(

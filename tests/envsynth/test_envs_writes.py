@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 from env_samples import ENVS, MERGED, answer
-from write_samples import BOOKINGS, CANCEL, COUNT, EVERY_WRITE, GUESTS, NEW, RESERVE, ROOMS, house
+from write_samples import (
+    BOOKINGS,
+    CANCEL,
+    COUNT,
+    EVERY_WRITE,
+    GUESTS,
+    NEW,
+    RESERVE,
+    ROOMS,
+    house,
+    step,
+)
 
 from astra.arena.env import ArenaEnv
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
@@ -23,11 +34,12 @@ from astra.llm.offline import OfflineTeacher
 from astra.records.base import canonical_json
 from astra.records.environment import Arena, Environment
 from astra.records.message import CallStatus, ToolCall
-from astra.records.qa import QAInstance, SubQuestion
+from astra.records.qa import Bar, QAInstance, QuestionKind, SubQuestion, Table
 from astra.records.score import Rejection
 from astra.records.state import FieldClass, Tables, Write, WriteAction
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
+from astra.stage import Progress
 
 WHOLE = house(*EVERY_WRITE)
 
@@ -55,7 +67,7 @@ def arena_of(instance: QAInstance, teacher: Any, sandbox: Sandbox) -> Arena:
     assert dropped == []
     arenas, rejections, _ = asyncio.run(
         build_arenas([instance], SplitGuard([instance]), group_environments(made), teacher,
-                     sandbox, MERGED, 4)
+                     sandbox, MERGED, 4, Progress("instances"))
     )  # fmt: skip
     assert rejections == []
     return arenas[0]
@@ -228,9 +240,9 @@ def test_an_arena_whose_checker_can_be_fooled_does_not_ship(
 ) -> None:
     only_cancel = arena_of(house(CANCEL), teacher, sandbox)
     tables = parse_state(only_cancel.state).world.tables
-    step = arena.steps[4]
+    last = arena.steps[4]
     early = arena.model_copy(
-        update={"steps": (*arena.steps[:4], step.model_copy(update={"hop_level": 1}))}
+        update={"steps": (*arena.steps[:4], last.model_copy(update={"hop_level": 1}))}
     )
     bad = {
         "no_call_passes": blind(only_cancel, "status"),
@@ -339,6 +351,75 @@ def test_two_reservations_share_one_tool(teacher: OfflineTeacher, sandbox: Sandb
     merged = arena_of(house(RESERVE, second), teacher, sandbox)
     assert [tool.tool.name for tool in merged.tools] == ["reserve_room"]
     assert len(merged.steps) == 2
+
+
+KEYED = Table(
+    name="stays", columns=("room", "guest"),
+    rows=(("Jade Mill", "Lena Orr"), ("Pine Gate", "Hugo Penn"), ("Opal Dale", "Rosa Dahl")),
+)  # fmt: skip
+LOOK = step(1, "lookup", "room.guest", "stays", {"room": "Jade Mill"},
+            answer("string", "Lena Orr"), select="guest")  # fmt: skip
+
+
+def barred(guest: str, op: str, relation: str, standing: str) -> SubQuestion:
+    arguments = {"room": "Jade Mill", "guest": guest}
+    act = step(2, op, relation, "stays", arguments, answer("string", standing), select="guest",
+               dependencies=(1,), hop=2)  # fmt: skip
+    return act.model_copy(update={"bar": Bar.NO_CALL, "tool_necessity": False})
+
+
+@pytest.mark.parametrize(
+    ("kind", "act"),
+    [
+        (QuestionKind.INFEASIBLE,
+         barred("Nora Holt", "insert", "room.reserve_room", "Lena Orr")),
+        (QuestionKind.ALREADY_SATISFIED,
+         barred("Lena Orr", "update", "room.set_guest", "Lena Orr")),
+        (QuestionKind.MISSING_PARAMETER,
+         barred("Nora Holt", "update", "room.set_guest", "Nora Holt")),
+    ],
+)  # fmt: skip
+def test_a_tool_that_must_not_be_called_is_offered_and_works(
+    teacher: OfflineTeacher, sandbox: Sandbox, kind: QuestionKind, act: SubQuestion
+) -> None:
+    whole = house(LOOK, act, kind=kind, knowledge=(KEYED, ROOMS, GUESTS),
+                  final=answer("string", "not possible"))  # fmt: skip
+    arena = arena_of(whole, teacher, sandbox)
+    name = act.operation.relation.split(".")[1] if act.operation else ""
+    assert [tool.tool.name for tool in arena.tools] == ["get_guest", name]
+    assert [one.tool_name for one in arena.steps] == ["get_guest", None]
+    assert arena.expected_state == canonical_json(parse_state(arena.state).world.tables)
+    final = "<answer>not possible</answer>"
+    gold = run(arena, sandbox, *reference_calls(arena))
+    score = score_episode(arena, gold.calls, final, end_state=gold.end_state)
+    assert (score.subtasks, score.success, score.state_reached) == (2, True, True)
+    free = call(name, room="Ruby Lake", guest="Nora Holt")
+    if kind != QuestionKind.INFEASIBLE:
+        free = call(name, room="Jade Mill", guest="Nora Holt")
+    acted = run(arena, sandbox, *reference_calls(arena), free)
+    assert acted.calls[-1].result.status == CallStatus.OK
+    wrong = score_episode(arena, acted.calls, final, end_state=acted.end_state)
+    assert (wrong.solved, wrong.success, wrong.state_reached) == (1, False, False)
+    if kind != QuestionKind.MISSING_PARAMETER and act.operation is not None:
+        refused = run(arena, sandbox, call(name, **act.operation.arguments))
+        assert refused.calls[0].result.status == CallStatus.ERROR
+
+
+def test_a_tool_that_does_what_it_must_refuse_is_found(sandbox: Sandbox) -> None:
+    act = barred("Nora Holt", "insert", "room.reserve_room", "Lena Orr")
+    whole = house(LOOK, act, kind=QuestionKind.INFEASIBLE, knowledge=(KEYED, ROOMS, GUESTS))
+    document = COUNT_TOOL.model_copy(
+        update={
+            "name": "reserve_room",
+            "parameters": {"type": "object", "required": ["room", "guest"], "properties": {
+                "room": {"type": "string"}, "guest": {"type": "string"}}},
+        }
+    )  # fmt: skip
+    code = (
+        "def reserve_room(world, room, guest):\n"
+        "    world.tables['stays'].append({'room': room, 'guest': guest})\n    return guest\n"
+    )
+    assert found(sandbox, whole, document, code, act) == "not_refused"
 
 
 DOCUMENT = {

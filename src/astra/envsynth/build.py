@@ -98,6 +98,7 @@ def assemble(plan: Plan) -> Arena:
     """The arena of a plan whose tools are merged."""
     instance = plan.instance
     served = {number: made for made in plan.tools for number in made.calls}
+    called = {one.id for one in instance.sub_questions if one.id in served and one.bar is None}
     state = _state(plan)
     steps = tuple(
         ArenaStep(
@@ -106,8 +107,8 @@ def assemble(plan: Plan) -> Arena:
             question=question.question,
             answer=question.answer,
             dependencies=question.dependencies,
-            tool_name=served[question.id].tool.name if question.id in served else None,
-            arguments=served[question.id].calls[question.id] if question.id in served else {},
+            tool_name=served[question.id].tool.name if question.id in called else None,
+            arguments=served[question.id].calls[question.id] if question.id in called else {},
         )
         for question in instance.sub_questions
     )

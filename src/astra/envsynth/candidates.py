@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from astra.arena.state import state_hash
 from astra.envsynth.perturb import Perturbation, optional_probes, perturbations
 from astra.envsynth.static import Problem, call_problem
-from astra.envsynth.worlds import arena_state, around, is_stateful, may_write
+from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write
 from astra.records.base import canonical_json
 from astra.records.qa import Answer, QAInstance, SubQuestion
 from astra.records.state import ArenaState, Tables, World
@@ -31,6 +31,8 @@ class GoldCall:
     """Of a stateful tool: the world that the call meets."""
     after: Tables | None = None
     """What the world must be after it; that of ``before`` where the call only reads."""
+    refused: bool = False
+    """Whether the tool must refuse the call, cleanly and without a change."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Candidate:
                         call.answer.model_dump(mode="json"),
                         call.before and call.before.model_dump(mode="json"),
                         call.after,
+                        call.refused,
                     ]
                     for call in self.calls
                 ],
@@ -101,7 +104,8 @@ def _gold_call(
         for item in perturbations(instance, question, tool, known, arguments)
         if call_problem(tool, item.arguments) is None  # others never reach a tool
     )
-    return GoldCall(arguments, answer, wrong, optional, before, after)
+    refused = is_refused(instance, question)
+    return GoldCall(arguments, answer, wrong, optional, before, after, refused)
 
 
 class Trial(NamedTuple):

@@ -52,9 +52,11 @@ def judge(run: Run) -> Verdict:
     for call in calls:
         wrong = [next(rest) for _ in call.perturbed]
         optional = [next(rest) for _ in call.optional]
-        problem = _perturbed_problem(candidate, call, wrong) or _optional_problem(
-            candidate, call, optional
-        )
+        problem = None  # a call that is refused has no effect that another must not have
+        if not call.refused:
+            problem = _perturbed_problem(candidate, call, wrong) or _optional_problem(
+                candidate, call, optional
+            )
         if problem is not None:
             return Verdict(problem)
         # Calls with an optional argument too many are not counted: they were made later than
@@ -63,7 +65,8 @@ def judge(run: Run) -> Verdict:
         checks["perturbed_answered"] += sum(_answered(one) for one in wrong)
     for call in calls:
         if call.before is not None:
-            problem = _state_problem(candidate, call, next(rest), next(rest))
+            reversed_, empty = next(rest), next(rest)
+            problem = None if call.refused else _state_problem(candidate, call, reversed_, empty)
             if problem is not None:
                 return Verdict(problem)
             checks["worlds"] = checks.get("worlds", 0) + 2
@@ -85,6 +88,10 @@ def _hits(candidate: Candidate, call: GoldCall, ran: Ran) -> bool:
 
 def _gold_problem(candidate: Candidate, call: GoldCall, ran: Ran) -> Problem | None:
     result = ran.result
+    if call.refused:
+        if result.status == SandboxStatus.OK:
+            return "not_refused", f"returned {result.value!r:.100}, the call must be refused"
+        return None if _clean(result) else ("unclean_error", result.error[:200])
     if result.status != SandboxStatus.OK:
         return "gold_call_failed", result.error[:200]
     if not matches(call.answer, result.value):

@@ -27,12 +27,20 @@ Variables = Mapping[str, Any]
 
 _VERBS = {
     "lookup": "get", "list": "list", "count": "count", "sum": "get", "mean": "get",
-    "max": "get", "min": "get", "argmax": "find", "argmin": "find",
+    "max": "get", "min": "get", "argmax": "find", "argmin": "find", "record": "get",
+    "above": "list", "below": "list", "sort": "sort",
 }  # fmt: skip
-_WHOLE_NAMES = frozenset({"convert", "add_days", "days_between"}) | WRITE_OPS
+_WHOLE_NAMES = {"check", "convert", *offline_code.FREE_OPS, *WRITE_OPS}
 _FIXED_TYPES = {
     "amount": "number", "date": "string", "days": "integer", "start": "string", "end": "string",
+    "times": "number", "bound": "number",
 }  # fmt: skip
+_DESCRIBED = {
+    "add_days": "Add days to a date.",
+    "days_between": "Count the days between two dates, in either order.",
+    "weekday": "Find the day of the week of a date.",
+    "multiply": "Multiply an amount by a number.",
+}
 _SEVERAL_ROWS = frozenset({"list", "count", "sum", "mean", "max", "min", "argmax", "argmin"})
 
 
@@ -82,7 +90,7 @@ def call(variables: Variables, _: random.Random) -> CallReply:
 
 def code(variables: Variables, rng: random.Random) -> CodeReply:
     operation, table, tool = _operation(variables), variables["table"], variables["tool"]
-    if operation["op"] in ("add_days", "days_between"):
+    if operation["op"] in offline_code.FREE_OPS:
         return CodeReply(code=offline_code.write_code(tool, operation, []))
     if table is None:
         raise ProviderError(f"table {operation['table']!r} is not among the knowledge")
@@ -164,10 +172,10 @@ def _description(operation: Mapping[str, Any], table: Mapping[str, Any] | None) 
     names = list(operation["arguments"])
     if op == "convert":
         return f"Convert an amount into another {names[-1]}."
-    if op == "add_days":
-        return "Add days to a date."
-    if op == "days_between":
-        return "Count the days between two dates, in either order."
+    if op in _DESCRIBED:
+        return _DESCRIBED[op]
+    if op == "check":
+        return f"Check whether a {_words(names[0])} has that {_words(names[1])}."
     asked = _words(operation["relation"].partition(".")[2])
     if op in WRITE_OPS:
         return f"{asked.capitalize()}, given {' and '.join(map(_words, names))}."
@@ -199,7 +207,7 @@ def _parameter_type(
 ) -> str:
     if operation["op"] in WRITE_OPS:
         return offline_stateful.parameter_type(operation["arguments"][name])
-    if operation["op"] in _WHOLE_NAMES and name in _FIXED_TYPES:
+    if name in _FIXED_TYPES and operation["op"] in {*_WHOLE_NAMES, "above", "below"} - {"check"}:
         return _FIXED_TYPES[name]
     return _column_type(table, name)
 
@@ -222,7 +230,15 @@ def _output(
     match operation["op"]:
         case "count" | "days_between":
             return {"type": "integer"}
-        case "sum" | "mean" | "max" | "min" | "convert":
+        case "check":
+            return {"type": "boolean"}
+        case "weekday":
+            return {"type": "string"}
+        case "record":
+            columns: list[str] = operation["select"].split(":")
+            kinds = {name: {"type": _column_type(table, name)} for name in columns}
+            return {"type": "object", "properties": kinds, "required": columns}
+        case "sum" | "mean" | "max" | "min" | "convert" | "multiply":
             return {"type": "number"}
         case "add_days":
             return {"type": "string", "format": "date"}
@@ -230,7 +246,7 @@ def _output(
             return {"type": "boolean"}
         case op:
             kind = {"type": _column_type(table, operation["select"].split(":")[0])}
-            if op == "list":
+            if op in ("list", "above", "below", "sort"):
                 return {"type": "array", "items": kind}
             return {**kind, "format": "date"} if answer_type == "date" else kind
 

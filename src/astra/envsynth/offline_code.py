@@ -14,6 +14,10 @@ AGGREGATES = {
     "max": "max(cells)",
     "min": "min(cells)",
 }
+FREE_OPS = frozenset({"add_days", "days_between", "multiply", "weekday"})
+"""Operations that need no data."""
+_APART = {"convert": "amount", "above": "bound", "below": "bound"}
+"""The argument of an operation that selects no row."""
 Row = dict[str, Any]
 
 _DATE = """def _day(text):
@@ -49,6 +53,17 @@ def write_code(
             return _module(
                 "from datetime import date\n",
                 [_DATE, f'def {name}(start, end):\n    """{description}"""\n{body}'],
+            )
+        case "weekday":
+            body = '    return _day(date).strftime("%A")\n'
+            return _module(
+                "from datetime import date\n",
+                [_DATE, f'def {name}(date):\n    """{description}"""\n{body}'],
+            )
+        case "multiply":
+            body = "    return _tidy(amount * times)\n"
+            return _module(
+                "", [_TIDY, f'def {name}(amount, times):\n    """{description}"""\n{body}']
             )
         case _:
             body, helpers = query_body(tool, operation)
@@ -127,8 +142,10 @@ def query_body(
     schema = tool["parameters"]
     required = [name for name in schema["properties"] if name in schema["required"]]
     optional = [name for name in schema["properties"] if name not in schema["required"]]
-    converts = operation["op"] == "convert"
-    keys = [name for name in required if not (converts and name == "amount")]
+    op = operation["op"]
+    keys = [name for name in required if name != _APART.get(op)]
+    if op == "check":
+        keys = keys[:1]
     lines: list[str] = [f'rows = [row for row in {data} if row["{keys[0]}"] == {keys[0]}]']
     lines += ["if not rows:", f'    raise ValueError(f"no {keys[0]} named {{{keys[0]}}}")']
     for name in keys[1:]:
@@ -143,7 +160,7 @@ def query_body(
             f'    rows = [row for row in rows if row["{name}"] == {name}]',
         ]
     empty = ["if not rows:", f'    raise ValueError(f"nothing found for {{{keys[0]}}}")']
-    if (optional or keys[1:]) and operation["op"] not in ("count", "list"):
+    if (optional or keys[1:]) and op not in ("count", "list"):
         lines += empty
     result, helpers = _result(operation)
     return "".join(f"    {line}\n" for line in [*lines, *result]), helpers
@@ -156,6 +173,23 @@ def _result(operation: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             return [f'return rows[0]["{select}"]'], []
         case "list":
             return [f'return [row["{select}"] for row in rows]'], []
+        case "check":
+            column = list(operation["arguments"])[1]
+            return [f'return rows[0]["{column}"] == {column}'], []
+        case "record":
+            cells = ", ".join(f'"{name}": rows[0]["{name}"]' for name in select.split(":"))
+            return [f"return {{{cells}}}"], []
+        case "above" | "below":
+            returned, measure = select.split(":")
+            sign = ">" if op == "above" else "<"
+            found = f'row["{returned}"] for row in rows if row["{measure}"] {sign} bound'
+            return [f"return [{found}]"], []
+        case "sort":
+            returned, measure = select.split(":")
+            return [
+                f'rows = sorted(rows, key=lambda row: row["{measure}"])',
+                f'return [row["{returned}"] for row in rows]',
+            ], []
         case "count":
             return ["return len(rows)"], []
         case "convert":

@@ -90,6 +90,12 @@ def _insert(
                 f'if not any(row["{name}"] == {name} for row in world.tables["{owner}"]):',
                 f'    raise ValueError(f"no {name} named {{{name}}}")',
             ]
+    key = world["columns"][table][0]
+    if key in parameters:  # named by who inserts: one row per name
+        lines += [
+            f'if any(row["{key}"] == {key} for row in world.tables["{table}"]):',
+            f'    raise ValueError(f"{{{key}}} has a row in {table} already")',
+        ]
     made: list[str] = world["made"][table]
     fresh = [
         f'"{name}": world.new_id("{table}")' if not at else f'"{name}": world.clock'

@@ -12,14 +12,16 @@ from itertools import pairwise
 from typing import Any
 
 from astra.records.base import canonical_json, content_id
-from astra.records.qa import QAInstance, SubQuestion
+from astra.records.qa import AnswerType, QAInstance, SubQuestion
 from astra.records.tool import Tool
 
 KNOWN_VALUES, FURTHER_VALUES = 5, 2
 """Other values tried per argument: some that the code mentions, some that it may not know."""
 UNKNOWN_NAME = "Qwrx Vzzt"
-SYMMETRIC_OPS = frozenset({"days_between"})
+SYMMETRIC_OPS = frozenset({"days_between", "multiply"})
 """Operations whose arguments may be swapped by definition."""
+_BEYOND = {"above": 10**9, "below": -(10**9)}
+"""Bounds that nothing passes: one a little off may well leave the same rows."""
 
 
 class Kind(StrEnum):
@@ -54,7 +56,7 @@ def perturbations(
     rng = random.Random(int(content_id([instance.id, question.id, dict(gold)]), 16))
     wrong: list[Perturbation] = []
     for name, value in gold.items():
-        for other in _others(instance, question, code, name, value, rng):
+        for other in _others(instance, question, code, gold, name, rng):
             wrong.append(Perturbation(Kind.OTHER, name, {**gold, name: other}))
         if isinstance(value, str):
             wrong.append(Perturbation(Kind.UNKNOWN, name, {**gold, name: UNKNOWN_NAME}))
@@ -93,8 +95,8 @@ def _others(
     instance: QAInstance,
     question: SubQuestion,
     code: str,
+    gold: Mapping[str, Any],
     name: str,
-    value: Any,
     rng: random.Random,
 ) -> list[Any]:
     """Other values for an argument: from the knowledge column that holds it, else made up.
@@ -102,6 +104,9 @@ def _others(
     A value that shares a row with the gold answer may truly have that answer too (two cities
     of one country), so it is no evidence and left out.
     """
+    value, op = gold[name], question.operation.op if question.operation else ""
+    if name == "bound" and op in _BEYOND:
+        return [_BEYOND[op]]
     pool: dict[str, Any] = {}
     gold_rows: set[str] = set()
     for table in instance.knowledge:
@@ -120,10 +125,32 @@ def _others(
     known = [item for item in others if isinstance(item, str) and item in code]
     further = [item for item in others if item not in known]
     return [
+        *_mates(instance, question, gold, name),
         *rng.sample(known, min(KNOWN_VALUES, len(known))),
         *rng.sample(further, min(FURTHER_VALUES, len(further))),
         *_shifted(value),
     ]
+
+
+def _mates(
+    instance: QAInstance, question: SubQuestion, gold: Mapping[str, Any], name: str
+) -> list[Any]:
+    """Of a yes-or-no question: values that stand beside the other arguments. They give the other
+    answer, which values drawn at random seldom do where the answer is no.
+    """
+    if question.answer.type != AnswerType.BOOLEAN or question.writes:
+        return []
+    rest = [value for other, value in gold.items() if other != name]
+    found: dict[str, Any] = {}
+    for table in instance.knowledge:
+        if rest and name in table.columns:
+            position = table.columns.index(name)
+            found |= {
+                json.dumps(row[position]): row[position]
+                for row in table.rows
+                if row[position] != gold[name] and all(value in row for value in rest)
+            }
+    return [found[key] for key in sorted(found)]
 
 
 def _states(row: Sequence[Any], value: Any) -> bool:

@@ -159,9 +159,9 @@ async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | 
         node.tool = tool
     tool = node.tool
     call = await teacher.ask(asks.call_ask(instance, question, tool, node.feedback, sample))
-    problem = call_problem(tool, call.arguments) or reach_problem(
-        tool, call.arguments, _told(instance, question)
-    )
+    problem = call_problem(tool, call.arguments)
+    if problem is None and question.bar is None:
+        problem = reach_problem(tool, call.arguments, _told(instance, question))
     if problem is not None:
         return problem
     code = await teacher.ask(

@@ -2,6 +2,9 @@
 
 In such an instance every tool over a table is stateful: it reads and changes the tables of the
 knowledge, which all of them share. Steps happen in the reference order: by hop level, then id.
+
+A step barred as NO_CALL is never called by the reference, but its tool is offered, and works: it
+refuses the step's call where the task is infeasible or done already.
 """
 
 from __future__ import annotations
@@ -13,25 +16,40 @@ from typing import Literal
 from astra.arena.state import StateError, apply_writes, same_state
 from astra.envsynth.static import Problem
 from astra.records.base import content_id
-from astra.records.qa import QAInstance, SubQuestion
-from astra.records.state import ArenaState, FieldClass, Tables, World, Write
+from astra.records.qa import Bar, QAInstance, QuestionKind, SubQuestion
+from astra.records.state import ArenaState, FieldClass, Tables, World, Write, WriteAction
 
 Nodes = Literal["needed", "non_leaf"]
 _FIRST_MORNING = datetime(2024, 1, 1, 9)
 
 
 def nodes_of(instance: QAInstance, nodes: Nodes) -> list[SubQuestion]:
-    """The sub-questions that get a tool: all that may need one, or only those others build on."""
+    """The sub-questions that get a tool: all that may need one, or only those others build on;
+    and those that are offered though they must not be called.
+    """
     built_on = {number for one in instance.sub_questions for number in one.dependencies}
     return [
         question
         for question in instance.sub_questions
-        if question.tool_necessity is not False and (nodes == "needed" or question.id in built_on)
+        if question.bar == Bar.NO_CALL
+        or (question.tool_necessity is not False and (nodes == "needed" or question.id in built_on))
     ]
 
 
+def acts(question: SubQuestion) -> bool:
+    """Whether the step's tool writes, whether or not the reference calls it."""
+    stated = question.operation is not None and question.operation.op in set(WriteAction)
+    return stated or bool(question.writes)
+
+
+def is_refused(instance: QAInstance, question: SubQuestion) -> bool:
+    """Whether the step's own call is one that its tool must refuse."""
+    barred = question.bar == Bar.NO_CALL and acts(question)
+    return barred and instance.kind in (QuestionKind.INFEASIBLE, QuestionKind.ALREADY_SATISFIED)
+
+
 def has_writes(instance: QAInstance) -> bool:
-    return any(question.writes for question in instance.sub_questions)
+    return any(acts(question) for question in instance.sub_questions)
 
 
 def is_stateful(instance: QAInstance, question: SubQuestion) -> bool:
@@ -63,7 +81,8 @@ def arena_state(instance: QAInstance, writes: Mapping[str, Sequence[str]]) -> Ar
 
 def may_write(question: SubQuestion) -> set[str]:
     """The tables that the tool of a sub-question may change."""
-    return {write.table for write in question.writes}
+    stated = {question.operation.table} if question.operation and acts(question) else set[str]()
+    return stated | {write.table for write in question.writes}
 
 
 def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
@@ -72,8 +91,28 @@ def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
     earlier = [write for one in order[: order.index(question)] for write in one.writes]
     state = arena_state(instance, {})
     before = _after(state, earlier)
-    after = _after(state.model_copy(update={"world": before}), question.writes)
+    effect = () if is_refused(instance, question) else effects(instance, question)
+    after = _after(state.model_copy(update={"world": before}), effect)
     return before, after.tables
+
+
+def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
+    """What the step's call writes where it is made: its ``writes``; those of a barred step, which
+    states none, follow from its operation (the first argument is the key of the row).
+    """
+    operation = question.operation
+    if question.bar is None or operation is None or not acts(question):
+        return question.writes
+    answers = {one.id: one.answer.value for one in instance.sub_questions}
+    given = {
+        name: answers[value["from"]] if isinstance(value, dict) else value
+        for name, value in operation.arguments.items()
+    }
+    action, key = WriteAction(operation.op), next(iter(given))
+    inserts = action == WriteAction.INSERT
+    values = given if inserts else {name: given[name] for name in given if name != key}
+    where = {} if inserts else {key: given[key]}
+    return (Write(action=action, table=operation.table, where=where, values=values),)
 
 
 def expected_state(instance: QAInstance) -> Tables:
