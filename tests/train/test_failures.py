@@ -116,6 +116,7 @@ def test_memory_exhausted_in_a_step_of_rl(
 def test_the_stage_becomes_its_launch_command(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Any] = []
     monkeypatch.delenv(LAUNCHED, raising=False)
+    monkeypatch.delenv(launch.LAUNCH, raising=False)
     monkeypatch.setattr(launch.os, "execvpe", lambda *args: started.append(args))
     start_processes(RuntimeConfig(), "stages/rl.py")
     assert not started, "one process needs no launcher"
@@ -140,8 +141,15 @@ def test_a_launcher_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -
         start_processes(RuntimeConfig(launch="no-such-launcher"), "stages/rl.py")
 
 
-def test_a_model_to_be_spread_is_loaded_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_to_be_spread_is_loaded_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
     assert load_device("cuda:1") == "cuda:1"
+    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+    for stage, device in ((2, "cuda:1"), (3, "cpu")):
+        file = root / "conf" / "deepspeed" / f"zero{stage}.json"
+        monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", str(file))
+        assert load_device("cuda:1") == device
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert load_device("cuda:1") == "cpu"
 

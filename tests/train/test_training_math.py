@@ -115,6 +115,30 @@ def test_filling_without_any_group_is_an_error() -> None:
         filler.fill(4, lambda count, _: [])
 
 
+def test_filling_off_takes_the_first_groups_and_replaces_only_lost_ones() -> None:
+    filler: BatchFiller[int] = BatchFiller(lambda n: n == 3, max_rounds=3, adaptive=False)
+    rounds: list[int] = []
+
+    def roll(count: int, round_: int) -> list[int]:
+        rounds.append(count)
+        return [1, 3, 1] if round_ == 0 else [2] * count  # one of four is lost
+
+    filled = filler.fill(4, roll)
+    assert rounds == [4, 1]
+    assert sorted(filled.groups) == [1, 1, 2, 3]
+    assert (filled.informative, filled.surplus) == (1, [])
+
+
+def test_surplus_is_handed_back_and_comes_first_next_time() -> None:
+    filler: BatchFiller[int] = BatchFiller(lambda n: True, max_rounds=3)
+    filler.rate = 0.5
+    source = iter(range(100))
+    first = filler.fill(2, lambda count, _: [next(source) for _ in range(count)])
+    assert (first.groups, first.surplus) == ([0, 1], [2, 3])
+    second = filler.fill(3, lambda count, _: [next(source) for _ in range(count)], first.surplus)
+    assert second.groups == [2, 3, 4]
+
+
 def test_prompt_stream_visits_all_and_resumes_anywhere() -> None:
     arenas = [make_arena(seed) for seed in range(5)]
     whole = PromptStream(arenas, seed=1).take(12)

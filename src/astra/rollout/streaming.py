@@ -27,6 +27,9 @@ from astra.rollout.errors import EngineError, TurnLost
 from astra.rollout.live import Job, LiveRollout, Rollout, RolloutLimits
 from astra.sandbox.protocol import Sandbox
 
+OPENING = 8
+"""Sandbox sessions that open side by side."""
+
 
 class Talk(Protocol):
     """One admitted conversation: all ids so far in, the next turn out.
@@ -150,12 +153,16 @@ class StreamingDriver:
     async def _roll(
         self, jobs: Sequence[tuple[int, Job]], attempt: int, sampling: Sampling
     ) -> list[Rollout]:
-        with ThreadPoolExecutor(TOOL_THREADS) as pool:
+        # Opening waits where the sandbox is full. In threads of its own it cannot keep the calls
+        # and closings waiting that make room.
+        with ThreadPoolExecutor(TOOL_THREADS) as pool, ThreadPoolExecutor(OPENING) as doors:
             async with self.engine.running(sampling):
                 try:
                     async with asyncio.TaskGroup() as group:
                         tasks = [
-                            group.create_task(self._play(job, _seeded(sampling, at, attempt), pool))
+                            group.create_task(
+                                self._play(job, _seeded(sampling, at, attempt), pool, doors)
+                            )
                             for at, job in jobs
                         ]
                 except BaseExceptionGroup as errors:
@@ -163,14 +170,16 @@ class StreamingDriver:
                     raise errors.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _play(self, job: Job, sampling: Sampling, pool: ThreadPoolExecutor) -> Rollout:
+    async def _play(
+        self, job: Job, sampling: Sampling, pool: ThreadPoolExecutor, doors: ThreadPoolExecutor
+    ) -> Rollout:
         env = ArenaEnv(job.arena, self._sandbox, job.extra_tools)
         live = LiveRollout(job, env, self._codec, self._limits, self.engine.weight_version)
         if not live.ended:
             loop = asyncio.get_running_loop()
             try:
                 async with self.engine.admitted(live.most_tokens) as talk:
-                    await loop.run_in_executor(pool, env.open)
+                    await loop.run_in_executor(doors, env.open)
                     async with asyncio.timeout(self._timeout_s):
                         await self._converse(live, talk, sampling, pool)
             except TimeoutError:

@@ -30,15 +30,15 @@ class BatchFiller(Generic[Group]):
 
     ``roll(count)`` makes groups, ``informative`` judges one. The first n informative groups in
     rolling order form the batch. What is missing after ``max_rounds`` is filled with groups
-    without signal: their advantages are 0, so they add no gradient. ``adaptive`` off: one round
-    of n groups, whatever they are.
+    without signal: their advantages are 0, so they add no gradient. ``adaptive`` off: the first
+    n groups, whatever they are; further rounds only replace what our machinery lost.
     """
 
     def __init__(
         self, informative: Callable[[Group], bool], max_rounds: int, adaptive: bool = True
     ) -> None:
         self._informative = informative
-        self._max_rounds = max_rounds if adaptive else 1
+        self._max_rounds = max_rounds
         self._adaptive = adaptive
         self.rate = 1.0
         """Running share of informative groups; part of a checkpoint's state."""
@@ -53,8 +53,11 @@ class BatchFiller(Generic[Group]):
         good: list[Group] = list(carried)
         spare: list[Group] = []
         rolled = rounds = 0
-        while len(good) < need and rounds < self._max_rounds:
-            groups = roll(self._count(need - len(good)), rounds)
+        while rounds < self._max_rounds:
+            missing = need - len(good) - (0 if self._adaptive else len(spare))
+            if missing <= 0:
+                break
+            groups = roll(self._count(missing), rounds)
             rounds += 1
             rolled += len(groups)
             found = [group for group in groups if self._informative(group)]

@@ -1,41 +1,45 @@
 """Training stages on several devices or nodes: the stage starts its own processes.
 
-DVC runs ``python stages/rl.py`` wherever that is; ``runtime.launch``, which no stage tracks,
-says what to run it under. So the lock stays the same on one device and on forty.
+DVC runs ``python stages/rl.py`` wherever that is; ``runtime.launch``, which no stage tracks, or
+the environment variable ASTRA_LAUNCH says what to run it under. So the lock stays the same on
+one device and on forty.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import sys
+from pathlib import Path
 
 from astra.settings import RuntimeConfig
 from astra.train.distributed import world_size
 from astra.train.errors import TrainingError
 
-LAUNCHED = "ASTRA_LAUNCHED"
+LAUNCH, LAUNCHED = "ASTRA_LAUNCH", "ASTRA_LAUNCHED"
 _PROCESSES = re.compile(r"--(?:num_processes|nproc[_-]per[_-]node)[= ](\d+)")
 
 
 def start_processes(runtime: RuntimeConfig, stage_file: str) -> None:
-    """Replace this process by ``runtime.launch`` of the stage; returns in the launched ones.
+    """Replace this process by the launch command with the stage; returns in the launched ones.
 
     Raises TrainingError where the command does not exist, or started fewer processes than it
     was told to: ``accelerate launch --cpu`` runs one and says nothing.
     """
-    if not runtime.launch:
+    launch = os.environ.get(LAUNCH) or runtime.launch
+    if not launch:
         return
     if os.environ.get(LAUNCHED):
-        wanted = _PROCESSES.search(runtime.launch)
+        wanted = _PROCESSES.search(launch)
         if wanted and world_size() < int(wanted[1]):
             raise TrainingError(
-                f"runtime.launch ({runtime.launch}) started {world_size()} of {wanted[1]} "
-                "processes; on CPU use `torchrun --nproc_per_node N`"
+                f"`{launch}` started {world_size()} of {wanted[1]} processes; on CPU use "
+                "`torchrun --nproc_per_node N`"
             )
         return
-    command = [*shlex.split(runtime.launch), stage_file]
+    command = [*shlex.split(launch), stage_file]
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -45,6 +49,14 @@ def start_processes(runtime: RuntimeConfig, stage_file: str) -> None:
 
 
 def load_device(device: str) -> str:
-    """Where to load a policy: on the CPU if the launcher will spread it over devices."""
-    sharding = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
-    return "cpu" if any(os.environ.get(name) == "true" for name in sharding) else device
+    """Where to load a policy: on the CPU if the launcher will spread its weights over devices."""
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        return "cpu"
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true":
+        return device
+    file = os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "")
+    if file and file != "none":
+        stage = json.loads(Path(file).read_text())["zero_optimization"]["stage"]
+    else:
+        stage = int(os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "2"))
+    return "cpu" if stage == 3 else device
