@@ -20,7 +20,7 @@ install: $(STAMP) ## create .venv with every pinned dependency
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,s3,bench,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,lora,s3,bench,dev]'
 	touch $(STAMP)
 
 demo: $(STAMP) ## the whole graph on two CPU cores, then the scores

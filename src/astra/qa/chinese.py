@@ -6,7 +6,7 @@ Columns, relations and tables keep their English names, which become tools and p
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from astra.qa.schema import Relation
@@ -30,9 +30,14 @@ _NOUN = (
 ).split()
 _NAMES = {"person": (tuple(_SURNAMES), _GIVEN), "thing": (_QUALIFIER, _NOUN)}
 
-WORDS: Mapping[str, str] = dict(
-    pair.split("=")
-    for pair in (
+
+def _pairs(items: Sequence[str]) -> dict[str, str]:
+    """``left=right`` items as a mapping."""
+    return {left: right for left, _, right in (item.partition("=") for item in items)}
+
+
+WORDS: Mapping[str, str] = _pairs(
+    (
         "listing=房源 agent=经纪人 district=城区 office=门店 manager=经理 mayor=区长 "
         "asking_price=要价 rooms=房间数 listed_date=挂牌日期 fee=佣金 tax=税率 age=年龄 "
         "salary=薪水 product=商品 brand=品牌 seller=卖家 warehouse=仓库 founder=创始人 "
@@ -48,9 +53,8 @@ WORDS: Mapping[str, str] = dict(
         "period=周期 series=系列"
     ).split()
 )
-CATEGORIES: Mapping[str, str] = dict(
-    pair.split("=")
-    for pair in (
+CATEGORIES: Mapping[str, str] = _pairs(
+    (
         "crowns=克朗 dinars=第纳尔 pesos=比索 shillings=先令 surgery=外科 dental=牙科 "
         "cardiology=心内科 radiology=放射科 local=本地 regional=区域 national=全国 feet=英尺 "
         "yards=码 inches=英寸 pounds=磅 ounces=盎司 stones=英石"

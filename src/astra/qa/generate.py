@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import chain
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
@@ -189,7 +190,7 @@ def build_instance(
 
 def _completed(answer: Answer, plan: Plan, number: int) -> Answer:
     relation, literal = plan.composition.nodes[number].relation, plan.literals[number]
-    known = {
+    known: dict[str, Any] = {
         "domain_size": domain_size(plan.source, relation, plan.composition),
         "ordered": relation.op not in UNORDERED,
     }

@@ -72,7 +72,7 @@ def join(items: Sequence[str]) -> str:
 def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step's answer described from the named entities alone, nesting its parents."""
     if step["start"] is not None:
-        asked = names[step["start"]]
+        asked = names[int(step["start"])]
     else:
         asked = join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]])
     return str(step["phrase"]).format(x=asked, y=step["literal"])
@@ -82,11 +82,13 @@ def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str
     """The step alone; answers of earlier steps are referred to by step number."""
     refs = [f"the {noun(steps[p - 1])} from step {p}" for p in step["parents"]]
     if step.get("writes") or step["op"] == "check":
-        phrase = _filled(step, names[step["start"]] if step["start"] is not None else join(refs))
+        phrase = _filled(
+            step, names[int(step["start"])] if step["start"] is not None else join(refs)
+        )
         return f"Is it true that {phrase}?" if step["op"] == "check" else f"{_capital(phrase)}."
     if step["op"] in WORDS:
         return f"Which of {join(names)} has the {WORDS[step['op']]} value, given {join(refs)}?"
-    asked = names[step["start"]] if step["start"] is not None else join(refs)
+    asked = names[int(step["start"])] if step["start"] is not None else join(refs)
     verb = "are" if step["op"] in SEVERAL else "is"
     later = join([f"step {p}" for p in step.get("after", ())])
     opening = f"After {later}, what" if later else "What"

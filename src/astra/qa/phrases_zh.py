@@ -50,7 +50,7 @@ def join(items: Sequence[str]) -> str:
 def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step's answer described from the named entities alone, nesting its parents."""
     if step["start"] is not None:
-        return _filled(step, names[step["start"]])
+        return _filled(step, names[int(step["start"])])
     return _filled(step, join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]]))
 
 
@@ -59,7 +59,7 @@ def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str
     refs = [f"步骤{p}得到的{noun(steps[p - 1])}" for p in step["parents"]]
     if step["op"] in WORDS:
         return f"已知{join(refs)}，{join(names)}中数值更{WORDS[step['op']]}的是哪一个？"
-    phrase = _filled(step, names[step["start"]] if step["start"] is not None else join(refs))
+    phrase = _filled(step, names[int(step["start"])] if step["start"] is not None else join(refs))
     if step["writes"]:
         return f"{phrase}。"
     if step["op"] == "check":

@@ -70,7 +70,7 @@ def apportion(total: int, shares: Mapping[Key, float]) -> dict[Key, int]:
 
 def cells_of(config: QAConfig, split: Split) -> list[Cell]:
     """The split's cells, empty ones left out."""
-    shares = {
+    shares: dict[tuple[Language, QuestionKind], float] = {
         (language, kind): config.languages[language] * config.kinds[kind]
         for language in config.languages_used
         for kind in config.kinds_used
