@@ -151,8 +151,8 @@ def test_thoughts_are_told_from_speech(text: str, thought: str, spoken: str) -> 
 
 
 def test_a_pad_token_may_be_named_and_must_exist() -> None:
-    codec = load_codec(Policy(path="policies/tiny", pad_token="<|im_start|>"))
-    assert codec.pad_id == codec.tokenizer.convert_tokens_to_ids("<|im_start|>")
+    codec = load_codec(Policy(path="policies/tiny", pad_token="<|im_start|>system"))
+    assert codec.pad_id == codec.tokenizer.convert_tokens_to_ids("<|im_start|>system")
     with pytest.raises(PolicyError, match="no token 'absent'"):
         load_codec(Policy(path="policies/tiny", pad_token="absent"))
 

@@ -78,7 +78,7 @@ def test_run_folder_depends_on_parameters_and_data() -> None:
 @pytest.mark.parametrize(
     ("block", "named"),
     [
-        ("rl: {reward: f3}", r"rl\.reward: .*'f1', 'recall', 'precision' or 'answer'"),
+        ("rl: {reward: f3}", r"rl\.reward: .*'f1', 'recall', 'precision', 'answer' or 'state'"),
         ("rl: {final_answer: maybe}", r"rl\.final_answer: .*'subtask' or 'ignore'"),
         ("rl: {irrelevant_tools: all}", r"'banded', 'random' or 'none'"),
         ("rl: {roc: {mode: best}}", r"rl\.roc\.mode: .*'off', 'sample' or 'sort'"),

@@ -12,7 +12,6 @@ import torch
 from test_grpo import ScriptedRoller
 from training_world import make_arena, make_sample
 from trl.trainer.grpo_trainer import GRPOTrainer
-from trl.trainer.sft_trainer import SFTTrainer
 
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.settings import RuntimeConfig
@@ -23,6 +22,7 @@ from astra.train.errors import TrainingError
 from astra.train.launch import LAUNCHED, load_device, start_processes
 from astra.train.lora import LoRAConfig, add_adapters, merge_adapters
 from astra.train.sft import encode_samples, train_sft
+from astra.train.sft_trainer import AssistantSFTTrainer
 from astra.train.watch import explained
 
 NO_RUN = Run(None, "", "")
@@ -46,14 +46,14 @@ def fine_tune(policy: LoadedPolicy, folder: Path, **options: Any) -> Any:
 def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(
     policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poison: str
 ) -> None:
-    original, calls = SFTTrainer.compute_loss, [0]
+    original, calls = AssistantSFTTrainer.compute_loss, [0]
 
     def poisoned(*args: Any, **kwargs: Any) -> Any:
         calls[0] += 1
         loss = original(*args, **kwargs)
         return loss * float(poison) if calls[0] == 3 else loss
 
-    monkeypatch.setattr(SFTTrainer, "compute_loss", poisoned)
+    monkeypatch.setattr(AssistantSFTTrainer, "compute_loss", poisoned)
     with pytest.raises(TrainingError, match=f"step 3: loss is {poison}"):
         fine_tune(policy, tmp_path)
     assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == [
