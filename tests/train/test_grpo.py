@@ -225,9 +225,12 @@ def test_filling_off_trains_on_what_was_rolled_first(policy: LoadedPolicy, tmp_p
 
 
 def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_path: Path) -> None:
-    """The round is sized for one informative group in four; all of them are."""
-    for staleness, rolled, ages, left in (
-        (0, [8, 8], [0.0, 0.0], [6, 6]),
+    """Rounds are sized for fewer informative groups than there are: all of them are.
+
+    The first by a rate of 0.25, which it raises to 0.8 * 0.25 + 0.2 = 0.4 for the second.
+    """
+    for staleness, rolled, ages, surplus in (
+        (0, [8, 5], [0.0, 0.0], [6, 3]),
         (1, [8, 0], [0.0, 1.0], [6, 4]),
     ):
         roller = ScriptedRoller(4, every=1)
@@ -236,13 +239,11 @@ def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_pat
             old_logprobs="sampler",
         )  # fmt: skip
         one.filler.rate = 0.25
-        one.roller.roll = lambda prompts, seed, inner=roller.roll, one=one: (  # type: ignore
-            setattr(one.filler, "rate", 0.25), inner(prompts, seed))[1]  # fmt: skip
         one.train()
         logged = [entry for entry in one.state.log_history if "filling/rolled" in entry]
         assert [entry["filling/rolled"] for entry in logged] == rolled
         assert [entry["filling/staleness"] for entry in logged] == ages
-        assert [entry["filling/surplus"] for entry in logged] == left
+        assert [entry["filling/surplus"] for entry in logged] == surplus
         assert len(roller.rolled) == sum(rolled)
 
 
