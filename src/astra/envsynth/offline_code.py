@@ -110,6 +110,10 @@ def excerpt(
             keys.append(row[position])
     others = [value for value in keys if value != arguments[key]]
     chosen = [arguments[key], *rng.sample(others, min(other_keys, len(others)))]
+    if operation["op"] == "check":  # one key for which the answer is yes, whatever it is here
+        asked = next(name for name in arguments if name != key)
+        chosen += [row[position] for row in table["rows"]
+                   if row[columns.index(asked)] == arguments[asked]][:1]  # fmt: skip
     wanted = _columns(columns, operation, tool)
     return [
         {name: row[columns.index(name)] for name in wanted}

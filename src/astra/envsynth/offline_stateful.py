@@ -13,8 +13,9 @@ from typing import Any
 
 from astra.envsynth.offline_code import query_body
 from astra.llm.protocol import ProviderError
+from astra.records.state import WriteAction
 
-WRITE_OPS = frozenset({"insert", "update", "delete"})
+WRITE_OPS = frozenset(action.value for action in WriteAction)
 
 
 def write_stateful_code(
