@@ -56,9 +56,11 @@ def test_golden_assistant_tokens(codec: ChatCodec) -> None:
     trained = [i for i, m in zip(ids, mask, strict=True) if m]
     assert pieces(codec, trained) == [
         '<tool_call>\n{"name":', " ", '"', " get", "_", " asking", "_", " price",
-        '", "arguments": {', '"', " listing", '":', " ", '"', " Amber", " Cove", '"}}\n</tool_call>',
+        '", "arguments": {', '"', " listing", '":', " ", '"', " Amber", " Cove",
+        '"}}\n</tool_call>',
         '\n<tool_call>\n{"name":', " ", '"', " find", "_", " agent",
-        '", "arguments": {', '"', " listing", '":', " ", '"', " Amber", " Cove", '",', " ", '"', " year",
+        '", "arguments": {', '"', " listing", '":', " ", '"', " Amber", " Cove", '",',
+        " ", '"', " year",
         '":', " 1", "9", "}}\n</tool_call>", "<|im_end|>",
         " <answer", ">", " 4", "5", ";", " Nora", " Birch", "</answer>", "<|im_end|>",
     ]  # fmt: skip
