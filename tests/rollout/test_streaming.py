@@ -228,6 +228,34 @@ def test_a_server_that_would_go_on_with_stale_weights_is_refused(
         driver.weights_are(1)
 
 
+def test_a_server_that_took_only_some_of_the_weights_is_refused(
+    codec: ChatCodec, tmp_path: Path
+) -> None:
+    def reference() -> tuple[list[int], list[float]]:
+        return [5, 6, 7], [-1.0, -1.0]
+
+    with ScriptedVLLM(lambda body, _: [7]) as server:
+        config = VLLMConfig([server.url], folder=tmp_path)
+        engine = VLLMEngine(
+            config, codec.eos_id, lambda path: path.mkdir(exist_ok=True) is None, reference
+        )
+        server.told = -1.0001
+        engine.sync(0)
+        server.told = -1.0005
+        engine.sync(1)
+        server.told = -1.01
+        with pytest.raises(EngineError, match="has not taken all of the policy's weights"):
+            engine.sync(2)
+        assert engine.weight_version == 1
+        server.told = float("nan")
+        with pytest.raises(EngineError, match="computes other log-probabilities"):
+            engine.sync(2)
+        fresh = VLLMEngine(config, codec.eos_id, lambda path: True, reference)
+        server.told = -1.2
+        with pytest.raises(EngineError, match=r"0\.2000 nats apart, at most 0\.1000"):
+            fresh.sync(0)
+
+
 def test_memory_is_held_for_all_a_conversation_can_grow_to(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:

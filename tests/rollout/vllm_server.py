@@ -23,6 +23,8 @@ class ScriptedVLLM:
         self.running = self.most_running = 0
         self.delay_s = 0.0
         self.administration = 200
+        self.told = -1.0
+        """Log-probability of every token of a prompt."""
         self.choice: dict[str, Any] = {}
         """What replaces parts of every choice."""
         self.metrics = METRICS
@@ -56,6 +58,9 @@ class ScriptedVLLM:
 
     async def _complete(self, request: web.Request) -> web.Response:
         body = await request.json()
+        if "prompt_logprobs" in body:
+            told = [{str(token): {"logprob": self.told}} for token in body["prompt"][1:]]
+            return web.json_response({"choices": [{"prompt_logprobs": [None, *told]}]})
         number = len(self.requests)
         self.requests.append(body)
         self.running += 1

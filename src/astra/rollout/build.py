@@ -33,9 +33,13 @@ class EngineOptions:
 
 
 def build_engine(
-    policy: LoadedPolicy, options: EngineOptions, save: Callable[[Path], bool]
+    policy: LoadedPolicy,
+    options: EngineOptions,
+    save: Callable[[Path], bool],
+    reference: Callable[[], tuple[list[int], list[float]]],
 ) -> BatchedEngine | TurnEngine:
-    """``save(folder)`` writes the policy as it is, for servers (VLLMEngine)."""
+    """``save(folder)`` writes the policy as it is, ``reference()`` computes some of its
+    log-probabilities; both for servers (VLLMEngine)."""
     codec = policy.codec
     if options.kind == "batched":
         return BatchedEngine(policy.model, codec.eos_id, codec.pad_id, options.rows)
@@ -44,7 +48,7 @@ def build_engine(
             raise ValueError("continuous batching needs kv_tokens")
         return ContinuousEngine(policy.model, codec.eos_id, codec.pad_id, options.kv_tokens)
     config = VLLMConfig(options.servers, kv_tokens=options.kv_tokens, folder=options.weights)
-    return VLLMEngine(config, codec.eos_id, save)
+    return VLLMEngine(config, codec.eos_id, save, reference)
 
 
 def build_driver(

@@ -2,7 +2,9 @@
 
 Stock ``vllm serve`` with ``--logprobs-mode processed_logprobs`` and VLLM_SERVER_DEV_MODE=1,
 from an environment of its own. Weights travel through a folder that trainer and servers share:
-the trainer saves them, each server reloads them in place and forgets its prefix cache.
+the trainer saves them, each server reloads them in place and forgets its prefix cache. Then it
+is asked for log-probabilities that the trainer has computed too: a server may take weights and
+leave some where they were (vLLM 0.32 on CPU keeps the old output head of a tied model).
 A conversation stays on one server, whose prefix cache then holds its history.
 """
 
@@ -29,6 +31,12 @@ from astra.rollout.streaming import Admission, Talk
 ATTEMPTS = 3
 BACKOFF_S = 0.5
 SYNC_TIMEOUT_S = 600.0
+MOST_GAP = 0.1
+"""Mean difference of log-probabilities (nats) beyond which a server computes something else."""
+GAP_GROWTH, GAP_FLOOR = 3.0, 1e-3
+"""A server's difference may grow to so many times that of its first weights, plus the floor."""
+Reference = Callable[[], tuple[list[int], list[float]]]
+"""Some ids and the trainer's log-probabilities of all but the first; every rank computes them."""
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 _DIRECT = request.build_opener(request.ProxyHandler({}))
 """Rollout servers are neighbours: never through a proxy."""
@@ -42,6 +50,7 @@ class _Server:
     alive: bool = True
     problem: str = ""
     talks: int = 0
+    first_gap: float | None = None
 
 
 @dataclass
@@ -65,7 +74,13 @@ class VLLMEngine:
     cannot be trained on: a token it stopped at that is not EOS, or no log-probabilities.
     """
 
-    def __init__(self, config: VLLMConfig, eos_id: int, save: Callable[[Path], bool]) -> None:
+    def __init__(
+        self,
+        config: VLLMConfig,
+        eos_id: int,
+        save: Callable[[Path], bool],
+        reference: Reference | None = None,
+    ) -> None:
         if not config.servers:
             raise EngineError(
                 "rl.engine is vllm, but runtime.rollout_servers is empty; start `vllm serve` "
@@ -75,6 +90,7 @@ class VLLMEngine:
         self._config = config
         self._eos = eos_id
         self._save = save
+        self._reference = reference
         self._servers = [
             _Server(url.rstrip("/"), Admission(config.kv_tokens or _kv_tokens(url.rstrip("/"))))
             for url in config.servers
@@ -96,8 +112,11 @@ class VLLMEngine:
             return
         folder = (self._config.folder / f"version-{version}").absolute()
         hands_over = self._save(folder)
+        expected = self._reference() if self._reference is not None else None
         for server in self._servers:
             server.alive = self._update(server, folder if hands_over else None)
+            if server.alive and hands_over and expected is not None:
+                self._compare(server, *expected)
         self._somebody()
         if hands_over:
             for stale in self._config.folder.glob("version-*"):
@@ -123,6 +142,27 @@ class VLLMEngine:
                     f"VLLM_SERVER_DEV_MODE=1 and see {weights}"
                 ) from error
         return True
+
+    def _compare(self, server: _Server, ids: list[int], expected: list[float]) -> None:
+        """Raises EngineError where the server does not compute what the trainer does."""
+        body = {"model": self._config.model, "prompt": ids, "max_tokens": 1, "prompt_logprobs": 0}
+        try:
+            reply = json.loads(_post(f"{server.url}/v1/completions", body))
+            rows = reply["choices"][0]["prompt_logprobs"][1:]
+            found = [row[str(token)]["logprob"] for row, token in zip(rows, ids[1:], strict=True)]
+        except (OSError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise EngineError(
+                f"{server.url} does not say log-probabilities of a prompt: {error!r}"
+            ) from error
+        gap = sum(abs(a - b) for a, b in zip(found, expected, strict=True)) / len(expected)
+        if server.first_gap is None:
+            server.first_gap = gap
+        most = min(MOST_GAP, GAP_GROWTH * server.first_gap + GAP_FLOOR)
+        if not gap <= most:
+            raise EngineError(
+                f"{server.url} computes other log-probabilities than the trainer ({gap:.4f} nats "
+                f"apart, at most {most:.4f}): it has not taken all of the policy's weights"
+            )
 
     @asynccontextmanager
     async def running(self, sampling: Sampling) -> AsyncGenerator[None]:
@@ -257,8 +297,8 @@ def _get(url: str) -> str:
         return reply.read().decode()
 
 
-def _post(url: str, body: dict[str, Any] | None) -> None:
+def _post(url: str, body: dict[str, Any] | None) -> str:
     data = b"" if body is None else json.dumps(body).encode()
     posted = request.Request(url, data, {"Content-Type": "application/json"}, method="POST")
     with _DIRECT.open(posted, timeout=SYNC_TIMEOUT_S) as reply:
-        reply.read()
+        return reply.read().decode()

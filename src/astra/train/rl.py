@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -135,7 +136,7 @@ class _Training:
             config.rollout_timeout_s, servers, folder / "weights",
         )  # fmt: skip
         self._trainer: AdaptiveGRPOTrainer | None = None
-        self._engine = build_engine(policy, self._options, self._save)
+        self._engine = build_engine(policy, self._options, self._save, self._reference)
         self._watcher = _Watcher(Curves(), run, policy, arenas.dev, config)
         self._last: str | None = None
         """The checkpoint that the finished phases left."""
@@ -145,6 +146,19 @@ class _Training:
         if is_main():
             save_policy(self._policy.model, self._policy.codec.tokenizer, folder, weights)
         return is_main()
+
+    @torch.no_grad()
+    def _reference(self) -> tuple[list[int], list[float]]:
+        """Log-probabilities of a prompt by the weights as they are; every rank takes part."""
+        policy = self._policy
+        model = self._trainer.model_wrapped if self._trainer is not None else policy.model
+        ids = policy.codec.encode_prompt(initial_messages(self._arenas.train[0]), [])
+        batch = torch.tensor([ids], device=next(policy.model.parameters()).device)
+        training = model.training
+        model.eval()
+        scores = torch.log_softmax(model(input_ids=batch).logits[0, :-1].float(), -1)
+        model.train(training)
+        return ids, scores.gather(1, batch[0, 1:, None])[:, 0].tolist()
 
     def run(self) -> RLResult:
         state, dropped = StreamState(self._config.patience), 0
