@@ -37,6 +37,7 @@ from astra.records.qa import QAInstance
 from astra.records.tool import ToolServer
 from astra.sandbox.build import build_sandbox
 from astra.settings import RuntimeConfig, load
+from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 
@@ -86,8 +87,9 @@ def build_merged(folder: Path, instances: Callable[[], Iterable[QAInstance]]) ->
     embedder = build_embedder(config.embedding, runtime)
     with build_sandbox(config.sandbox, runtime) as sandbox:
         work = run_envs_merged(
-            inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics
-        )
+            inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics,
+            Progress("instances"),
+        )  # fmt: skip
         write_records(folder / "envs_merged.parquet", asyncio.run(work), Arena)
     return metrics.document()
 

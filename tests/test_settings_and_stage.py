@@ -122,6 +122,7 @@ def test_progress_follows_what_a_stage_counts_and_lines_come_from_below_too(
 ) -> None:
     monkeypatch.setattr(stage, "REPORT_EVERY_S", 0.0)
     monkeypatch.setattr(stage, "NOTES", [lambda: "7 tokens/s, cost 0.10"])
+    monkeypatch.setattr(stage, "OPEN", [])  # other tests leave some open
     caplog.set_level(logging.INFO, "astra")
     stage.tick()
     assert caplog.messages == ["7 tokens/s, cost 0.10"]

@@ -174,7 +174,7 @@ FURTHER_OPS = (
     asked(4, "sort", "agent.listings_by_price", "listings", {"agent": "Nora Holt"},
           "listing:asking_price", answer("list", ["Jade Mill", "Amber Cove"])),
     asked(5, "check", "listing.check_agent", "listings",
-          {"listing": "Jade Mill", "agent": "Nora Holt"}, "agent", answer("boolean", True)),
+          {"agent": "Nora Holt", "listing": "Jade Mill"}, "agent", answer("boolean", True)),
     asked(6, "check", "listing.check_agent", "listings",
           {"listing": "Jade Mill", "agent": "Lena Orr"}, "agent", answer("boolean", False)),
     asked(7, "multiply", "amount.multiply_amount", "", {"amount": 455, "times": 3}, "",

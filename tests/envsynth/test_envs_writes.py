@@ -362,7 +362,7 @@ LOOK = step(1, "lookup", "room.guest", "stays", {"room": "Jade Mill"},
 
 
 def barred(guest: str, op: str, relation: str, standing: str) -> SubQuestion:
-    arguments = {"room": "Jade Mill", "guest": guest}
+    arguments = {"guest": guest, "room": "Jade Mill"}  # in no order that means anything
     act = step(2, op, relation, "stays", arguments, answer("string", standing), select="guest",
                dependencies=(1,), hop=2)  # fmt: skip
     return act.model_copy(update={"bar": Bar.NO_CALL, "tool_necessity": False})

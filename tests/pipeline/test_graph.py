@@ -161,7 +161,7 @@ def test_ablations_rerun_what_depends_on_them_only(built: Workspace) -> None:
     assert built.run("git", "status", "--porcelain") == "", "back at what is committed"
     refused = built.run("dvc", "exp", "run", "-S", "rl.reward=f3", fails=True)
     assert "rl.reward" in refused
-    assert "'f1', 'recall', 'precision' or 'answer' (got 'f3')" in refused
+    assert "'f1', 'recall', 'precision', 'answer' or 'state' (got 'f3')" in refused
     assert built.ran(refused) == []
 
 

@@ -102,14 +102,14 @@ def test_a_hanging_tool_times_out_and_its_process_is_not_lent_again(
     async def work(pool: ServerPool) -> ToolResult:
         env = McpEnv(toy, toy.tools, pool)
         await env.execute(call("count_calls"))
-        result = await env.execute(call("hang", seconds=30))
+        result = await env.execute(call("hang", seconds=90))
         await env.close()
         other = McpEnv(toy, toy.tools, pool)
         assert (await other.execute(call("count_calls"))).value == 1
         await other.close()
         return result
 
-    result = with_pool(environments, work, timeout_s=3, reset=("toy",))
+    result = with_pool(environments, work, timeout_s=10, reset=("toy",))
     assert result.status == CallStatus.TIMEOUT
 
 

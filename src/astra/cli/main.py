@@ -19,7 +19,7 @@ from astra.cli.cache import cache_app
 from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table
 from astra.cli.prompts import prompts_app
-from astra.cli.scores import score_tables, where_next
+from astra.cli.scores import draw_figure, score_tables, where_next
 from astra.cli.sft import sft_app
 from astra.cli.teacher import teacher_app
 from astra.cli.train import train_app
@@ -89,9 +89,14 @@ def scores(
     metrics: Annotated[Path, typer.Option(help="The stage's metrics.")] = Path(
         "metrics/bench.json"
     ),
+    figure: Annotated[
+        Path | None, typer.Option(help="Also draw them to this file (.svg, .png or .pdf).")
+    ] = None,
 ) -> None:
     """The scores of base, SFT and RL with their intervals, and where to look next."""
     console = _console()
+    if figure is not None:
+        draw_figure(metrics, figure)
     for table in score_tables(metrics):
         _print_table(console, table)
     for line in where_next():

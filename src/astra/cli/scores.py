@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from astra.bench.figure import draw_scores
 from astra.errors import AstraError
 from astra.settings import PARAMS, RuntimeConfig, load
 from astra.tracking.mlflow import tracking_uri
@@ -40,6 +41,16 @@ def score_tables(path: Path) -> list[Table]:
         raise ScoresError(
             f"{path} is not of this version ({error}); run `dvc repro bench`"
         ) from None
+
+
+def draw_figure(path: Path, out: Path) -> None:
+    """The picture of bench/figure.py. Raises ScoresError saying what is wrong with path or out."""
+    if not path.is_file():
+        raise ScoresError(f"{path} not found; make it with `dvc repro bench` (or `make demo`)")
+    try:
+        draw_scores(path, out)
+    except (OSError, ValueError, KeyError) as error:
+        raise ScoresError(f"cannot draw {path} to {out}: {error}") from error
 
 
 def _scores(document: dict[str, Any]) -> Table:

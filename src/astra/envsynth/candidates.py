@@ -98,7 +98,8 @@ def _gold_call(
         wrong = perturbations(instance, question, tool, code, arguments)
         return GoldCall(arguments, answer, wrong, optional)
     before, after = around(instance, question)
-    known = canonical_json(before.tables)
+    read = question.operation.table if question.operation else ""
+    known = canonical_json(before.tables.get(read, before.tables))
     wrong = tuple(
         item
         for item in perturbations(instance, question, tool, known, arguments)

@@ -175,7 +175,8 @@ def _description(operation: Mapping[str, Any], table: Mapping[str, Any] | None) 
     if op in _DESCRIBED:
         return _DESCRIBED[op]
     if op == "check":
-        return f"Check whether a {_words(names[0])} has that {_words(names[1])}."
+        owner = next(name for name in names if name != operation["select"])
+        return f"Check whether {_article(owner)} has that {_words(operation['select'])}."
     asked = _words(operation["relation"].partition(".")[2])
     if op in WRITE_OPS:
         return f"{asked.capitalize()}, given {' and '.join(map(_words, names))}."

@@ -102,7 +102,8 @@ def excerpt(
     Keys are taken whole, so that every key the tool knows gets its true answer.
     """
     columns: list[str] = table["columns"]
-    key = next(name for name in operation["arguments"] if name in columns)
+    checked = operation["select"] if operation["op"] == "check" else ""
+    key = next(name for name in operation["arguments"] if name in columns and name != checked)
     position = columns.index(key)
     keys: list[Any] = []
     for row in table["rows"]:
@@ -110,10 +111,9 @@ def excerpt(
             keys.append(row[position])
     others = [value for value in keys if value != arguments[key]]
     chosen = [arguments[key], *rng.sample(others, min(other_keys, len(others)))]
-    if operation["op"] == "check":  # one key for which the answer is yes, whatever it is here
-        asked = next(name for name in arguments if name != key)
-        chosen += [row[position] for row in table["rows"]
-                   if row[columns.index(asked)] == arguments[asked]][:1]  # fmt: skip
+    if checked:  # one key for which the answer is yes, whatever it is here
+        cell = columns.index(checked)
+        chosen += [row[position] for row in table["rows"] if row[cell] == arguments[checked]][:1]
     wanted = _columns(columns, operation, tool)
     return [
         {name: row[columns.index(name)] for name in wanted}
@@ -149,7 +149,7 @@ def query_body(
     op = operation["op"]
     keys = [name for name in required if name != _APART.get(op)]
     if op == "check":
-        keys = keys[:1]
+        keys = [name for name in keys if name != operation["select"]]
     lines: list[str] = [f'rows = [row for row in {data} if row["{keys[0]}"] == {keys[0]}]']
     lines += ["if not rows:", f'    raise ValueError(f"no {keys[0]} named {{{keys[0]}}}")']
     for name in keys[1:]:
@@ -178,8 +178,7 @@ def _result(operation: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         case "list":
             return [f'return [row["{select}"] for row in rows]'], []
         case "check":
-            column = list(operation["arguments"])[1]
-            return [f'return rows[0]["{column}"] == {column}'], []
+            return [f'return rows[0]["{select}"] == {select}'], []
         case "record":
             cells = ", ".join(f'"{name}": rows[0]["{name}"]' for name in select.split(":"))
             return [f"return {{{cells}}}"], []

@@ -98,7 +98,7 @@ def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
 
 def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
     """What the step's call writes where it is made: its ``writes``; those of a barred step, which
-    states none, follow from its operation (the first argument is the key of the row).
+    states none, follow from its operation: ``select`` is the cell, the other argument the key.
     """
     operation = question.operation
     if question.bar is None or operation is None or not acts(question):
@@ -108,10 +108,10 @@ def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
         name: answers[value["from"]] if isinstance(value, dict) else value
         for name, value in operation.arguments.items()
     }
-    action, key = WriteAction(operation.op), next(iter(given))
+    action, cell = WriteAction(operation.op), operation.select
     inserts = action == WriteAction.INSERT
-    values = given if inserts else {name: given[name] for name in given if name != key}
-    where = {} if inserts else {key: given[key]}
+    values = {name: value for name, value in given.items() if inserts or name == cell}
+    where = {name: value for name, value in given.items() if name not in values}
     return (Write(action=action, table=operation.table, where=where, values=values),)
 
 

@@ -151,7 +151,7 @@ class _Training:
     def _reference(self) -> tuple[list[int], list[float]]:
         """Log-probabilities of a prompt by the weights as they are; every rank takes part."""
         policy = self._policy
-        model = self._trainer.model_wrapped if self._trainer is not None else policy.model
+        model: Any = self._trainer.model_wrapped if self._trainer is not None else policy.model
         ids = policy.codec.encode_prompt(initial_messages(self._arenas.train[0]), [])
         batch = torch.tensor([ids], device=next(policy.model.parameters()).device)
         training = model.training
