@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from astra.bench.config import BenchConfig
+from astra.bench.overlap import shared_with_suites
 from astra.bench.report import write_report
 from astra.bench.run import run_arenas, select
 from astra.records.bench import BenchEpisode
@@ -22,7 +23,8 @@ def main() -> None:
     arenas = select(read_records(ARENAS, Arena), config)
     episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
     write_records(Path("data/bench.parquet"), episodes, BenchEpisode)
-    write_report(episodes, config)
+    shared = shared_with_suites(read_records(ARENAS, Arena), config.contamination)
+    write_report(episodes, config, shared)
 
 
 if __name__ == "__main__":

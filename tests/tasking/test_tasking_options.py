@@ -200,6 +200,15 @@ def test_selection_labels_have_thresholds_for_what_can_be_solved(label: str, rea
     }  # fmt: skip
 
 
+def test_every_label_of_the_judge_is_a_plot(tmp_path: Path) -> None:
+    tasks, metrics, _ = build()
+    metrics.write(tmp_path, tmp_path / "plots")
+    for name in TaskScores.model_fields:
+        rows = (tmp_path / "plots/tasks" / f"{name}.csv").read_text().splitlines()
+        assert rows[0] == "value,count"
+        assert sum(int(row.split(",")[1]) for row in rows[1:]) == len(tasks)
+
+
 def test_the_judge_sees_the_tools_it_has_to_tell_apart() -> None:
     club = server("club", "garden")
     plan = [ChainStep(tool="get_soil", arguments={"plot": said("Amber Cove")})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +179,13 @@ def test_broken_sources_are_counted_and_named(
         f"  - {{name: gone, source: x, launch: {launch}, licence: MIT, deterministic: true}}\n",
         encoding="utf-8",
     )
+    caplog.set_level(logging.INFO, "astra")
     metrics = StageMetrics("tools")
     servers = collected(("list.yaml",), metrics)
     assert [server.name for server in servers] == ["good"]
+    assert caplog.messages[-1].startswith("sources 4/4, ")
+    assert "dropped: document 3, environment_or_start_failed 1" in caplog.messages[-1]
+    assert caplog.messages[-1].endswith("1 servers, 3 tools")
     assert metrics.dropped == {"document": 3, "environment_or_start_failed": 1}
     for named in ("bad.json", "wrong.json", "absent.json", "gone"):
         assert named in caplog.text

@@ -33,8 +33,13 @@ EXAMPLES = Path("runs/bench/examples.md")
 DIGITS = 6
 
 
-def write_report(episodes: Sequence[BenchEpisode], config: BenchConfig) -> None:
-    """Write metrics, plots and the git-ignored examples, all below the working directory."""
+def write_report(
+    episodes: Sequence[BenchEpisode], config: BenchConfig, shared: Mapping[str, Any] | None = None
+) -> None:
+    """Write metrics, plots and the git-ignored examples, all below the working directory.
+
+    ``shared``: what the arenas have in common with external suites (overlap.py).
+    """
     played: dict[str, list[BenchEpisode]] = {}
     for episode in episodes:
         played.setdefault(episode.checkpoint, []).append(episode)
@@ -42,6 +47,8 @@ def write_report(episodes: Sequence[BenchEpisode], config: BenchConfig) -> None:
     document = build_document(played, config)
     for name, value in document.items():
         metrics.value(name, value)
+    if shared:
+        metrics.value("contamination", shared)
     metrics.write()
     write_plots(Path("plots/bench"), document)
     write_examples(EXAMPLES, played, config.examples)

@@ -12,6 +12,7 @@ from pathlib import Path
 from astra.arena.irrelevant import draw
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
 from astra.bench.config import BenchConfig
+from astra.bench.progress import BenchProgress
 from astra.bench.references import CEILING, FLOOR, scripted_engine
 from astra.errors import AstraError
 from astra.records.base import content_id
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 SUITE = "arenas"
 BASE = "base"
+REFERENCES = (FLOOR, CEILING)
 CEILING_SUCCESS = 0.98
 """The gold calls must succeed in this share of the arenas, else no score can be trusted."""
 
@@ -76,12 +78,19 @@ def run_arenas(
     with build_sandbox(config.sandbox, runtime) as sandbox:
         codec = load_codec(config.policy)
         played: list[BenchEpisode] = []
-        for name in (FLOOR, CEILING):
+        # Counted apart: what rules play takes no time, and says nothing about the time left.
+        progress = BenchProgress("reference episodes", len(jobs), len(REFERENCES))
+        for name in REFERENCES:
             engine = scripted_engine(name, jobs, codec, config.engine_rows)
-            played += _play(name, jobs, engine, codec, sandbox, config)
+            played += _play(name, jobs, engine, codec, sandbox, config, progress)
+        progress.close()
         _check_ceiling([episode for episode in played if episode.checkpoint == CEILING])
+        progress = BenchProgress("episodes", len(jobs), len(policies))
         for name, policy in policies.items():
-            played += _measure(name, policy, device, jobs, sandbox, config, runtime, table)
+            played += _measure(
+                name, policy, device, jobs, sandbox, config, runtime, table, progress
+            )
+        progress.close()
     return played
 
 
@@ -100,6 +109,7 @@ def _measure(
     config: BenchConfig,
     runtime: RuntimeConfig,
     table: Path,
+    progress: BenchProgress,
 ) -> list[BenchEpisode]:
     """One checkpoint, one MLflow run."""
     folder = Path(policy.path)
@@ -108,7 +118,9 @@ def _measure(
         run.tags(checkpoint=name, policy=policy.path, revision=policy.revision or "")
         run.tags(sandbox_tier=sandbox.tier, torch_device=device)
         loaded = load_policy(policy, device)
-        episodes = _play(name, jobs, _engine(loaded, config), loaded.codec, sandbox, config)
+        engine = _engine(loaded, config)
+        episodes = _play(name, jobs, engine, loaded.codec, sandbox, config, progress)
+        del engine
         del loaded
         gc.collect()
         run.metrics(mean_scores(episodes), step=0)
@@ -133,10 +145,12 @@ def _play(
     codec: ChatCodec,
     sandbox: Sandbox,
     config: BenchConfig,
+    progress: BenchProgress,
 ) -> list[BenchEpisode]:
-    driver = RolloutDriver(engine, codec, sandbox, config.limits)
+    driver = RolloutDriver(progress.watch(name, engine), codec, sandbox, config.limits)
     rollouts = driver.run(jobs, Sampling(temperature=0.0, seed=config.seed))
     episodes = [_episode(name, job, rollout) for job, rollout in zip(jobs, rollouts, strict=True)]
+    progress.played(name, episodes)
     lost = sum(episode.outcome == EpisodeClass.INFRA for episode in episodes)
     if lost > config.max_infra_share * len(episodes):
         raise BenchError(

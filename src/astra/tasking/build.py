@@ -182,7 +182,7 @@ class TaskBuilder:
         metrics.distribution("domains", (server.domain for _ in tasks))
         metrics.distribution("languages", (task.language for task in tasks))
         metrics.distribution("question_words", (len(task.question.split()) for task in tasks))
-        for name in ("quality", "realism", "necessity"):
+        for name in ("quality", "realism", "necessity", "difficulty", "uniqueness"):
             labels = (task.scores[name] for task in tasks)
             metrics.distribution(
                 name, (score.value if isinstance(score, Scored) else "unscored" for score in labels)

@@ -11,6 +11,7 @@ from astra.llm.protocol import Teacher
 from astra.records.score import Rejection
 from astra.records.tool import ToolServer
 from astra.settings import RuntimeConfig
+from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
@@ -40,9 +41,17 @@ async def _normalised(
     config: ToolsConfig, runtime: RuntimeConfig, metrics: StageMetrics
 ) -> AsyncIterator[ToolServer]:
     normaliser = ServerNormaliser(config.filters, config.domains.mapping)
+    lists = [load_sources(Path(path)) for path in config.sources]
+    progress = Progress("sources", sum(sources.total for sources in lists), metrics.dropped)
     connectors = Connectors(runtime)
-    for path in config.sources:
-        async for found in connectors.read(load_sources(Path(path))):
+
+    def told() -> None:
+        found = f"{metrics.counts['servers_found']} servers, {metrics.counts['tools_found']} tools"
+        progress.reach(connectors.finished, found)
+
+    metrics.on_count = told
+    for sources in lists:
+        async for found in connectors.read(sources):
             for rejection in found.rejections:
                 log.warning("dropped %s: %s", rejection.item, rejection.detail)
                 metrics.reject(rejection)
@@ -55,6 +64,8 @@ async def _normalised(
                     metrics.reject(rejection)
                 if server:
                     yield server
+    told()
+    progress.close()
 
 
 async def _labelled(

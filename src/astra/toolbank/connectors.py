@@ -5,9 +5,8 @@ One bad source, document, page or server is one rejection, never a stop.
 
 from __future__ import annotations
 
-import glob
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,18 +40,25 @@ class Connectors:
     ) -> None:
         self._runtime = runtime
         self._environments = environments
+        self.finished = 0
+        """Of the lists read so far: servers asked, files and listings read."""
 
     async def read(self, sources: SourceList) -> AsyncIterator[Found]:
         """Everything that the list names, in its order; documents are read one at a time."""
         listed = map_bounded(sources.live, self._live, self._starting)
         async for found in listed:
+            self._finish()
             yield found
         for source in sources.documents:
-            async for found in self._asked(read_source(source), source.connect):
+            async for found in self._asked(read_source(source, self._finish), source.connect):
                 yield found
         for listing in sources.listings:
             async for found in self._listing(listing):
                 yield found
+            self._finish()
+
+    def _finish(self) -> None:
+        self.finished += 1
 
     @property
     def _starting(self) -> int:
@@ -142,12 +148,14 @@ class Connectors:
         return Found(servers=(found,))
 
 
-def read_source(source: DocumentSource) -> Iterator[Found]:
-    """One entry per document that the source's path or pattern names, in name order."""
-    paths = sorted(glob.glob(source.path, recursive=True))
+def read_source(
+    source: DocumentSource, on_read: Callable[[], None] = lambda: None
+) -> Iterator[Found]:
+    """One entry per document of the source's files; ``on_read`` is called after each file."""
+    paths = source.files()
     if not paths:
         yield _rejected(source.path, "document", f"no file matches {source.path} in {Path.cwd()}")
-    for path in map(Path, paths):
+    for path in paths:
         base = RawServer(
             name=path.stem,
             source=f"document:{path.as_posix()}",
@@ -162,6 +170,7 @@ def read_source(source: DocumentSource) -> Iterator[Found]:
                 yield _parsed(source.format, document, here)
         except BadDocument as error:
             yield _bad_document(base, source.format, error)
+        on_read()
 
 
 def _parsed(kind: str, document: object, base: RawServer) -> Found:

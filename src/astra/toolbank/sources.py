@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -57,6 +58,10 @@ class DocumentSource(StageConfig):
     connect: bool = False
     """Ask listed servers that are reachable over streamable HTTP for their tools."""
 
+    def files(self) -> list[Path]:
+        """What the path or pattern names, in name order."""
+        return [Path(name) for name in sorted(glob.glob(self.path, recursive=True))]
+
 
 class ListingSource(StageConfig):
     """A registry's web listing, page by page."""
@@ -77,6 +82,12 @@ class SourceList(StageConfig):
     live: tuple[LiveSource, ...] = ()
     documents: tuple[DocumentSource, ...] = ()
     listings: tuple[ListingSource, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Servers to ask, files and listings to read."""
+        files = sum(len(source.files()) for source in self.documents)
+        return len(self.live) + files + len(self.listings)
 
 
 def load_sources(path: Path) -> SourceList:
