@@ -20,10 +20,10 @@ from astra.errors import AstraError
 remote_app = typer.Typer(help="The bucket that data sets travel through.", no_args_is_help=True)
 NAME = "storage"
 CONFIG = Path(".dvc/config")
-SECRET = frozenset(
-    ("access_key_id", "secret_access_key", "session_token", "sse_customer_key", "password")
-    + ("token", "connection_string", "account_key", "sas_token", "client_secret")
-)
+SECRET = (
+    "access_key_id secret_access_key session_token sse_customer_key password token "
+    "connection_string account_key sas_token client_secret"
+).split()
 """Options of a DVC remote that are a way in, not a place."""
 KEYS = (
     "export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; or keep them in "
