@@ -335,3 +335,35 @@ def test_resume_without_stream_state_is_refused(policy: LoadedPolicy, tmp_path: 
     one = trainer(policy, tmp_path, ScriptedRoller(4))
     with pytest.raises(TrainingError, match=STATE_FILE):
         restore_parts(str(tmp_path / "checkpoint-1"), {"stream": stream_of(one)})
+
+
+def test_trimmed_passes_give_the_numbers_and_gradients_of_the_padded_one(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    """Prompts and completions of many lengths, more rows than one pass holds."""
+    one: Any = trainer(policy, tmp_path, ScriptedRoller(4))
+    policy.model.double()  # the head still works in float32
+    rng = random.Random(0)
+    rows, prompt, width = 11, 12, 9
+    ids = torch.tensor([[rng.randrange(2000) for _ in range(prompt + width)] for _ in range(rows)])
+    mask = torch.zeros_like(ids)
+    for row in mask:
+        row[rng.randrange(prompt - 1) : prompt + rng.randrange(1, width)] = 1
+    weights = torch.randn(
+        rows, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    weights = weights * mask[:, prompt:]
+    parent: Any = super(AdaptiveGRPOTrainer, one)
+    found: list[tuple[torch.Tensor, ...]] = []
+    for each in (parent, one):
+        policy.model.zero_grad()
+        logps, entropies, _ = each._get_per_token_logps_and_entropies(
+            policy.model, ids, mask, width, compute_entropy=True
+        )
+        (logps * weights).sum().backward()
+        gradients = torch.cat([p.grad.flatten() for p in policy.model.parameters()])
+        real = mask[:, prompt:].bool()
+        found.append((logps[real], entropies[real], gradients))
+    for padded, trimmed in zip(*found, strict=True):
+        assert (trimmed - padded).abs().max() < 1e-5 * padded.abs().max()
+    assert found[0][2].abs().max() > 0
