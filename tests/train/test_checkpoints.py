@@ -1,4 +1,7 @@
 import copy
+import logging
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -7,8 +10,10 @@ from pydantic import ValidationError
 
 from astra.rollout.chat import PolicyConfig
 from astra.settings import ParamsError, load
+from astra.stage import AT_END
 from astra.train.checkpoints import (
     STATE_FILE,
+    claim,
     mark_finished,
     optimizer_files,
     resume_point,
@@ -43,6 +48,27 @@ def test_resume_without_optimizer_state_is_refused(tmp_path: Path) -> None:
     checkpoint(tmp_path, 10, optimizer=False)
     with pytest.raises(TrainingError, match=r"checkpoint-10: its optimizer state is missing"):
         resume_point(tmp_path)
+
+
+def test_who_trains_the_same_at_the_same_time_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two workers of a queue, say, whose experiments differ in the benchmark only."""
+    folder = tmp_path / "runs" / "rl" / "key"
+    caplog.set_level(logging.INFO, logger="astra")
+    claim(folder)
+    release = AT_END.pop()
+    entered = threading.Event()
+    other = threading.Thread(target=lambda: (claim(folder), entered.set()), daemon=True)
+    other.start()
+    deadline = time.monotonic() + 60
+    while "waiting" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert str(folder) in caplog.text
+    assert not entered.is_set()
+    release()
+    assert entered.wait(60)
+    AT_END.pop()()
 
 
 def test_a_finished_run_starts_afresh(tmp_path: Path) -> None:

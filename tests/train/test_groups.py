@@ -130,6 +130,16 @@ def test_nothing_scored_has_no_figures() -> None:
     assert rollout_figures([rollout(Job(make_arena(1)), None)]) == {}
 
 
+def test_end_states_are_a_figure_of_the_rollouts_whose_tools_write() -> None:
+    read, wrote, spoiled = (rollout(Job(make_arena(1)), 1.0) for _ in range(3))
+    assert "state_reached" not in rollout_figures([read])
+    for one, reached in ((wrote, True), (spoiled, False)):
+        assert one.score is not None
+        one.score = replace(one.score, state_reached=reached)
+    figures = rollout_figures([read, wrote, wrote, wrote, spoiled])
+    assert figures["state_reached"] == 0.75, "a read-only rollout is no world left as it should be"
+
+
 def test_the_filter_drops_what_is_solved_every_time_and_resumes(tmp_path: Path) -> None:
     arenas = [make_arena(seed) for seed in range(ARENAS_AT_ONCE + 4)]
     ordered = sorted(arenas, key=lambda arena: arena.id)
