@@ -89,6 +89,7 @@ def test_twice_as_many_are_rolled_and_the_group_kept_is_whole_before_the_trainer
     assert [sum(c.result.status != CallStatus.OK for c in one.calls) for one in kept] == [0, 1, 0]
     assert group.figures["reward"] == 5 / 8, "figures describe all that was rolled"
     assert group.figures["tool_errors_in_positives"] == pytest.approx(2 / 5)
+    assert group.bare == replace(group, rollouts=[]), "transcripts are never sent between ranks"
 
 
 def test_what_infrastructure_lost_is_never_a_zero() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import last_json, run_python, script
+from processes import TIMEOUT_S, last_json, run_python, script
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +18,7 @@ def report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 60)
 @pytest.mark.parametrize("stage", ["sft", "rl"])
 def test_a_killed_run_resumes_and_ends_the_same(report: dict[str, Any], stage: str) -> None:
     whole = report[stage].pop("none")["made"]

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from processes import run_python, script
+from processes import TIMEOUT_S, run_python, script
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 60)
 def test_two_ranks_choose_the_same_groups_and_stay_equal(root: Path, tmp_path: Path) -> None:
     # `accelerate launch --cpu --num_processes 2` would run one process and say nothing.
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]

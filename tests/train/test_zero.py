@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import last_json, run_python, script
+from processes import TIMEOUT_S, last_json, run_python, script
 
 
 def report(root: Path, folder: Path, stage: int) -> dict[str, Any]:
@@ -20,6 +20,7 @@ def report(root: Path, folder: Path, stage: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 60)
 @pytest.mark.parametrize("stage", [2, 3])
 def test_zero_trains_resumes_and_saves_the_whole_policy(
     root: Path, tmp_path: Path, stage: int
