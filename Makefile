@@ -11,7 +11,7 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH" OMP_WAIT_POLICY=passive TOKENIZERS_PARALLE
 ASTRA_FRAMEWORKS ?= $(CURDIR)/.venv-
 export ASTRA_FRAMEWORKS
 
-.PHONY: help install demo test smoke check params deps tiny-base frameworks mlflow plots clean
+.PHONY: help install demo test smoke check params deps tiny-base frameworks remote mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ frameworks: ## environments of verifiers, OpenEnv and verl, in which arena expor
 	  $(PYTHON) -m venv "$(ASTRA_FRAMEWORKS)$$name" && "$(ASTRA_FRAMEWORKS)$$name/bin/pip" install \
 	    --quiet --disable-pip-version-check -r "frameworks/$$name.txt" || exit 1; \
 	done
+
+remote: $(STAMP) ## keep data in S3: make remote URL=s3://BUCKET/PATH [ENDPOINT=https://...]
+	$(RUN) astra remote set "$(URL)" $(if $(ENDPOINT),--endpoint "$(ENDPOINT)")
 
 mlflow: $(STAMP) ## open the runs at http://127.0.0.1:5000
 	$(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1

@@ -18,7 +18,7 @@ from astra.store.metrics import StageMetrics
 from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graphs import as_networkx
-from astra.toolgraph.operators import Candidate, back_translate, vote
+from astra.toolgraph.operators import Candidate, Operator, back_translate, vote
 from astra.toolgraph.walks import Walk, sample_walks
 
 REPLAYS = 2
@@ -27,10 +27,11 @@ REPLAYS = 2
 
 @dataclass(frozen=True)
 class Judges:
-    """The models of both operators; back-translation without models is off."""
+    """The models of both operators, and further ones; back-translation without models is off."""
 
     vote: Sequence[Teacher]
     back_translation: Sequence[Teacher] = ()
+    operators: Sequence[Operator] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,11 @@ async def judged_chains(
     async def work(candidate: Candidate | Judged) -> Judged:
         if isinstance(candidate, Judged):
             return candidate
-        return await _judge(candidate, judges, config)
+        judged = await _judge(candidate, judges, config)
+        for operator in judges.operators:
+            if judged.chain is not None:
+                judged = await _operate(candidate, judged, operator)
+        return judged
 
     candidates = _candidates(graphs, servers, config, metrics)
     async for judged in map_bounded(candidates, work, concurrency):
@@ -102,7 +107,7 @@ def _candidates(
 
 def _generator(graph: ToolGraph, config: ChainsConfig) -> random.Random:
     """Seeded by the graph and by how it is walked (and, as ever, by the votes on the walks)."""
-    seed = config.model_dump(mode="json", exclude={"vote", "back_translation"})
+    seed = config.model_dump(mode="json", exclude={"vote", "back_translation", "operators"})
     seed["votes"] = config.vote.samples
     return random.Random(int(content_id(["walks", graph.id, seed]), 16))
 
@@ -148,6 +153,16 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         prompt_hash=notes.prompt_hash,
     )
     return Judged(verdict, chain)
+
+
+async def _operate(candidate: Candidate, judged: Judged, operator: Operator) -> Judged:
+    """``judged``, an accepted chain, with what one more operator says of it."""
+    verdicts, reason = await operator(candidate)
+    said = judged.verdict.model_dump(exclude={"id"})
+    said["verdicts"] = (*judged.verdict.verdicts, *verdicts)
+    if reason:
+        said |= {"accepted": False, "reason": reason, "chain_id": ""}
+    return Judged(ChainVerdict.model_validate(said), None if reason else judged.chain)
 
 
 def _rejected(
