@@ -148,7 +148,7 @@ def test_prompts_render_shows_the_request_for_a_real_record(root: Path, workspac
     composed = yaml.safe_load((root / "params.yaml").read_text())
     composed["qa"]["instances"] = {"train": 4, "dev": 2, "heldout": 2}
     composed["qa_valid"]["judge"] = ONLINE  # no endpoint and no key: nothing may be asked
-    for name in ("stages", "sources"):
+    for name in ("stages", "sources", "contamination"):
         (workspace / name).symlink_to(root / name)
     (workspace / "dvc.yaml").write_text((root / "dvc.yaml").read_text())
     (workspace / "params.yaml").write_text(yaml.safe_dump(composed))

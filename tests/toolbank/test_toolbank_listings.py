@@ -145,6 +145,8 @@ class Registry:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.send_header("Retry-After", "0")
+                if status == 302:
+                    self.send_header("Location", str(body))
                 self.end_headers()
                 self.wfile.write(data)
 
@@ -229,6 +231,37 @@ def test_smithery_pages_lead_to_details_with_the_token(monkeypatch: pytest.Monke
     assert "ASTRA_SMITHERY" in refused.rejections[0].detail
     assert [server.name for server in found] == ["@a/s10", "@a/s11", "@a/s20"]
     assert all(len(server.tools) == 3 for server in found)
+
+
+def test_one_listed_server_that_is_gone_leaves_the_others() -> None:
+    def answer(path: str, _: str | None) -> tuple[int, Any]:
+        if "page=" in path:
+            servers = [{"qualifiedName": name} for name in ("a", "gone", "b")]
+            return 200, {"servers": servers, "pagination": {"totalPages": 1}}
+        name = path.rpartition("/servers/")[2]
+        return (404, {}) if name == "gone" else (200, {"qualifiedName": name, "tools": TOOLS})
+
+    with Registry(answer) as web:
+        listing = {"url": web.url, "format": "smithery", "limit": 9}
+        found = read(SourceList.model_validate({"listings": [listing]}))
+    assert [server.name for one in found for server in one.servers] == ["a", "b"]
+    (rejection,) = [rejection for one in found for rejection in one.rejections]
+    assert rejection.reason == "document"
+    assert "/servers/gone answers with status 404" in rejection.detail
+
+
+def test_a_token_does_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str | None] = []
+
+    def other(path: str, key: str | None) -> tuple[int, Any]:
+        told.append(key)
+        return 200, {"servers": [], "metadata": {}}
+
+    with Registry(other) as elsewhere, Registry(lambda path, key: (302, elsewhere.url)) as web:
+        monkeypatch.setenv("ASTRA_REGISTRY", "t0k")
+        fetched(ListingSource(url=web.url, format="mcp_registry", limit=1,
+                              token_env="ASTRA_REGISTRY"))  # fmt: skip
+    assert told == [None]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from astra.errors import AstraError
 from astra.llm.pool import map_bounded
+from astra.toolbank.raw import BadDocument
 from astra.toolbank.sources import ListingSource
 
 MAX_PAGES = 1000
@@ -22,21 +23,32 @@ RETRY_S = 1.0
 MAX_RETRY_S = 60.0
 AT_ONCE = 4
 _RETRIED = (408, 429, 500, 502, 503, 504)
+_GONE = (404, 410)
 
 
 class RegistryError(AstraError):
     """A listing cannot be read; the message names the address and what it answered."""
 
 
+class NotThere(RegistryError):
+    """The registry answers, and has nothing at the address."""
+
+
 async def fetch_listing(source: ListingSource, timeout_s: float) -> list[Any]:
-    """Documents of the first ``limit`` servers. Raises RegistryError; never half a listing."""
+    """Documents of the first ``limit`` servers. Raises RegistryError; never half a listing.
+
+    A server that is listed and gone when its details are asked for is a BadDocument by itself.
+    """
     fetch = _Fetch(source, timeout_s)
     if source.format == "mcp_registry":
         return await asyncio.to_thread(_by_cursor, source, fetch)
     names = await asyncio.to_thread(_smithery_names, source, fetch)
 
     async def detail(name: str) -> Any:
-        return await asyncio.to_thread(fetch, _below(source.url, name))
+        try:
+            return await asyncio.to_thread(fetch, _below(source.url, name))
+        except NotThere as error:
+            return BadDocument(str(error))
 
     return [document async for document in map_bounded(names, detail, AT_ONCE)]
 
@@ -111,7 +123,8 @@ class _Fetch:
                 break
             except urllib.error.HTTPError as error:
                 if error.code not in _RETRIED or attempt == ATTEMPTS:
-                    raise RegistryError(f"{url} answers with status {error.code}") from None
+                    kind = NotThere if error.code in _GONE else RegistryError
+                    raise kind(f"{url} answers with status {error.code}") from None
                 wait = _seconds(error.headers.get("Retry-After"), RETRY_S * 2**attempt)
             except (OSError, ValueError) as error:
                 if attempt == ATTEMPTS or isinstance(error, ValueError):
