@@ -28,7 +28,7 @@ def blocks(root: Path, scale: str) -> dict[str, Any]:
         parts = [OmegaConf.load(root / "conf" / name / f"{part}.yaml") for part in ("base", scale)]
         merged = OmegaConf.merge(*parts, {"teacher": OFFLINE} if name == "qa" else {})
         if name == "qa_valid":
-            merged = OmegaConf.merge(merged, {"judge": OFFLINE})
+            merged = OmegaConf.merge(merged, {"judge": OFFLINE, "contamination": None})
         found[name] = OmegaConf.to_container(merged, resolve=True)
         found[name].pop("defaults")
     return found
