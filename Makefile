@@ -11,7 +11,7 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH" OMP_WAIT_POLICY=passive TOKENIZERS_PARALLE
 ASTRA_FRAMEWORKS ?= $(CURDIR)/.venv-
 export ASTRA_FRAMEWORKS
 
-.PHONY: help install demo test smoke check params deps tiny-base frameworks remote mlflow plots clean
+.PHONY: help install demo test smoke check params deps tiny-base frameworks remote experiments mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,14 @@ frameworks: ## environments of verifiers, OpenEnv and verl, in which arena expor
 
 remote: $(STAMP) ## keep data in S3: make remote URL=s3://BUCKET/PATH [ENDPOINT=https://...]
 	$(RUN) astra remote set "$(URL)" $(if $(ENDPOINT),--endpoint "$(ENDPOINT)")
+
+# What an experiment changed and what came of it; `dvc exp show` alone has over a thousand columns.
+BLOCKS := tools|graph|chains|tasks|trajectories|sft_set|qa|qa_valid|envs|envs_merged|sft|rl|bench
+SCORES := checkpoints\.rl\.scores\.(f1|precision|recall|success|calls)\.mean
+
+experiments: $(STAMP) ## DVC experiments as a table; SHOW=--md, SHOW="--sort-by rl.seed", ...
+	$(RUN) dvc exp show --only-changed --drop '(?!Experiment|Created|State|($(BLOCKS))\.)' \
+	  --keep '$(SCORES)' $(SHOW)
 
 mlflow: $(STAMP) ## open the runs at http://127.0.0.1:5000
 	$(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
