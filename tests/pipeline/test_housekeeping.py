@@ -6,8 +6,13 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import yaml
+
+
+def project_of(root: Path) -> dict[str, Any]:
+    return tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def test_the_workflow_runs_what_ci_runs(root: Path) -> None:
@@ -17,15 +22,13 @@ def test_the_workflow_runs_what_ci_runs(root: Path) -> None:
     assert run[-1] == ".ci/run"
     assert (root / ".ci/run").stat().st_mode & 0o111
     assert "make docs" in [step.get("run") for step in jobs["docs"]["steps"]]
-    floor = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"][
-        "requires-python"
-    ]
+    floor = project_of(root)["requires-python"]
     versions = set(re.findall(r'python-version: "([\d.]+)"', text))
     assert versions == {floor.removeprefix(">=")}
 
 
 def test_licence_and_version(root: Path) -> None:
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    project = project_of(root)
     assert project["license"] == "Apache-2.0"
     licence = (root / "LICENSE").read_text("utf-8")
     assert "Apache License" in licence
@@ -40,8 +43,8 @@ def test_licence_and_version(root: Path) -> None:
 def test_hooks_run_tools_that_are_installed(root: Path) -> None:
     document = yaml.safe_load((root / ".pre-commit-config.yaml").read_text("utf-8"))
     hooks = [hook for repo in document["repos"] for hook in repo["hooks"]]
-    dev = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    names = [re.split(r"[\[>=]", one)[0] for one in dev["optional-dependencies"]["dev"]]
+    dev = project_of(root)["optional-dependencies"]["dev"]
+    names = [re.split(r"[\[>=]", one)[0] for one in dev]
     for hook in hooks:
         assert {"id", "name", "entry", "language"} <= hook.keys()
         if hook["language"] == "system":
@@ -73,9 +76,8 @@ def test_issue_forms_ask_for_what_their_text_says(root: Path) -> None:
 
 def test_the_image_installs_extras_that_exist(root: Path) -> None:
     text = (root / "docker/Dockerfile.gpu").read_text("utf-8")
-    extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     named = set(re.findall(r"'\.\[([\w,]+)\]'", text)[0].split(","))
-    assert named <= set(extras["optional-dependencies"])
+    assert named <= set(project_of(root)["optional-dependencies"])
     copied = re.findall(r"^COPY (.+) \./$", text, re.MULTILINE)[0].split()
     ignored = (root / ".dockerignore").read_text("utf-8").splitlines()
     assert set(ignored) == {"*", *(f"!{name}" for name in copied)}
