@@ -52,7 +52,7 @@ class Decoding(StageConfig):
     top_k: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     """Of one completion."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Further fields of the request body."""
 
 
@@ -72,9 +72,9 @@ class SuiteConfig(StageConfig):
     """No finished entry for so long fails the run."""
     max_infra_share: float = Field(default=0.0, ge=0, le=1)
     """More attempts than this lost to harness or endpoint: the run fails and gives no score."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What only this suite knows; it refuses unknown ones."""
-    endpoints: dict[str, Endpoint] = {}
+    endpoints: dict[str, Endpoint] = Field(default_factory=dict[str, Endpoint])
     """Further models by role, for example ``user``: the user simulator."""
 
     @property
@@ -137,7 +137,7 @@ class Request(Frozen):
     task: Literal["list", "play"]
     config: dict[str, Any]
     """``SuiteConfig`` without its endpoints."""
-    endpoints: dict[str, dict[str, str]] = {}
+    endpoints: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
     """By role (``model``: the one under test): ``base_url`` and ``model``; no key is needed."""
     jobs: tuple[Job, ...] = ()
 

@@ -172,9 +172,7 @@ def _check_scores(name: str, suite: Suite, played: Played) -> None:
         )
 
 
-def _check_losses(
-    config: SuiteConfig, subject: Subject, episodes: Sequence[SuiteEpisode]
-) -> None:
+def _check_losses(config: SuiteConfig, subject: Subject, episodes: Sequence[SuiteEpisode]) -> None:
     lost = [one for one in episodes if one.outcome == SuiteOutcome.INFRA]
     if len(lost) > config.max_infra_share * len(episodes):
         raise SuiteError(
