@@ -8,8 +8,9 @@ key and no address but the relay's, through which every completion goes (``relay
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -152,6 +153,8 @@ class Driver:
     model can reach an interpreter."""
     reads: tuple[Path, ...] = ()
     """What a caged driver sees besides the system, read-only."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A caged driver has these variables and no others."""
 
 
 class Suite(Protocol):
@@ -163,8 +166,12 @@ class Suite(Protocol):
     roles: tuple[str, ...]
     """Endpoints it needs besides the model's, for example ``("user",)``."""
 
+    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with their defaults. Raises AstraError for those it does not know."""
+        ...
+
     def driver(self, config: SuiteConfig) -> Driver:
-        """Raises SuiteError for options it does not know and environments that are missing."""
+        """Raises SuiteError for an environment that is missing."""
         ...
 
 
