@@ -169,24 +169,6 @@ def test_a_run_is_the_child_of_the_one_that_made_its_checkpoint(
     assert used.dataset.digest == file_digest(data)[:16]
 
 
-def test_experiments_are_laid_out_for_training(runtime: RuntimeConfig) -> None:
-    client = MlflowClient(tracking_uri=runtime.tracking_uri)
-    guessed = client.create_experiment(
-        "astra/rl", tags={"mlflow.experimentKind": "genai_development_inferred"}
-    )
-    for stage in ("sft", "rl"):
-        with track(stage, Config(), {}, runtime):
-            pass
-    made = client.get_experiment_by_name("astra/sft")
-    for experiment in (made, client.get_experiment(guessed)):
-        assert experiment is not None
-        assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
-    client.set_experiment_tag(guessed, "mlflow.experimentKind", "finetuning")
-    with track("rl", Config(), {}, runtime):
-        pass
-    assert client.get_experiment(guessed).tags["mlflow.experimentKind"] == "finetuning"
-
-
 def test_other_ranks_track_nothing(
     tmp_path: Path, runtime: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,10 +35,6 @@ log = logging.getLogger(__name__)
 
 EXPERIMENTS = "astra"
 """MLflow experiment of a stage: ``astra/<stage>``, apart from whatever else a server holds."""
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-"""Without it MLflow lays an experiment with traces out for chat applications, without curves."""
-INFERRED = "_inferred"
-"""How MLflow marks a kind that its pages guessed."""
 PARENT = "mlflow.parentRunId"
 OUTPUT = "output."
 """Tag of a run that made a checkpoint: ``output.<path>`` holds its SHA-256."""
@@ -343,12 +339,9 @@ def _client_and_experiment(uri: str, experiment: str, artifacts: str | None) -> 
 
     client = MlflowClient(tracking_uri=uri)
     found = client.get_experiment_by_name(experiment)
-    if found is None:
-        return client, client.create_experiment(experiment, artifacts, EXPERIMENT_TAGS)
-    for name, value in EXPERIMENT_TAGS.items():
-        if found.tags.get(name, INFERRED).endswith(INFERRED):
-            client.set_experiment_tag(found.experiment_id, name, value)
-    return client, found.experiment_id
+    if found is not None:
+        return client, found.experiment_id
+    return client, client.create_experiment(experiment, artifact_location=artifacts)
 
 
 def _log_params(client: Any, run_id: str, config: BaseModel) -> None:
