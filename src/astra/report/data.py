@@ -1,0 +1,184 @@
+"""What each stage kept and dropped, how its data are distributed, what they share with suites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from astra.contamination.index import ContaminationError, ContaminationIndex
+from astra.report.charts import Charts, Series, trailing_mean
+from astra.report.workspace import STAGES, Workspace
+
+INDEX = "contamination/index.parquet"
+CHECKED = "checked_for_contamination"
+SMOOTHED = 10
+"""Steps over which a noisy curve's mean is drawn."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a stage counts: units that came in and that left, by their names in its metrics."""
+
+    stage: str
+    unit: str
+    came: str
+    left: str
+
+
+FLOWS = (
+    Flow("tools", "servers", "servers_found", "servers"),
+    Flow("graph", "servers → graphs", "servers", "graphs"),
+    Flow("chains", "walks → chains", "walks", "chains"),
+    Flow("tasks", "tasks", "asked", "tasks"),
+    Flow("trajectories", "episodes → trajectories", "episodes", "trajectories"),
+    Flow("sft_set", "trajectories → samples", "trajectories", "samples"),
+    Flow("qa", "questions", "in", "out"),
+    Flow("qa_valid", "questions", "in", "out"),
+    Flow("envs", "sub-questions → environments", "needing_tool", "environments"),
+    Flow("envs_merged", "questions → arenas", "instances", "arenas"),
+    Flow("sft", "training samples", "", "train_samples"),
+    Flow("rl", "training arenas", "", "train_arenas"),
+)
+CURVES = {
+    "Reward": (("rl", "train_reward", "training"), ("rl", "dev_reward", "development")),
+    "Precision and recall, development arenas": (
+        ("rl", "dev_precision", "precision"), ("rl", "dev_recall", "recall"),
+    ),
+    "Success, development arenas": (("rl", "dev_success", "success"), ("rl", "dev_answered", "answered")),
+    "Turns and calls per training rollout": (
+        ("rl", "train_turns", "turns"), ("rl", "train_calls", "calls"),
+    ),
+    "Batch filling: groups per step": (
+        ("rl", "filling_rolled", "rolled"), ("rl", "filling_informative", "informative"),
+    ),
+    "Entropy": (("rl", "entropy", "entropy"),),
+    "SFT loss": (("sft", "loss", "training"), ("sft", "eval_loss", "evaluation")),
+    "SFT token accuracy": (
+        ("sft", "mean_token_accuracy", "training"),
+        ("sft", "eval_mean_token_accuracy", "evaluation"),
+    ),
+}  # fmt: skip
+
+
+def funnels(workspace: Workspace, charts: Charts) -> list[dict[str, Any]]:
+    """One row per stage that has metrics, with the drops by reason."""
+    rows: list[dict[str, Any]] = []
+    for flow in FLOWS:
+        document = workspace.metrics(flow.stage)
+        if not document:
+            rows.append({"flow": flow, "absent": True})
+            continue
+        dropped: dict[str, int] = {
+            str(reason): count
+            for reason, count in _mapping(document.get("dropped")).items()
+            if isinstance(count, int)
+        }
+        came, left = _count(document, flow.came), _count(document, flow.left)
+        gone = sum(dropped.values())
+        rows.append({
+            "flow": flow,
+            "came": came,
+            "left": left,
+            "dropped": dict(sorted(dropped.items(), key=lambda one: -one[1])),
+            # Nothing may vanish without a reason; where units differ the page says so as well.
+            "unexplained": came - left - gone if None not in (came, left) else None,
+            "gone": gone,
+        })  # fmt: skip
+    for row in rows:
+        if row.get("left") is not None:
+            most = row["left"] + row["gone"]
+            title = f"{row['flow'].stage}: kept and dropped"
+            row["bar"] = charts.flow(title, row["left"], row["gone"], most)
+    return rows
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(document: Mapping[str, Any], name: str) -> int | None:
+    value = document.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def distributions(workspace: Workspace, charts: Charts) -> dict[str, list[Any]]:
+    """Charts by data stage."""
+    found: dict[str, list[Any]] = {}
+    for stage in STAGES:
+        if stage in ("sft", "rl", "bench"):
+            continue
+        for name, rows in workspace.histograms(stage).items():
+            title = name.replace("_", " ")
+            found.setdefault(stage, []).append({"title": title, "svg": charts.counts(title, rows)})
+    return found
+
+
+def curves(workspace: Workspace, charts: Charts) -> list[dict[str, Any]]:
+    """Training curves; of a dense one the raw values, faint, and their trailing mean."""
+    drawn: list[dict[str, Any]] = []
+    for title, parts in CURVES.items():
+        series: list[Series] = []
+        for at, (stage, name, label) in enumerate(parts, start=1):
+            points = workspace.curve(stage, name)
+            if len(points) > 3 * SMOOTHED:
+                series.append(Series(label, points, at, faint=True))
+                label, points = f"{label}, mean of {SMOOTHED}", trailing_mean(points, SMOOTHED)
+            if points:
+                series.append(Series(label, points, at))
+        if series:
+            rows = {one.name: one.points for one in series if not one.faint}
+            drawn.append({"title": title, "svg": charts.lines(title, series), "rows": rows})
+    if not workspace.curve("rl", "train_reward"):
+        workspace.lacks("plots/rl: no reward curve, stage rl has not run here")
+    return drawn
+
+
+def contamination(workspace: Workspace) -> dict[str, Any]:
+    """What the index holds, and what each stage dropped for touching it."""
+    suites: Mapping[str, Any] = {}
+    try:
+        index = ContaminationIndex.load(workspace.root / INDEX)
+        suites = index.about
+        if not suites:
+            workspace.lacks(f"{INDEX} holds no suites: overlap cannot be found")
+    except ContaminationError as error:
+        workspace.lacks(str(error))
+    stages: list[dict[str, Any]] = []
+    for stage in STAGES:
+        document = workspace.metrics(stage)
+        dropped = {
+            str(reason): count
+            for reason, count in _mapping(document.get("dropped")).items()
+            if "contaminat" in str(reason)
+        }
+        checked = document.get(CHECKED)
+        if dropped or checked is not None:
+            stages.append({"stage": stage, "checked": checked, "dropped": dropped})
+    if not stages:
+        workspace.lacks(
+            "overlap of training data with benchmark suites was not checked in this build "
+            "(sft_set.contamination and envs_merged.code.decontaminate are off)"
+        )
+    return {"suites": suites, "stages": stages}
+
+
+def cost(workspace: Workspace) -> list[dict[str, Any]]:
+    """The run log of asks, summed by stage and model."""
+    numbers = (
+        "requests", "answers", "cache_hits", "failures", "prompt_tokens", "completion_tokens",
+        "cost",
+    )  # fmt: skip
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    for line in workspace.json_lines("runs/usage.jsonl"):
+        key = str(line.get("stage")), str(line.get("model"))
+        row = sums.setdefault(key, {"stage": key[0], "model": key[1], "runs": 0})
+        row["runs"] += 1
+        for name in numbers:
+            value = line.get(name)
+            row[name] = row.get(name, 0) + (value if isinstance(value, int | float) else 0)
+    if not sums:
+        workspace.lacks(
+            "runs/usage.jsonl: no model was asked over the network; the offline teacher costs nothing"
+        )
+    return [sums[key] for key in sorted(sums)]
