@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from astra.bench.suites.protocol import (
     Driver,
@@ -23,6 +23,7 @@ from astra.bench.suites.protocol import (
     Request,
     SuiteConfig,
 )
+from astra.settings import StageConfig, validate
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,13 @@ class ProjectSuite:
 
     name: str
     score: str
+    options: type[StageConfig]
+    """What ``SuiteConfig.options`` may hold."""
     roles: tuple[str, ...] = ()
+
+    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with their defaults. Raises ParamsError for those it does not know."""
+        return validate(f"bench.suites.{self.name}", options, self.options).model_dump(mode="json")
 
     def driver(self, config: SuiteConfig) -> Driver:
         return Driver((sys.executable, "-m", "astra.bench.suites.project", self.name), caged=False)

@@ -8,8 +8,9 @@ key and no address but the relay's, through which every completion goes (``relay
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -52,7 +53,7 @@ class Decoding(StageConfig):
     top_k: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     """Of one completion."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Further fields of the request body."""
 
 
@@ -72,9 +73,9 @@ class SuiteConfig(StageConfig):
     """No finished entry for so long fails the run."""
     max_infra_share: float = Field(default=0.0, ge=0, le=1)
     """More attempts than this lost to harness or endpoint: the run fails and gives no score."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What only this suite knows; it refuses unknown ones."""
-    endpoints: dict[str, Endpoint] = {}
+    endpoints: dict[str, Endpoint] = Field(default_factory=dict[str, Endpoint])
     """Further models by role, for example ``user``: the user simulator."""
 
     @property
@@ -137,7 +138,7 @@ class Request(Frozen):
     task: Literal["list", "play"]
     config: dict[str, Any]
     """``SuiteConfig`` without its endpoints."""
-    endpoints: dict[str, dict[str, str]] = {}
+    endpoints: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
     """By role (``model``: the one under test): ``base_url`` and ``model``; no key is needed."""
     jobs: tuple[Job, ...] = ()
 
@@ -152,6 +153,8 @@ class Driver:
     model can reach an interpreter."""
     reads: tuple[Path, ...] = ()
     """What a caged driver sees besides the system, read-only."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A caged driver has these variables and no others."""
 
 
 class Suite(Protocol):
@@ -163,8 +166,12 @@ class Suite(Protocol):
     roles: tuple[str, ...]
     """Endpoints it needs besides the model's, for example ``("user",)``."""
 
+    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with their defaults. Raises AstraError for those it does not know."""
+        ...
+
     def driver(self, config: SuiteConfig) -> Driver:
-        """Raises SuiteError for options it does not know and environments that are missing."""
+        """Raises SuiteError for an environment that is missing."""
         ...
 
 

@@ -42,6 +42,7 @@ def run_suite(
 ) -> tuple[SuiteRun, list[SuiteEpisode]]:
     """Every attempt at every drawn entry. Raises SuiteError if the run gives no score."""
     suite = registry.find(config.name)
+    config = config.model_copy(update={"options": suite.complete(config.options)})
     _check_roles(suite, config)
     listing = list_entries(suite, config)
     jobs = _jobs(draw(listing.entries, config.sample), config)
@@ -172,9 +173,7 @@ def _check_scores(name: str, suite: Suite, played: Played) -> None:
         )
 
 
-def _check_losses(
-    config: SuiteConfig, subject: Subject, episodes: Sequence[SuiteEpisode]
-) -> None:
+def _check_losses(config: SuiteConfig, subject: Subject, episodes: Sequence[SuiteEpisode]) -> None:
     lost = [one for one in episodes if one.outcome == SuiteOutcome.INFRA]
     if len(lost) > config.max_infra_share * len(episodes):
         raise SuiteError(
