@@ -215,7 +215,7 @@ def test_top_k_and_top_p_leave_the_likeliest(policy: LoadedPolicy) -> None:
         (chat("x", messages=[{"role": "king", "content": "x"}]), 400, "king"),
         (chat("x", messages=[{"role": "user", "content": [{"type": "image"}]}]), 400, "text"),
         (chat("x", messages=[{"role": "assistant", "tool_calls": [{}]}]), 400, "tool_calls"),
-        (chat("x", tools={}), 400, "tools"),
+        (chat("x", tools={"a": 1}), 400, "tools"),
         (chat("x", tools=[{"type": "function"}]), 400, "tools[0]"),
         (chat("x", temperature="hot"), 400, "temperature"),
         (chat("x", temperature=-1), 400, "temperature"),
