@@ -11,6 +11,7 @@ sends tools and reads tool calls; a turn without a call ends a multi-step task.
 # pyright: basic, reportMissingImports=false
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -75,6 +76,11 @@ def read_samples(folder: Path, language: str, categories: list[str]) -> dict[str
                 "milestones": answer["mile_stone"],
             }
     return found
+
+
+def digest(samples: dict[str, dict[str, Any]]) -> str:
+    text = json.dumps(samples, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def lines(folder: Path, language: str, category: str) -> list[dict[str, Any]]:
@@ -344,7 +350,7 @@ def main() -> None:
     samples = read_samples(folder, options["language"], options["categories"])
     if channel.request["task"] == "list":
         listed = ((name, sample["category"]) for name, sample in samples.items())
-        channel.listing(listed, PACKAGES)
+        channel.listing(listed, PACKAGES, data=digest(samples))
         return
     channel.play(lambda job: attempt(channel, samples, job))
 
