@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from serving import NAME, Scripted, ask, chat, serving, taught
+from serving import NAME, Scripted, ask, chat, serving
 from test_bench_arenas import ARENAS
 
 from astra.bench.serving import vllm
@@ -34,25 +34,10 @@ from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec
 from astra.rollout.driver import Job, RolloutDriver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import Rollout, RolloutLimits
-from astra.sandbox.build import build_sandbox
-from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import Sandbox
-from astra.settings import RuntimeConfig
 
 LIMITS = RolloutLimits(max_turns=4, max_turn_tokens=96, max_response_tokens=400)
 TAUGHT = ARENAS[:4]
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    runtime = RuntimeConfig(threads=1, device="cpu", sandbox_workers=1)
-    with build_sandbox(SandboxLimits(), runtime) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def policy(root: Path, sandbox: Sandbox) -> LoadedPolicy:
-    return taught(root / "policies/tiny", TAUGHT, sandbox)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from astra.bench.suites.environment import caged_driver
 from astra.bench.suites.protocol import Driver, SuiteError
@@ -38,6 +38,15 @@ class Question(Frozen):
     prompt: str
     gold: str
     kind: Literal["math", "choice"]
+
+
+@runtime_checkable
+class KeepsProblems(Protocol):
+    """A suite whose problems are in no episode."""
+
+    def prompts(self, options: Mapping[str, Any]) -> list[str]:
+        """The problems under these options. Raises SuiteError where they cannot be read."""
+        ...
 
 
 def read_rows(source: Source) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ none: two entries of ``bench.suites`` with ``tries: 32`` and their own ``decodin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,9 +43,15 @@ class Aime:
         return validate("bench.suites.aime", options, AimeOptions).model_dump(mode="json")
 
     def driver(self, config: SuiteConfig) -> Driver:
-        options = AimeOptions.model_validate(config.options)
-        made = [one for year in options.years for one in questions(year, options)]
-        return questions_driver(self.name, made)
+        return questions_driver(self.name, _all(config.options))
+
+    def prompts(self, options: Mapping[str, Any]) -> list[str]:
+        return [question.prompt.removeprefix(TASK) for question in _all(options)]
+
+
+def _all(given: Mapping[str, Any]) -> list[Question]:
+    options = AimeOptions.model_validate(given)
+    return [one for year in options.years for one in questions(year, options)]
 
 
 def questions(year: Year, options: AimeOptions) -> list[Question]:

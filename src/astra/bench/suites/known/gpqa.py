@@ -7,6 +7,7 @@ The set is gated on the hub: accept its terms there and set HF_TOKEN, or supply 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,10 @@ class Gpqa:
 
     def driver(self, config: SuiteConfig) -> Driver:
         return questions_driver(self.name, questions(GpqaOptions.model_validate(config.options)))
+
+    def prompts(self, options: Mapping[str, Any]) -> list[str]:
+        made = questions(GpqaOptions.model_validate(options))
+        return [question.prompt.removeprefix(TASK) for question in made]
 
 
 def questions(options: GpqaOptions) -> list[Question]:
