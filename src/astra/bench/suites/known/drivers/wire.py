@@ -16,7 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 OVERFLOW = "context_length_exceeded"
-"""The relay's code for a prompt that outgrew the model's context."""
+"""In the relay's message where a prompt outgrew the model's context."""
 ENTRY_HEADER = "X-Suite-Entry"
 """Tells servers whose logs somebody reads which entry a completion is for."""
 MAX_REASON = 600
