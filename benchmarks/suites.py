@@ -16,17 +16,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from astra.bench.serving.checkpoints import ServedCheckpoints
+from astra.bench.serving.checkpoints import ServedCheckpoints, WithFloor
 from astra.bench.serving.main import ServeConfig
 from astra.bench.suites.oracle_acebench import offline_user
 from astra.bench.suites.protocol import Decoding, Endpoint, Sample, Subject, SuiteConfig, SuiteError
 from astra.bench.suites.run import run_suite
-from astra.bench.suites.scripted import ScriptedServer, Turn, idle
+from astra.bench.suites.scripted import ScriptedServer, Turn
 from astra.bench.suites.stage import write_run
 from astra.bench.summary import FLOOR, read_runs, suites_document
 from astra.rollout.chat import PolicyConfig
@@ -72,22 +70,15 @@ def configs(args: argparse.Namespace, users: dict[str, Endpoint]) -> list[SuiteC
     return [SuiteConfig.model_validate(common | known[name]) for name in args.suites.split(",")]
 
 
-@contextmanager
-def subject(name: str, args: argparse.Namespace) -> Iterator[Subject]:
-    if name == FLOOR:
-        with ScriptedServer(idle, model=FLOOR) as server:
-            yield Subject(FLOOR, server.endpoint, FLOOR)
-        return
-    place, _, template = dict(one.split("=", 1) for one in args.models)[name].partition(":")
-    config = ServeConfig.model_validate(
+def model(name: str, given: str, args: argparse.Namespace) -> ServeConfig:
+    place, _, template = given.partition(":")
+    return ServeConfig.model_validate(
         {
             "policy": PolicyConfig.model_validate({"path": place, "template": template or "own"}),
             "name": name, "rows": args.rows, "context": args.context,
             "new_tokens": args.new_tokens, "threads": args.threads,
         }
     )  # fmt: skip
-    with ServedCheckpoints({name: config})(name) as served:
-        yield served
 
 
 def main() -> None:
@@ -98,8 +89,11 @@ def main() -> None:
         ScriptedServer(tau2_user, model="rule") as tau2,
     ):
         users = {"acebench": ace.endpoint, "tau2": tau2.endpoint}
-        for name in [FLOOR, *(one.partition("=")[0] for one in args.models)]:
-            with subject(name, args) as served:
+        given = dict(one.split("=", 1) for one in args.models)
+        models = {name: model(name, place, args) for name, place in given.items()}
+        serving = WithFloor(ServedCheckpoints(models))
+        for name in [FLOOR, *models]:
+            with serving(name) as served:
                 for config in configs(args, users):
                     play(config, served, args.out)
     show(args.out)
@@ -125,8 +119,9 @@ def show(out: Path) -> None:
         for name, one in found["checkpoints"].items():
             head = one["scores"].get(one["score"], {})
             span = f"[{head['low']:.3f}, {head['high']:.3f}]" if head else "-"
+            mean = f"{head['mean']:.3f}" if head else "-"
             print(
-                f"| {suite} | {name} | {head.get('mean', float('nan')):.3f} ({one['score']}) | {span} "
+                f"| {suite} | {name} | {mean} ({one['score']}) | {span} "
                 f"| {one['sample']['entries']} of {one['sample']['of']} | {one['overflows']} "
                 f"| {one['lost']} | {one.get('steps')} | {one.get('tokens_per_step')} |"
             )

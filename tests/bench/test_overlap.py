@@ -18,7 +18,10 @@ PROMPT = "one two three four five six seven eight nine ten eleven twelve"
 
 
 def test_shared_grams_are_counted_by_item_and_by_prompt() -> None:
-    prompts = {"suite": [PROMPT, "please book a table for two at eight tonight"], "other": ["x " * 9]}
+    prompts = {
+        "suite": [PROMPT, "please book a table for two at eight tonight"],
+        "other": ["x " * 9],
+    }
     tables = {
         "sft_set": [
             ("touches", ["zero one two three four five six seven eight nine ten and more"]),

@@ -81,7 +81,9 @@ def test_a_greedy_episode_has_the_same_tokens_through_the_server(
     history = ChatHistory(policy.codec)
     with serving(policy.codec, generator, history=history) as url, ThreadPoolExecutor(4) as pool:
         tools = [[offer.tool.openai() for offer in arena.tools] for arena in TAUGHT]
-        played = list(pool.map(lambda pair: replay(url, *pair), zip(in_process, tools)))
+        played = list(
+            pool.map(lambda pair: replay(url, *pair), zip(in_process, tools, strict=True))
+        )
     for rollout, (ids, said) in zip(in_process, played, strict=True):
         assert ids == rollout.prompt_ids + rollout.completion_ids
         calls = [call for message in said for call in message.get("tool_calls") or ()]
@@ -117,7 +119,9 @@ def test_rows_join_and_leave_without_changing_each_other(policy: LoadedPolicy) -
         for n in (1, 7, 3, 5, 2, 7, 6)
     ]
     budgets = [5, 40, 17, 30, 3, 25, 11]
-    alone = [_alone(policy, prompt, budget) for prompt, budget in zip(prompts, budgets)]
+    alone = [
+        _alone(policy, prompt, budget) for prompt, budget in zip(prompts, budgets, strict=True)
+    ]
 
     engine = engine_of(policy, rows=3)
     waiting, rows, found = list(range(len(prompts))), {}, {}
@@ -254,7 +258,9 @@ def test_replies_say_how_they_ended(root: Path) -> None:
         long = ask(url, chat("x", max_completion_tokens=7))[1]
     assert whole["finish_reason"] == "tool_calls"
     assert whole["message"]["content"] is None
-    assert json.loads(whole["message"]["tool_calls"][0]["function"]["arguments"]) == {"listing": "a"}
+    assert json.loads(whole["message"]["tool_calls"][0]["function"]["arguments"]) == {
+        "listing": "a"
+    }
     assert cut["finish_reason"] == "length"
     assert len(cut["message"]["tool_calls"]) == 1  # the one that was being written is no call
     assert "<tool_call>" in cut["message"]["content"]
@@ -307,8 +313,10 @@ def test_a_served_checkpoint_is_a_process_that_ends(root: Path) -> None:
     config = ServeConfig(policy=PolicyConfig(path=str(root / "policies/tiny")), name="tiny")
     with ServedCheckpoints({"base": config})("base") as subject:
         assert subject.checkpoint == "base"
-        assert subject.identity == identity(config) != identity(
-            config.model_copy(update={"new_tokens": 5})
+        assert (
+            subject.identity
+            == identity(config)
+            != identity(config.model_copy(update={"new_tokens": 5}))
         )
         url = subject.endpoint.base_url
         body = {**chat("hello", max_tokens=3), "model": subject.endpoint.model}

@@ -38,11 +38,19 @@ def test_milestones_are_calls_once_apostrophes_are_put_right() -> None:
 
 def test_the_user_by_rule_tells_its_instruction_and_ends() -> None:
     user = oracles.offline_user()
-    body: dict[str, Any] = {"messages": [{"role": "system", "content": "You.\n\nInstruction: Do it.\n\nRules:"}]}
+    body: dict[str, Any] = {
+        "messages": [{"role": "system", "content": "You.\n\nInstruction: Do it.\n\nRules:"}]
+    }
     assert user("e", body).content == "Do it."
-    body["messages"] += [{"role": "assistant", "content": "Do it."}, {"role": "user", "content": "?"}]
+    body["messages"] += [
+        {"role": "assistant", "content": "Do it."},
+        {"role": "user", "content": "?"},
+    ]
     assert "go on" in str(user("e", body).content)
-    body["messages"] += [{"role": "assistant", "content": "go on"}, {"role": "user", "content": "?"}]
+    body["messages"] += [
+        {"role": "assistant", "content": "go on"},
+        {"role": "user", "content": "?"},
+    ]
     assert user("e", body).content == oracles.FINISHED
 
 
@@ -69,10 +77,11 @@ def test_function_documents_become_json_schema() -> None:
         driver = importlib.import_module("play_acebench")
     finally:
         sys.path.remove(str(folder))
+    listed = {"type": "list", "items": {"type": "dict"}}
+    properties = {"items": listed, "price": {"type": "float"}}
     given = {
         "name": "order", "description": "d",
-        "parameters": {"type": "dict", "properties": {"items": {"type": "list", "items": {"type": "dict"}},
-                                                      "price": {"type": "float"}}},
+        "parameters": {"type": "dict", "properties": properties},
     }  # fmt: skip
     parameters = driver.function_document(given)["function"]["parameters"]
     assert parameters["type"] == "object"

@@ -116,7 +116,9 @@ def test_an_overflow_is_the_models_failure(table: Path) -> None:
 
 
 def test_limits_on_tokens_end_an_episode(table: Path, policy: LoadedPolicy) -> None:
-    call = '<tool_call>\n{"name": "get_price", "arguments": {"listing": "Amber Cove"}}\n</tool_call>'
+    call = (
+        '<tool_call>\n{"name": "get_price", "arguments": {"listing": "Amber Cove"}}\n</tool_call>'
+    )
     ids = [ARENAS[0].id]
     with serving(policy.codec, Scripted(policy.codec, lambda n: call)) as url:
         endpoint = Endpoint(base_url=url, model=NAME)

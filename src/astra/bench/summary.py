@@ -26,7 +26,7 @@ from astra.records.score import Scored
 from astra.store.tables import read_records
 
 FLOOR = "floor"
-"""The checkpoint that does nothing."""
+"""The checkpoint that does nothing, as the records name it."""
 PAIRS = (("sft", "base"), ("rl", "sft"), ("rl", "base"))
 WITHOUT = {"tau2": ("airline",)}
 """By harness: categories that the paper leaves out of its overall."""

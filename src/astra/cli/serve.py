@@ -49,8 +49,6 @@ def serve_command(
     except ValueError as error:
         raise AstraError(str(error)) from None
     try:
-        asyncio.run(
-            serve_until_signal(config, lambda url: typer.echo(f"{config.name} at {url}"))
-        )
+        asyncio.run(serve_until_signal(config, lambda url: typer.echo(f"{config.name} at {url}")))
     except OSError as error:
         raise AstraError(f"{host}:{port}: {error}") from error

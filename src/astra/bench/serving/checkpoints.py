@@ -8,11 +8,16 @@ import sys
 import tempfile
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Self
 
-from astra.bench.serving.main import ServeConfig
-from astra.bench.suites.protocol import Endpoint, Subject, SuiteError
+from astra.bench.serving.main import ServeConfig, ServingOptions
+from astra.bench.suites.protocol import Endpoint, Serving, Subject, SuiteError
+from astra.bench.suites.scripted import ScriptedServer, idle
+from astra.bench.summary import FLOOR
+from astra.rollout.chat import PolicyConfig
+from astra.settings import RuntimeConfig
 from astra.tracking.mlflow import file_digest
 
 START_TIMEOUT_S = 1200.0
@@ -25,6 +30,26 @@ class ServedCheckpoints:
 
     def __init__(self, checkpoints: Mapping[str, ServeConfig]) -> None:
         self._checkpoints = checkpoints
+
+    @classmethod
+    def of(
+        cls,
+        base: PolicyConfig,
+        trained: Mapping[str, Path],
+        options: ServingOptions,
+        runtime: RuntimeConfig,
+    ) -> Self:
+        """The base policy and what was trained from it, which is read with the same dtype."""
+        policies = {"base": base} | {
+            name: PolicyConfig(path=str(path), dtype=base.dtype) for name, path in trained.items()
+        }
+        machine: dict[str, Any] = {"device": runtime.device, "threads": runtime.threads}
+        return cls(
+            {
+                name: ServeConfig(policy=policy, name=name, **machine, **options.model_dump())
+                for name, policy in policies.items()
+            }
+        )
 
     @contextmanager
     def __call__(self, checkpoint: str) -> Generator[Subject]:
@@ -44,6 +69,22 @@ class RunningEndpoints:
     def __call__(self, checkpoint: str) -> Generator[Subject]:
         endpoint = self._endpoints[checkpoint]
         yield Subject(checkpoint, endpoint, f"{endpoint.base_url} {endpoint.model}")
+
+
+class WithFloor:
+    """Any ``Serving``, and under FLOOR a model that says it is done at once."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    @contextmanager
+    def __call__(self, checkpoint: str) -> Generator[Subject]:
+        if checkpoint != FLOOR:
+            with self._serving(checkpoint) as subject:
+                yield subject
+            return
+        with ScriptedServer(idle, model=FLOOR) as server:
+            yield Subject(FLOOR, server.endpoint, FLOOR)
 
 
 def identity(config: ServeConfig) -> str:
@@ -88,10 +129,8 @@ def served(config: ServeConfig, timeout_s: float = START_TIMEOUT_S) -> Generator
 def _end(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
-    try:
+    with suppress(BrokenPipeError):  # it may be gone already
         process.stdin.close()
-    except BrokenPipeError:
-        pass  # it is gone already
     try:
         process.wait(END_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -23,13 +23,9 @@ from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
 from astra.settings import RuntimeConfig, StageConfig
 
 
-class ServeConfig(StageConfig):
-    policy: PolicyConfig
-    name: str
-    """Under which clients ask for it."""
-    host: str = "127.0.0.1"
-    port: int = Field(default=0, ge=0, le=65535)
-    """0: a free one."""
+class ServingOptions(StageConfig):
+    """How checkpoints are served, whichever they are."""
+
     engine: Literal["local", "vllm"] = "local"
     """``local``: transformers in this process, on CPU or GPU. ``vllm``: its own environment's."""
     vllm: str = "vllm"
@@ -43,6 +39,15 @@ class ServeConfig(StageConfig):
     """Longest sequence; None: the model's."""
     new_tokens: int | None = Field(default=None, ge=1)
     """Longest reply, whatever a request asks for; None: what the context leaves."""
+
+
+class ServeConfig(ServingOptions):
+    policy: PolicyConfig
+    name: str
+    """Under which clients ask for it."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    """0: a free one."""
     device: str = "auto"
     threads: int = Field(default=1, ge=1)
 

@@ -62,7 +62,7 @@ def parse(stone: str) -> list[Call]:
 
 
 def _escaped(text: str) -> str:
-    """A quote opens after one of ``_OPENS`` and closes before one of ``_CLOSES``; others are text."""
+    """A quote opens after one of ``_OPENS``, closes before one of ``_CLOSES``, else is text."""
     made: list[str] = []
     inside = False
     for at, character in enumerate(text):
@@ -115,9 +115,7 @@ def _items(order: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"product": one["product"], "quantity": one["quantity"]} for one in order["items"]]
 
 
-def _as_the_inbox(
-    name: str, arguments: dict[str, Any], inbox: Mapping[str, Any]
-) -> dict[str, Any]:
+def _as_the_inbox(name: str, arguments: dict[str, Any], inbox: Mapping[str, Any]) -> dict[str, Any]:
     """Which message went and which came, as the end state has it."""
     gone = [at for at in range(1, INBOX + 1) if str(at) not in inbox]
     came = [one["message"] for at, one in inbox.items() if int(at) > INBOX]

@@ -63,7 +63,9 @@ def questions(year: Year, options: AimeOptions) -> list[Question]:
     for at, row in enumerate(read_rows(source)):
         gold = field(row, ("answer", "expected_answer"))
         if not gold.isdecimal() or not 0 <= int(gold) <= 999:
-            raise SuiteError(f"AIME {year}, problem {at}: the answer {gold!r} is no integer of AIME")
+            raise SuiteError(
+                f"AIME {year}, problem {at}: the answer {gold!r} is no integer of AIME"
+            )
         prompt = TASK + field(row, ("problem", "question"))
         number = str(row.get("id") or row.get("ID") or at + 1)
         made.append(

@@ -22,8 +22,6 @@ import types
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
 import wire
 from openai import APIError, DefaultHttpxClient, OpenAI
 
@@ -108,7 +106,9 @@ class World:
         device, and each keeps its own copy of its switches."""
         if name.startswith("_"):
             return f"error: there is no function {name}"
-        methods = [method for api in self.apis.values() if callable(method := getattr(api, name, 0))]
+        methods = [
+            method for api in self.apis.values() if callable(method := getattr(api, name, 0))
+        ]
         if not methods:
             return f"error: there is no function {name}"
         result = None
@@ -183,7 +183,11 @@ class Attempt:
                 recipient = "execution" if called else "user"
             else:
                 self.process.append(said)
-                said, sender, recipient = self._execute(self._calls(said) or []), "execution", "agent"
+                said, sender, recipient = (
+                    self._execute(self._calls(said) or []),
+                    "execution",
+                    "agent",
+                )
                 self._note("user", f"execution:{said}")
             if step > 1 and FINISHED in str(said):
                 return
@@ -301,7 +305,10 @@ class User:
 
 def function_document(function: dict[str, Any]) -> dict[str, Any]:
     """An ACEBench function as an OpenAI tool."""
-    return {"type": "function", "function": {**function, "parameters": schema(function["parameters"])}}
+    return {
+        "type": "function",
+        "function": {**function, "parameters": schema(function["parameters"])},
+    }
 
 
 def schema(node: Any) -> Any:

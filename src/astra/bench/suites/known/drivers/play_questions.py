@@ -11,11 +11,8 @@ import hashlib
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import wire
 from openai import APIError, DefaultHttpxClient, OpenAI
@@ -25,7 +22,9 @@ CONNECTIONS = DefaultHttpxClient(timeout=None, trust_env=False)
 MOST_CHARS = 200
 """Of a box: a longer one is no AIME answer, and nothing to parse."""
 _CHOICES = (
-    re.compile(r"answer(?:\s+is)?\s*[:=]?\s*\**\s*\(?\\?(?:boxed\{|text\{)*([ABCD])\b", re.IGNORECASE),
+    re.compile(
+        r"answer(?:\s+is)?\s*[:=]?\s*\**\s*\(?\\?(?:boxed\{|text\{)*([ABCD])\b", re.IGNORECASE
+    ),
     re.compile(r"\\boxed\{\s*(?:\\text\{)?\s*\(?([ABCD])\b"),
 )
 
