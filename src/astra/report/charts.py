@@ -154,7 +154,7 @@ class Charts:
     def flow(self, title: str, kept: int, dropped: int, most: int) -> Markup:
         """One bar: what a stage kept and what it dropped, of the most that any stage saw."""
         height = 12
-        place = _scale(0, most or 1, 0, WIDTH)
+        place = _scale(0, most or 1, 0, WIDTH - 4)
         # A drop that is there is seen, however few they are.
         gone = max(place(dropped), 2.0) if dropped else 0.0
         parts = [

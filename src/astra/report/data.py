@@ -11,6 +11,7 @@ from astra.report.charts import Charts, Series, trailing_mean
 from astra.report.workspace import STAGES, Workspace
 
 INDEX = "contamination/index.parquet"
+OVERLAP = "metrics/suite_overlap.json"
 CHECKED = "checked_for_contamination"
 SMOOTHED = 10
 """Steps over which a noisy curve's mean is drawn."""
@@ -45,7 +46,9 @@ CURVES = {
     "Precision and recall, development arenas": (
         ("rl", "dev_precision", "precision"), ("rl", "dev_recall", "recall"),
     ),
-    "Success, development arenas": (("rl", "dev_success", "success"), ("rl", "dev_answered", "answered")),
+    "Success, development arenas": (
+        ("rl", "dev_success", "success"), ("rl", "dev_answered", "answered"),
+    ),
     "Turns and calls per training rollout": (
         ("rl", "train_turns", "turns"), ("rl", "train_calls", "calls"),
     ),
@@ -160,7 +163,20 @@ def contamination(workspace: Workspace) -> dict[str, Any]:
             "overlap of training data with benchmark suites was not checked in this build "
             "(sft_set.contamination and envs_merged.code.decontaminate are off)"
         )
-    return {"suites": suites, "stages": stages}
+    return {"suites": suites, "stages": stages, "overlap": _overlap(workspace)}
+
+
+def _overlap(workspace: Workspace) -> list[dict[str, Any]]:
+    """What `astra contamination overlap` counted of the suites that were played here."""
+    document = workspace.document(OVERLAP)
+    return [
+        {"suite": suite, "prompts": found.get("prompts"), "ngram": found.get("ngram"),
+         "table": table, "checked": _mapping(counts).get("items"),
+         "items_overlapping": _mapping(counts).get("items_overlapping"),
+         "prompts_overlapping": _mapping(counts).get("prompts_overlapping")}
+        for suite, found in document.items()
+        for table, counts in _mapping(_mapping(found).get("tables")).items()
+    ]  # fmt: skip
 
 
 def cost(workspace: Workspace) -> list[dict[str, Any]]:
@@ -179,6 +195,6 @@ def cost(workspace: Workspace) -> list[dict[str, Any]]:
             row[name] = row.get(name, 0) + (value if isinstance(value, int | float) else 0)
     if not sums:
         workspace.lacks(
-            "runs/usage.jsonl: no model was asked over the network; the offline teacher costs nothing"
+            "runs/usage.jsonl: no model was asked over the network; the offline teacher is free"
         )
     return [sums[key] for key in sorted(sums)]

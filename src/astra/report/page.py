@@ -43,6 +43,7 @@ def render(workspace: Workspace, examples: int) -> str:
     context: dict[str, Any] = {
         "arenas": arenas,
         "suites": suites,
+        "beside": scores.beside_published(suites),
         "published": published,
         "curves": data.curves(workspace, charts),
         "funnels": data.funnels(workspace, charts),
@@ -69,7 +70,7 @@ def page(context: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, thinned=_thinned, size=_size)
+    environment.filters.update(number=number, thinned=_thinned, size=_size, named=_named)
     style, script = (_asset(environment, name) for name in ("style.css.j2", "script.js.j2"))
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -89,6 +90,11 @@ def _asset(environment: Environment, name: str) -> str:
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _named(checkpoint: str) -> str:
+    """``sft`` and ``rl`` as people write them, also within a difference."""
+    return " ".join({"sft": "SFT", "rl": "RL"}.get(word, word) for word in checkpoint.split(" "))
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

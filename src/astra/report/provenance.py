@@ -25,7 +25,7 @@ def commit(workspace: Workspace) -> dict[str, Any]:
     if not line:
         workspace.lacks("no git commit: the folder is no repository or git is not installed")
         return {}
-    revision, date, subject = (line.split(" ", 2) + ["", ""])[:3]
+    revision, date, subject = [*line.split(" ", 2), ""][:3]
     changed = _git(workspace, "status", "--porcelain", "--untracked-files=no") or ""
     return {"revision": revision, "date": date, "subject": subject, "changed": changed.splitlines()}
 

@@ -24,26 +24,34 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its suite and part; the last part of a suite is its overall."""
+    """One column: its suite and part, and the category under which our runs count that part."""
 
     suite: str
     part: str
+    category: str = ""
 
 
+HARNESSES = {
+    "bfcl": "BFCL v3 multi-turn",
+    "tau2": "τ²-Bench",
+    "acebench": "ACEBench agent",
+    "aime": "AIME",
+}
+"""The suites of the table by the name of the harness that plays them here."""
 COLUMNS = (
-    Column("BFCL v3 multi-turn", "base"),
-    Column("BFCL v3 multi-turn", "missing function"),
-    Column("BFCL v3 multi-turn", "missing parameter"),
-    Column("BFCL v3 multi-turn", "long context"),
+    Column("BFCL v3 multi-turn", "base", "base"),
+    Column("BFCL v3 multi-turn", "missing function", "miss_func"),
+    Column("BFCL v3 multi-turn", "missing parameter", "miss_param"),
+    Column("BFCL v3 multi-turn", "long context", "long_context"),
     Column("BFCL v3 multi-turn", "overall"),
-    Column("τ²-Bench", "retail"),
-    Column("τ²-Bench", "telecom"),
+    Column("τ²-Bench", "retail", "retail"),
+    Column("τ²-Bench", "telecom", "telecom"),
     Column("τ²-Bench", "overall"),
-    Column("ACEBench agent", "multi-turn"),
-    Column("ACEBench agent", "multi-step"),
+    Column("ACEBench agent", "multi-turn", "multi_turn"),
+    Column("ACEBench agent", "multi-step", "multi_step"),
     Column("ACEBench agent", "overall"),
-    Column("AIME", "2024"),
-    Column("AIME", "2025"),
+    Column("AIME", "2024", "aime2024"),
+    Column("AIME", "2025", "aime2025"),
 )
 
 

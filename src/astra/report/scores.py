@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from markupsafe import Markup
 
-from astra.bench.statistics import Estimate, estimate
+from astra.bench.summary import FLOOR as SUITE_FLOOR
+from astra.bench.summary import read_runs, suites_document
 from astra.errors import AstraError
-from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
-from astra.records.score import Scored
+from astra.records.bench import SuiteRun
 from astra.report.charts import Charts, Interval
+from astra.report.published import COLUMNS, HARNESSES, Column
 from astra.report.rollouts import Task, suite_tasks
 from astra.report.workspace import Workspace
-from astra.store.tables import read_records
 
 TITLES = {
     "f1": "F1, final answer counts",
@@ -31,6 +31,12 @@ TITLES = {
 }
 CHARTED = {"f1": "F1", "precision": "precision", "recall": "recall", "success": "success"}
 LOOKS = {"base": 0, "sft": 1, "rl": 2}
+SCORES = "Scores with intervals"
+BREAKDOWNS = {
+    "by_hops": "F1 by number of hops",
+    "by_scenario": "F1 by scenario",
+    "by_domain": "F1 by domain",
+}
 RESAMPLES, CONFIDENCE = 2000, 0.95
 SUITES = Path("data/suites")
 
@@ -86,10 +92,11 @@ def _arenas(document: Mapping[str, Any], charts: Charts) -> dict[str, Any]:
             for score in shown
         ],
         "charts": [
-            charts.intervals("Scores with intervals", intervals),
-            _breakdown(charts, "F1 by number of hops", checkpoints, "by_hops"),
-            _breakdown(charts, "F1 by scenario", checkpoints, "by_scenario"),
-            _breakdown(charts, "F1 by domain", checkpoints, "by_domain"),
+            {"title": SCORES, "svg": charts.intervals(SCORES, intervals)},
+            *(
+                {"title": title, "svg": _breakdown(charts, title, checkpoints, part)}
+                for part, title in BREAKDOWNS.items()
+            ),
         ],
         "outcomes": {
             kind.replace("_", " "): [found.get(kind, 0) for found in outcomes.values()]
@@ -113,66 +120,76 @@ def _breakdown(charts: Charts, title: str, checkpoints: Mapping[str, Any], part:
 
 
 def suites(workspace: Workspace, examples: int) -> list[dict[str, Any]]:
-    """One entry per suite that was played, with a row per checkpoint."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted((workspace.root / SUITES).glob("*/*.json")):
-        try:
-            run = SuiteRun.model_validate_json(path.read_text(encoding="utf-8"))
-            row = _suite_row(run, path.with_suffix(".parquet"))
-        except (AstraError, pa.ArrowException, OSError, ValueError) as error:
-            workspace.lacks(f"{path.relative_to(workspace.root)} gives no score: {error}")
-            continue
-        tasks = suite_tasks(workspace, path.with_suffix(".parquet"), run.score, examples)
-        found.setdefault(run.suite, []).append({**row, "tasks": tasks})
-    if not found:
+    """One entry per suite that was played: its summary, how it was measured, episodes to read."""
+    folder = workspace.root / SUITES
+    try:
+        runs = read_runs(folder)
+        document = suites_document(runs, RESAMPLES, CONFIDENCE, 0)
+    except (AstraError, pa.ArrowException, OSError, ValueError) as error:
+        workspace.lacks(f"{SUITES} cannot be read: {error}")
+        return []
+    if not runs:
         workspace.lacks(
-            "data/suites: no external suite (BFCL, τ²-Bench, ACEBench, AIME) was played here; "
+            f"{SUITES}: no external suite (BFCL, τ²-Bench, ACEBench, AIME, GPQA) was played here; "
             "bench.suites names them"
         )
+    found: dict[str, list[SuiteRun]] = {}
+    for run, _ in runs:
+        found.setdefault(run.suite, []).append(run)
     return [
-        {"suite": suite, "runs": sorted(rows, key=lambda row: _order(row["run"].checkpoint))}
-        for suite, rows in sorted(found.items())
+        {
+            "suite": suite,
+            "differences": document[suite]["differences"],
+            "runs": [
+                {
+                    "run": run,
+                    **document[suite]["checkpoints"][run.checkpoint],
+                    "tasks": suite_tasks(
+                        workspace, folder / suite / f"{run.checkpoint}.parquet", run.score, examples
+                    ),
+                }
+                for run in sorted(members, key=lambda run: _order(run.checkpoint))
+            ],
+        }
+        for suite, members in sorted(found.items())
     ]
 
 
 def _order(checkpoint: str) -> tuple[int, str]:
-    places = {"floor": -1, **LOOKS}
+    places = {SUITE_FLOOR: -1, **LOOKS}
     return places.get(checkpoint, len(places)), checkpoint
 
 
-def _suite_row(run: SuiteRun, table: Path) -> dict[str, Any]:
-    """The score is the mean over entries of the mean over their tries; lost tries do not count."""
-    by_entry: dict[str, list[float]] = {}
-    by_category: dict[str, dict[str, list[float]]] = {}
-    scored: list[SuiteEpisode] = []
-    for episode in read_records(table, SuiteEpisode):
-        score = episode.scores.get(run.score)
-        if episode.outcome == SuiteOutcome.INFRA or not isinstance(score, Scored):
-            continue
-        scored.append(episode)
-        by_entry.setdefault(episode.entry_id, []).append(score.value)
-        entries = by_category.setdefault(episode.category, {})
-        entries.setdefault(episode.entry_id, []).append(score.value)
-    if not scored:
-        raise ValueError("no try was scored")
-    steps = sum(episode.steps for episode in scored)
-    tokens = sum(episode.completion_tokens for episode in scored)
-    return {
-        "run": run,
-        "score": _estimate(by_entry.values()),
-        "categories": {name: _mean(found.values()) for name, found in sorted(by_category.items())},
-        "steps": steps / len(scored),
-        "tokens_per_step": tokens / steps if steps else None,
+def beside_published(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows for the paper's table, one per checkpoint, in percent; None where nothing was played.
+
+    ``partial`` says that some figure of the row is of a sample and not of the whole suite.
+    """
+    rows: dict[str, dict[str, Any]] = {
+        name: {"checkpoint": name, "figures": [None] * len(COLUMNS), "partial": False}
+        for name in LOOKS
     }
+    for suite in found:
+        for one in suite["runs"]:
+            run: SuiteRun = one["run"]
+            if run.checkpoint == SUITE_FLOOR or run.harness not in HARNESSES:
+                continue
+            row = rows.setdefault(
+                run.checkpoint,
+                {"checkpoint": run.checkpoint, "figures": [None] * len(COLUMNS), "partial": False},
+            )
+            row["partial"] |= run.sample_count < run.sample_of
+            for at, column in enumerate(COLUMNS):
+                if column.suite == HARNESSES[run.harness]:
+                    value = _of_column(one, column)
+                    row["figures"][at] = None if value is None else 100 * value
+    return list(rows.values())
 
 
-def _estimate(entries: Iterable[Sequence[float]]) -> Estimate:
-    return estimate([sum(one) / len(one) for one in entries], RESAMPLES, CONFIDENCE, 0)
-
-
-def _mean(entries: Iterable[Sequence[float]]) -> float:
-    means = [sum(one) / len(one) for one in entries]
-    return sum(means) / len(means)
+def _of_column(summary: Mapping[str, Any], column: Column) -> float | None:
+    if column.part == "overall":
+        return summary.get("overall_without_airline", summary["overall"])
+    return summary["by_category"].get(column.category)
 
 
 def suite_examples(found: Sequence[Mapping[str, Any]]) -> list[Task]:

@@ -31,17 +31,23 @@ class Workspace:
 
     def metrics(self, stage: str) -> dict[str, Any]:
         """``metrics/<stage>.json``; empty if there is none."""
-        path = self.root / "metrics" / f"{stage}.json"
+        name = f"metrics/{stage}.json"
+        if not (self.root / name).is_file():
+            self.lacks(f"{name}: stage {stage} has not run here")
+        return self.document(name)
+
+    def document(self, name: str) -> dict[str, Any]:
+        """A file that holds a JSON object; empty if there is none."""
+        path = self.root / name
         if not path.is_file():
-            self.lacks(f"metrics/{stage}.json: stage {stage} has not run here")
             return {}
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            self.lacks(f"metrics/{stage}.json cannot be read: {error}")
+            self.lacks(f"{name} cannot be read: {error}")
             return {}
         if not isinstance(document, dict):
-            self.lacks(f"metrics/{stage}.json is no JSON object")
+            self.lacks(f"{name} is no JSON object")
             return {}
         return document
 

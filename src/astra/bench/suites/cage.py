@@ -30,7 +30,16 @@ MEMORY_MB = 8192
 """Address space of each caged process."""
 DISK_MB = 256
 PROCESSES = 512
-SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives")
+SYSTEM = (
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/bin",
+    "/sbin",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+)
 """Programs and libraries; nothing below them is private to a user."""
 FORBIDDEN = (
     "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsmount",

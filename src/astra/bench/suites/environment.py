@@ -27,10 +27,10 @@ def bench_environment() -> Path:
 
 
 def caged_driver(name: str, **environment: str) -> Driver:
-    """``drivers/<name>.py`` in the bench environment, caged."""
+    """``drivers/play_<name>.py`` in the bench environment, caged."""
     folder = bench_environment()
     return Driver(
-        command=(str(folder / "bin" / "python"), "-B", str(DRIVERS / f"{name}.py")),
+        command=(str(folder / "bin" / "python"), "-B", str(DRIVERS / f"play_{name}.py")),
         caged=True,
         reads=(folder, _base(folder), DRIVERS.resolve()),
         environment={"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", **environment},

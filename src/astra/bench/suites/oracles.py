@@ -80,10 +80,16 @@ def bfcl_parameters() -> dict[str, list[str]]:
 def _bfcl_turn(
     calls: Sequence[str], mode: str, places: Mapping[str, Sequence[str]]
 ) -> Iterator[Turn]:
-    if calls and mode == "prompt":
-        yield Turn(content=f"[{', '.join(calls)}]")
-    elif calls:
-        yield Turn(calls=tuple(parse_call(call, places) for call in calls))
+    parsed = tuple(parse_call(call, places) for call in calls)
+    if parsed and mode == "prompt":
+        # By name: the official parser of texts loses values given by place.
+        texts = (
+            f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+            for name, arguments in parsed
+        )
+        yield Turn(content=f"[{', '.join(texts)}]")
+    elif parsed:
+        yield Turn(calls=parsed)
     yield DONE
 
 

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -138,7 +138,7 @@ class _Running:
 
 
 @contextmanager
-def _caged(driver: Driver) -> Iterator[_Running]:
+def _caged(driver: Driver) -> Generator[_Running]:
     cage = Cage(driver.reads)
     try:
         cage.start(driver.command, dict(driver.environment))
@@ -152,7 +152,7 @@ def _caged(driver: Driver) -> Iterator[_Running]:
 
 
 @contextmanager
-def _plain(driver: Driver) -> Iterator[_Running]:
+def _plain(driver: Driver) -> Generator[_Running]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = subprocess.Popen(
             driver.command,

@@ -61,7 +61,9 @@ class Relay:
         self.lost = ""
         """Why an endpoint is given up; empty while all answer."""
         self.served = 0
-        self._client = httpx2.Client(timeout=httpx2.Timeout(TIMEOUT_S, connect=10.0), trust_env=False)
+        self._client = httpx2.Client(
+            timeout=httpx2.Timeout(TIMEOUT_S, connect=10.0), trust_env=False
+        )
         self._server = _Server(listener, self)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True
@@ -90,7 +92,9 @@ class Relay:
                 break
             pause = min(self.pause_s * 2**attempt, MAX_PAUSE_S)
             try:
-                reply = self._client.post(url, json={**body, "model": endpoint.model}, headers=headers)
+                reply = self._client.post(
+                    url, json={**body, "model": endpoint.model}, headers=headers
+                )
             except httpx2.HTTPError as error:
                 problem = f"{type(error).__name__}: {error}"
             else:
@@ -110,7 +114,7 @@ class Relay:
                 f"{reply.status_code}: {reply.text[:300]}"
             )
         if reply.status_code in (400, 413, 422) and OVERFLOW_WORDS.search(reply.text):
-            return 400, _error(reply.text[:500], OVERFLOW)
+            return 400, _error(f"{OVERFLOW}: {reply.text[:500]}", OVERFLOW)
         self.served += reply.status_code == 200
         return reply.status_code, reply.content
 

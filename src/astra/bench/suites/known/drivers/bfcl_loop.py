@@ -1,4 +1,4 @@
-"""BFCL multi-turn with the official loop and the official checker (package bfcl-eval).
+"""The official loop and the official checker of BFCL multi-turn (package bfcl-eval).
 
 One handler per attempt. The simulators live in module globals under a name made of the handler's
 model name and the entry; each attempt gets a name of its own, so that tries of one entry do not
@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 # Importing the package makes result folders; not next to itself.
 os.environ["BFCL_PROJECT_ROOT"] = os.environ.get("TMPDIR", "/tmp")
 
@@ -24,7 +22,6 @@ from bfcl_eval.model_handler.api_inference.openai_completion import OpenAIComple
 from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 from openai import APIError, DefaultHttpxClient
 
-PACKAGES = ("bfcl-eval", "openai")
 CONNECTIONS = DefaultHttpxClient(timeout=None, trust_env=False)
 """Shared: a client of one's own reads every certificate authority first."""
 
@@ -125,17 +122,3 @@ class Suite:
             handler.model_name_underline_replaced,
         )
         return found["valid"], "" if found["valid"] else str(found["error_type"])
-
-
-def main() -> None:
-    channel = wire.Wire()
-    suite = Suite(channel.options)
-    if channel.request["task"] == "list":
-        listed = ((entry, entry.rsplit("_", 1)[0]) for entry in suite.entries)
-        channel.listing(listed, PACKAGES)
-        return
-    channel.play(lambda job: suite.attempt(channel, job))
-
-
-if __name__ == "__main__":
-    main()
