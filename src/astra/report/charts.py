@@ -195,6 +195,11 @@ def trailing_mean(points: Sequence[tuple[float, float]], over: int) -> list[tupl
     ]
 
 
+def named(checkpoints: str) -> str:
+    """``sft`` and ``rl`` as people write them, alone or among other words."""
+    return " ".join({"sft": "SFT", "rl": "RL"}.get(word, word) for word in checkpoints.split(" "))
+
+
 def number(value: float) -> str:
     """At most four significant digits; whole numbers and thousands in full."""
     if value == int(value) or abs(value) >= 1000:

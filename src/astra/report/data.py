@@ -65,35 +65,36 @@ CURVES = {
 
 
 def funnels(workspace: Workspace, charts: Charts) -> list[dict[str, Any]]:
-    """One row per stage that has metrics, with the drops by reason."""
-    rows: list[dict[str, Any]] = []
-    for flow in FLOWS:
-        document = workspace.metrics(flow.stage)
-        if not document:
-            rows.append({"flow": flow, "absent": True})
-            continue
-        dropped: dict[str, int] = {
-            str(reason): count
-            for reason, count in _mapping(document.get("dropped")).items()
-            if isinstance(count, int)
-        }
-        came, left = _count(document, flow.came), _count(document, flow.left)
-        gone = sum(dropped.values())
-        rows.append({
-            "flow": flow,
-            "came": came,
-            "left": left,
-            "dropped": dict(sorted(dropped.items(), key=lambda one: -one[1])),
-            # Nothing may vanish without a reason; where units differ the page says so as well.
-            "unexplained": came - left - gone if None not in (came, left) else None,
-            "gone": gone,
-        })  # fmt: skip
-    for row in rows:
-        if row.get("left") is not None:
-            most = row["left"] + row["gone"]
-            title = f"{row['flow'].stage}: kept and dropped"
-            row["bar"] = charts.flow(title, row["left"], row["gone"], most)
-    return rows
+    """One row per stage, with its drops by reason; of one that has not run only its name."""
+    return [
+        _funnel(flow, document, charts) if document else {"flow": flow, "absent": True}
+        for flow in FLOWS
+        for document in (workspace.metrics(flow.stage),)
+    ]
+
+
+def _funnel(flow: Flow, document: Mapping[str, Any], charts: Charts) -> dict[str, Any]:
+    dropped = _drops(document)
+    gone = sum(dropped.values())
+    row: dict[str, Any] = {"flow": flow, "dropped": dropped, "unexplained": 0}
+    came = row["came"] = _count(document, flow.came)
+    left = row["left"] = _count(document, flow.left)
+    if came is not None and left is not None:
+        # Nothing may vanish without a reason; where units differ the page says so as well.
+        row["unexplained"] = came - left - gone
+    if left is not None:
+        row["bar"] = charts.flow(f"{flow.stage}: kept and dropped", left, gone, left + gone)
+    return row
+
+
+def _drops(document: Mapping[str, Any]) -> dict[str, int]:
+    """By reason, the most frequent first."""
+    counts = {
+        str(reason): count
+        for reason, count in _mapping(document.get("dropped")).items()
+        if isinstance(count, int)
+    }
+    return dict(sorted(counts.items(), key=lambda one: -one[1]))
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
@@ -150,11 +151,7 @@ def contamination(workspace: Workspace) -> dict[str, Any]:
     stages: list[dict[str, Any]] = []
     for stage in STAGES:
         document = workspace.metrics(stage)
-        dropped = {
-            str(reason): count
-            for reason, count in _mapping(document.get("dropped")).items()
-            if "contaminat" in str(reason)
-        }
+        dropped = {r: count for r, count in _drops(document).items() if "contaminat" in r}
         checked = document.get(CHECKED)
         if dropped or checked is not None:
             stages.append({"stage": stage, "checked": checked, "dropped": dropped})

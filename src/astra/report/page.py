@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from astra.report import data, provenance, published, rollouts, scores
-from astra.report.charts import Charts, number
+from astra.report.charts import Charts, named, number
 from astra.report.workspace import STAGES, Workspace
 
 TABLE_ROWS = 25
@@ -70,7 +70,8 @@ def page(context: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, thinned=_thinned, size=_size, named=_named)
+    filters: dict[str, Any] = {"number": number, "named": named, "thinned": _thinned, "size": _size}
+    environment.filters.update(filters)
     style, script = (_asset(environment, name) for name in ("style.css.j2", "script.js.j2"))
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -92,11 +93,6 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _named(checkpoint: str) -> str:
-    """``sft`` and ``rl`` as people write them, also within a difference."""
-    return " ".join({"sft": "SFT", "rl": "RL"}.get(word, word) for word in checkpoint.split(" "))
-
-
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """At most TABLE_ROWS of them, the last one included."""
     stride = -(-len(points) // TABLE_ROWS)
@@ -106,8 +102,9 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def _size(count: int | None) -> str:
     if count is None:
         return "?"
+    size = float(count)
     for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count = count / 1000  # type: ignore[assignment]
-    return f"{count:.1f} GB"
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import subprocess
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
 from astra.errors import AstraError
 from astra.report.workspace import STAGES, Workspace
 from astra.settings import PARAMS, RuntimeConfig, load
+from astra.tracking import mlflow as tracking
 from astra.tracking.mlflow import EXPERIMENTS, OUTPUT, PARENT, tracking_uri
 
+SQLITE = "sqlite:///"
 GIT_TIMEOUT_S = 30
 SHOWN_TAGS = ("sandbox_tier", "torch_device", "device", "threads", "dvc_exp_name", "git_commit")
 
@@ -115,17 +120,29 @@ def machine(workspace: Workspace) -> dict[str, Any]:
         workspace.lacks(f"MLflow was not asked: {error}")
         return {}
     uri = tracking_uri(runtime)
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
+    try:
+        _check_store(uri)
+        return {"uri": uri, "runs": _newest_runs(uri)}
+    except FileNotFoundError:
         workspace.lacks(
             f"no MLflow store at {uri}: wall times, device, sandbox tier and library versions of "
             "the runs are not known here"
         )
-        return {}
-    try:
-        return {"uri": uri, "runs": _newest_runs(uri)}
     except Exception as error:  # stores raise what their drivers raise; all of it is said
         workspace.lacks(f"MLflow store {uri} cannot be read: {str(error)[:300]}")
-        return {}
+    return {}
+
+
+def _check_store(uri: str) -> None:
+    """Raise at once where no store is; MLflow itself tries for minutes, or makes an empty one."""
+    if uri.startswith(("http://", "https://")):
+        tracking._reach(uri)
+    elif uri.startswith(SQLITE):
+        path = Path(uri.removeprefix(SQLITE))
+        if not path.is_file():
+            raise FileNotFoundError(path)
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as store:
+            store.execute("SELECT name FROM experiments LIMIT 1")
 
 
 def _newest_runs(uri: str) -> list[dict[str, Any]]:
@@ -143,9 +160,13 @@ def _newest_runs(uri: str) -> list[dict[str, Any]]:
             max_results=50,
         ):
             newest.setdefault(run.data.tags.get("checkpoint", ""), run)
-        rows += [_run_row(stage, part, run) for part, run in newest.items()]
+        rows += [_run_row(stage, part, newest[part]) for part in sorted(newest, key=_place)]
     order = {stage: place for place, stage in enumerate(STAGES)}
-    return sorted(rows, key=lambda row: (order.get(row["stage"], len(order)), row["part"]))
+    return sorted(rows, key=lambda row: order.get(row["stage"], len(order)))
+
+
+def _place(checkpoint: str) -> tuple[int, str]:
+    return {"base": 0, "sft": 1, "rl": 2}.get(checkpoint, 3), checkpoint
 
 
 def _run_row(stage: str, part: str, run: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 SOURCE = "arXiv 2601.21558, version 2, Tables 1 and 3"
 URL = "https://arxiv.org/abs/2601.21558"
 NOTES = (
-    "Every figure in this table was published by the paper's authors, for models of 14 and 32 "
-    "billion parameters and for models behind APIs. None of it was measured here.",
+    "But for the rows of this build, every figure was published by the paper's authors, for models "
+    "of 14 and 32 billion parameters and for others behind APIs.",
     "A score of this workspace compares with a column only if it was measured on the same suite, "
     "whole, with the same harness, decoding, number of tries and user model. The held-out arenas "
     "above are our own: they compare with no column.",

@@ -15,6 +15,7 @@ from astra.errors import AstraError
 from astra.records.bench import BenchEpisode, EpisodeClass, SuiteEpisode
 from astra.records.message import Message, MessageRole
 from astra.records.score import Scored
+from astra.report.charts import named
 from astra.report.workspace import Workspace
 from astra.store.tables import read_records
 
@@ -128,6 +129,7 @@ def _title(pattern: Sequence[bool], checkpoints: Sequence[str]) -> str:
 
 
 def _and(names: Sequence[str]) -> str:
+    names = [named(name) for name in names]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 

@@ -13,7 +13,7 @@ from astra.bench.summary import FLOOR as SUITE_FLOOR
 from astra.bench.summary import read_runs, suites_document
 from astra.errors import AstraError
 from astra.records.bench import SuiteRun
-from astra.report.charts import Charts, Interval
+from astra.report.charts import Charts, Interval, named
 from astra.report.published import COLUMNS, HARNESSES, Column
 from astra.report.rollouts import Task, suite_tasks
 from astra.report.workspace import Workspace
@@ -66,7 +66,11 @@ def _arenas(document: Mapping[str, Any], charts: Charts) -> dict[str, Any]:
     intervals = {
         title: [
             Interval(
-                name, found[score]["mean"], found[score]["low"], found[score]["high"], look(name)
+                named(name),
+                found[score]["mean"],
+                found[score]["low"],
+                found[score]["high"],
+                look(name),
             )
             for name, found in estimates.items()
             if score in found
@@ -110,7 +114,7 @@ def _breakdown(charts: Charts, title: str, checkpoints: Mapping[str, Any], part:
     labels = sorted({label for block in checkpoints.values() for label in block[part]})
     groups = {
         label.replace("_", " "): [
-            (name, float(block[part][label]["f1"]), look(name))
+            (named(name), float(block[part][label]["f1"]), look(name))
             for name, block in checkpoints.items()
             if "f1" in block[part].get(label, {})
         ]
