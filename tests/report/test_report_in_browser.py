@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from chromium import BROWSER, TIMEOUT_S, WHY_SKIPPED, browse
 
 from astra.report.page import write_report
