@@ -198,9 +198,10 @@ class _Attempt:
             found = {**found, "f1": combined if isinstance(plain, Unscored) else plain}
             found["f1_with_answer"] = combined
             del found["f1_plain"]
+        reason = self._overflow[:600] or ("" if solved else f"ended: {stop}")
         return Played(
             entry_id=self._job.entry_id, attempt=self._job.attempt, outcome=outcome,
-            scores=found, reason=self._overflow[:600] or ("" if solved else f"ended: {stop}"), steps=self._steps,
+            scores=found, reason=reason, steps=self._steps,
             prompt_tokens=self._prompt_tokens, completion_tokens=self._completion_tokens,
             messages=rollout.messages,
         )  # fmt: skip
