@@ -28,8 +28,8 @@ TAIL_CHARS = 2000
 class ServedCheckpoints:
     """``Serving`` for model folders and hub models: one server at a time, by name."""
 
-    def __init__(self, checkpoints: Mapping[str, ServeConfig]) -> None:
-        self._checkpoints = checkpoints
+    def __init__(self, configs: Mapping[str, ServeConfig]) -> None:
+        self.configs = configs
 
     @classmethod
     def of(
@@ -53,7 +53,7 @@ class ServedCheckpoints:
 
     @contextmanager
     def __call__(self, checkpoint: str) -> Generator[Subject]:
-        config = self._checkpoints[checkpoint]
+        config = self.configs[checkpoint]
         with served(config) as url:
             endpoint = Endpoint(base_url=url, model=config.name)
             yield Subject(checkpoint, endpoint, identity(config))
