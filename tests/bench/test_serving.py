@@ -410,7 +410,6 @@ def test_vllm_is_started_spoken_to_and_ended(
     root: Path, fake_vllm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(root / "src"))
     config = ServeConfig(
         policy=PolicyConfig(path=str(root / "policies/tiny")), name="tiny", engine="vllm",
         vllm=str(fake_vllm), vllm_args=("--tensor-parallel-size", "2"), context=600,

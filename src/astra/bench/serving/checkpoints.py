@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,7 @@ def served(config: ServeConfig, timeout_s: float = START_TIMEOUT_S) -> Generator
         process = subprocess.Popen(
             [sys.executable, "-m", "astra.bench.serving.main"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
