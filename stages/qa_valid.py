@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from astra.llm.build import build_teacher
-from astra.qa.benchmarks import benchmark_gates
 from astra.qa.config import QAValidConfig
 from astra.qa.offline import HANDLERS
 from astra.qa.report import validated
@@ -24,7 +23,7 @@ def main() -> None:
     instances = read_records(source, QAInstance)
     progress = Progress("judged", count_records(source))
     outcomes = judge_all(instances, config, judge, runtime.concurrency)
-    kept = validated(outcomes, config, metrics, progress, benchmark_gates(config, metrics))
+    kept = validated(outcomes, config, metrics, progress)
     write_records(Path("data/qa_valid.parquet"), kept, QAInstance)
     progress.close()
     metrics.write()

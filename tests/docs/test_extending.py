@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "train")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
+sys.path.insert(0, str(Path(__file__).parent))
 from pages import blocks
 from training_world import make_arena
 

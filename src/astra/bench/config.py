@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from astra.arena.irrelevant import IrrelevantMode
+from astra.bench.suites.protocol import SuiteConfig
 from astra.contamination.index import ContaminationConfig
 from astra.rollout.chat import PolicyConfig
 from astra.rollout.driver import RolloutLimits
@@ -29,6 +30,8 @@ class BenchConfig(StageConfig):
     """More episodes than this lost to our own machinery: the stage fails."""
     examples: int = Field(ge=0)
     """Episodes shown per class in runs/bench/examples.md."""
+    suites: tuple[SuiteConfig, ...] = ()
+    """External suites, played after the arenas."""
     contamination: ContaminationConfig | None = None
     """Which suites the arenas are compared with, and when tools count as shared; null: none."""
     sandbox: SandboxLimits

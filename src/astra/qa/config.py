@@ -227,4 +227,4 @@ class QAValidConfig(StageConfig):
     duplicate_similarity: float = Field(ge=0.5, le=1.0)
     """Jaccard similarity of words and word pairs at which the later of two questions goes."""
     contamination: str | None
-    """Index of the benchmark suites whose texts no question may share; null: not checked."""
+    """Index of benchmark suites whose texts are kept out; None: not checked."""
