@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.config import BenchConfig
 from astra.bench.report import write_report
 from astra.bench.run import run_arenas, select
-from astra.bench.shared import shared_with_suites
 from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
 from astra.settings import RuntimeConfig, load

@@ -38,7 +38,7 @@ def write_report(
 ) -> None:
     """Write metrics, plots and the git-ignored examples, all below the working directory.
 
-    ``shared``: what the arenas have in common with external suites (shared.py).
+    ``shared``: what the arenas have in common with external suites (arena_overlap.py).
     """
     played: dict[str, list[BenchEpisode]] = {}
     for episode in episodes:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_bench_arenas import make_arena
 
+from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.progress import BenchProgress
-from astra.bench.shared import shared_with_suites
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
 from astra.contamination.suites import Suite
 from astra.records.qa import Split
