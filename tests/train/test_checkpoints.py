@@ -93,7 +93,7 @@ def test_sharded_optimizer_state_counts(tmp_path: Path) -> None:
 
 
 def test_run_folder_depends_on_parameters_and_data() -> None:
-    a = SFTConfig(policy=PolicyConfig(path="p"))
+    a = SFTConfig(policy=PolicyConfig(path="policies/p"))
     b = a.model_copy(update={"seed": 1})
     folders = {
         run_folder("sft", config, {"data": digest}) for config in (a, b) for digest in ("x", "y")
@@ -124,7 +124,7 @@ def test_bad_parameters_are_named_with_what_is_allowed(
 
 def test_unknown_optimizer_is_refused() -> None:
     with pytest.raises(ValidationError, match="'adamw' or 'muon'"):
-        SFTConfig.model_validate({"policy": {"path": "p"}, "optimizer": "lion"})
+        SFTConfig.model_validate({"policy": {"path": "policies/p"}, "optimizer": "lion"})
 
 
 def net() -> torch.nn.Module:

@@ -17,6 +17,8 @@ from astra.errors import AstraError
 from astra.stage import run_stage
 
 SOURCE = Path("src")
+PLUGINS = ("astra.bench.suites.known", "astra.toolbank.known", "astra.toolgraph.known")
+"""Packages whose modules are imported or run by name: importing one means all of them."""
 
 
 def imports(path: Path) -> set[str]:
@@ -36,6 +38,8 @@ def module_files(name: str) -> list[Path]:
     parts = name.split(".")
     files = [SOURCE.joinpath(*parts[:depth], "__init__.py") for depth in range(1, len(parts) + 1)]
     files.append(SOURCE.joinpath(*parts).with_suffix(".py"))
+    if name in PLUGINS:
+        files.extend(sorted(SOURCE.joinpath(*parts).rglob("*.py")))
     return [file for file in files if file.is_file()]
 
 
