@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from astra.agent import mcp_http
 from astra.agent.mcp import ServerEnvironments, ServerError, open_server
 from astra.agent.mcp_http import HttpServerError, filled_headers, free_port
 from astra.records.message import CallStatus, ToolResult
@@ -80,6 +81,17 @@ def test_own_process_is_isolated_and_gone_afterwards(
     assert soft.status is CallStatus.SOFT_ERROR
     assert missing.status is CallStatus.ERROR
     assert not alive(str(TOY))
+
+
+def test_two_servers_are_never_given_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if nothing listens on the first one's port yet when the second asks."""
+    one, two = free_port(), free_port()
+    offered = iter([one, one, two, one])
+    monkeypatch.setattr(mcp_http, "free_port", lambda: next(offered))
+    with mcp_http.reserved_port() as first, mcp_http.reserved_port() as second:
+        assert (first, second) == (one, two)
+    with mcp_http.reserved_port() as again:
+        assert again == one
 
 
 @pytest.fixture(scope="module")

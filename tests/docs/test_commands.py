@@ -42,6 +42,7 @@ FOREIGN = {
     "curl": "asks a server that a reader runs",
     "docker": "no daemon on the machines of the test command",
     "export": "a shell builtin",
+    "gto": "DVC's registry of versions, tests/versions runs it",
     "pre-commit": "a tool of the reader's own",
     "printf": "a shell builtin",
     "sbatch": "a cluster's",

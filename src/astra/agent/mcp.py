@@ -33,7 +33,7 @@ from filelock import FileLock
 from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
 from pydantic import ValidationError
 
-from astra.agent.mcp_http import free_port, http_streams, running
+from astra.agent.mcp_http import http_streams, reserved_port, running
 from astra.errors import AstraError
 from astra.records.base import content_id
 from astra.records.message import CallStatus, ToolResult
@@ -339,14 +339,14 @@ async def _streams(
     prepare_workdir(launch, workdir)
     log = workdir / "home" / LOG
     if isinstance(launch, HttpLaunch):
-        port = free_port()
-        parameters = _parameters(launch, workdir, bin_folder, port)
-        url = launch.url.replace("{port}", str(port))
-        async with (
-            running(parameters, port, log, timeout_s),
-            http_streams(url, launch.headers) as streams,
-        ):
-            yield streams
+        with reserved_port() as port:
+            parameters = _parameters(launch, workdir, bin_folder, port)
+            url = launch.url.replace("{port}", str(port))
+            async with (
+                running(parameters, port, log, timeout_s),
+                http_streams(url, launch.headers) as streams,
+            ):
+                yield streams
         return
     with log.open("w", encoding="utf-8") as errlog:
         parameters = _parameters(launch, workdir, bin_folder)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,26 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A free port that nobody else is given before the context is left.
+
+    Without it two runs side by side could be given the same one before the first server listens,
+    and the second would talk to the first one's.
+    """
+    while True:
+        port = free_port()
+        with socket.socket(socket.AF_UNIX) as mark:
+            try:
+                mark.bind(f"\0astra-port-{port}")  # a name in the kernel, gone with this process
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            yield port
+            return
 
 
 def filled_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -220,5 +220,5 @@ def _remote(runtime: RuntimeConfig) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "no default DVC remote: results stay on this machine",
-            "dvc remote add -d storage s3://BUCKET/PREFIX",
+            "make remote URL=s3://BUCKET/PATH",
         )
