@@ -11,13 +11,13 @@ from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
-from astra.train.checkpoints import mark_finished, run_folder, save_policy
+from astra.train.checkpoints import claim, mark_finished, run_folder, save_policy
 from astra.train.config import RLConfig
 from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
 from astra.train.rl import choose_arenas, report_rl, train_rl
 
-ARENAS, START = Path("data/envs_merged.parquet"), Path("models/sft")
+ARENAS, START, MODEL = Path("data/envs_merged.parquet"), Path("models/sft"), Path("models/rl")
 
 
 def main() -> None:
@@ -28,6 +28,7 @@ def main() -> None:
     arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config)
     inputs = digests(ARENAS, START)
     folder = run_folder("rl", config, inputs)
+    claim(folder)
     with (
         build_sandbox(config.sandbox, runtime) as sandbox,
         track("rl", config, inputs, runtime) as run,
@@ -35,9 +36,10 @@ def main() -> None:
         run.tags(sandbox_tier=sandbox.tier, world_size=world_size())
         result = train_rl(policy, arenas, config, sandbox, folder, run, runtime.rollout_servers)
         run.tags(groups_lost_to_infra=result.lost_to_infra)
-    if not is_main():
-        return
-    save_policy(policy.model, policy.codec.tokenizer, Path("models/rl"), result.weights)
+        if not is_main():
+            return
+        save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
+        run.output(MODEL)
     mark_finished(folder)
     metrics = StageMetrics("rl")
     report_rl(metrics, arenas, result)

@@ -10,13 +10,13 @@ from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
-from astra.train.checkpoints import mark_finished, run_folder, save_policy
+from astra.train.checkpoints import claim, mark_finished, run_folder, save_policy
 from astra.train.config import SFTConfig
 from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
 from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
 
-SFT_SET = Path("data/sft_set.parquet")
+SFT_SET, MODEL = Path("data/sft_set.parquet"), Path("models/sft")
 
 
 def main() -> None:
@@ -29,12 +29,14 @@ def main() -> None:
     base = Path(config.policy.path)
     inputs = digests(SFT_SET, *([base] if base.is_dir() else []))
     folder = run_folder("sft", config, inputs)
+    claim(folder)
     with track("sft", config, inputs, runtime) as run:
         run.tags(world_size=world_size())
         result = train_sft(policy, encoded[0], encoded[1], config, folder, run)
-    if not is_main():
-        return
-    save_policy(policy.model, policy.codec.tokenizer, Path("models/sft"), result.weights)
+        if not is_main():
+            return
+        save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
+        run.output(MODEL)
     mark_finished(folder)
     metrics = StageMetrics("sft")
     report_sft(metrics, encoded[0], encoded[1], result)

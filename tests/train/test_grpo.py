@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+import trl
+from accelerate import Accelerator
 from datasets import Dataset
 from training_world import make_arena
 
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.engine import Sampling
+from astra.train import grpo
 from astra.train.advantages import group_advantages
 from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
 from astra.train.config import RLConfig
@@ -120,6 +123,33 @@ def tool_tokens(one: AdaptiveGRPOTrainer, batch: dict[str, Any]) -> torch.Tensor
         mask = masks[tuple(ids[real.bool()].tolist())]
         where[row, : len(mask)] = ~torch.tensor(mask, dtype=torch.bool)
     return where
+
+
+def test_the_objective_is_the_papers_whatever_the_trainers_defaults(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    assert trl.__version__.startswith("1.16."), "rollout_func is experimental there"
+    one = trainer(policy, tmp_path, ScriptedRoller(4), temperature=0.7)
+    args = one.args
+    assert (args.beta, one.ref_model) == (0.0, None), "no KL"
+    assert (args.entropy_coef, args.use_adaptive_entropy) == (0.0, False)
+    assert args.top_entropy_quantile == 1.0
+    assert (args.loss_type, args.scale_rewards, args.num_iterations) == ("dapo", "group", 1)
+    assert args.importance_sampling_level == "token"
+    assert (args.epsilon, args.epsilon_high, args.delta) == (0.2, 0.28, None)
+    assert args.mask_truncated_completions is False
+    assert args.use_vllm is False
+    assert args.temperature == 0.7, "the trainer's is the engine's"
+    assert (args.bf16, args.activation_checkpointing, args.use_cpu) == (False, False, True)
+
+
+def test_groups_are_shared_evenly_by_ranks(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Accelerator, "num_processes", 3)
+    monkeypatch.setattr(grpo, "accumulation_steps", lambda *_: 2)
+    with pytest.raises(TrainingError, match=r"rl.groups \(2\) must be a multiple of 3 ranks"):
+        trainer(policy, tmp_path, ScriptedRoller(4))
 
 
 def test_tool_tokens_get_exactly_no_gradient(policy: LoadedPolicy, tmp_path: Path) -> None:
