@@ -299,7 +299,9 @@ def growth(small: dict[str, Any], large: dict[str, Any]) -> None:
             total[name] += value
         print(f"| {stage} | " + " | ".join(f"{found[name]:,.1f}" for name in columns) + " |")
     summed = ("CPU s", "of that teacher", "table MB", "asks", "cache MB")
-    print("| all | " + " | ".join(f"{total[c]:,.1f}" if c in summed else "" for c in columns) + " |")
+    print(
+        "| all | " + " | ".join(f"{total[c]:,.1f}" if c in summed else "" for c in columns) + " |"
+    )
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ Each attack says ``denied: ...`` or what it got. Braces are doubled: the text is
 
 from __future__ import annotations
 
-ATTACKS = '''
+ATTACKS = """
 import ctypes, json, os, signal, socket, subprocess
 
 found = {{}}
@@ -71,4 +71,4 @@ attack("trace", lambda: kernel(101, 16, 1, 0, 0))
 attack("run from the writable place", lambda: (
     write(os.environ["HOME"] + "/run"), os.chmod(os.environ["HOME"] + "/run", 0o700),
     subprocess.run([os.environ["HOME"] + "/run"], check=True))[0])
-'''
+"""

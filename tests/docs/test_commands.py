@@ -42,6 +42,7 @@ FOREIGN = {
     "curl": "asks a server that a reader runs",
     "docker": "no daemon on the machines of the test command",
     "export": "a shell builtin",
+    "gto": "comes with dvc; tests/versions registers versions",
     "pre-commit": "a tool of the reader's own",
     "printf": "a shell builtin",
     "sbatch": "a cluster's",
