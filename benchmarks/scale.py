@@ -2,6 +2,7 @@
 
     PYTHONPATH=src python benchmarks/scale.py --share 0.05 [--folder PLACE] [--stages tools,graph]
                                               [--profile] [--dvc]
+    PYTHONPATH=src python benchmarks/scale.py --growth SMALLER LARGER
 
 ``--share 1`` is the paper: 1,585 servers with 19,036 tools, 54,885 conversations, 6,596 arenas.
 The stages run one after the other in a copy of the repository, as dvc would start them, with the
@@ -268,6 +269,41 @@ def show(results: dict[str, Any]) -> None:
         print(f"{name}: {seconds} s")
 
 
+def growth(small: dict[str, Any], large: dict[str, Any]) -> None:
+    """What a stage costs at once and per row, by two measured shares, and a line drawn to 1.
+
+    A straight line: what grows faster comes out too cheap, so watch cost per row over shares.
+    """
+    columns = ("rows", "CPU s, fixed", "ms a row", "CPU s", "of that teacher", "memory MB",
+               "table MB", "asks", "cache MB")  # fmt: skip
+    print("| at share 1 | " + " | ".join(columns) + " |\n|" + "---|" * (len(columns) + 1))
+    total: dict[str, float] = dict.fromkeys(columns, 0.0)
+    for stage, more in large["stages"].items():
+        less = small["stages"].get(stage)
+        if less is None or more["rows"] == less["rows"]:
+            continue
+        rows = more["rows"] / large["share"]
+
+        def line(name: str, a: dict[str, Any] = less, b: dict[str, Any] = more) -> float:
+            return (b[name] - a[name]) / (b["rows"] - a["rows"])
+
+        fixed = max(0.0, less["cpu_s"] - line("cpu_s") * less["rows"])
+        scaled = {name: more[name] / large["share"] for name in more}
+        found = {
+            "rows": rows, "CPU s, fixed": fixed, "ms a row": 1e3 * line("cpu_s"),
+            "CPU s": fixed + line("cpu_s") * rows, "of that teacher": scaled["teacher_s"],
+            "memory MB": more["peak_mb"] + max(0.0, line("peak_mb")) * (rows - more["rows"]),
+            "table MB": scaled["disk_mb"], "asks": scaled["asks"], "cache MB": scaled["cache_mb"],
+        }  # fmt: skip
+        for name, value in found.items():
+            total[name] += value
+        print(f"| {stage} | " + " | ".join(f"{found[name]:,.1f}" for name in columns) + " |")
+    summed = ("CPU s", "of that teacher", "table MB", "asks", "cache MB")
+    print(
+        "| all | " + " | ".join(f"{total[c]:,.1f}" if c in summed else "" for c in columns) + " |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--share", type=float, default=0.05)
@@ -275,10 +311,14 @@ def main() -> None:
     parser.add_argument("--stages", default=",".join(STAGES))
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--dvc", action="store_true")
+    parser.add_argument("--growth", nargs=2, type=Path, metavar="FOLDER", help="Compare two runs.")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
         child(asked.child, asked.profile)
+        return
+    if asked.growth:
+        growth(*(json.loads((one / "scale.json").read_text()) for one in asked.growth))
         return
     folder = (asked.folder or Path(tempfile.mkdtemp(prefix="astra-scale-"))).resolve()
     place = folder / "scale.json"

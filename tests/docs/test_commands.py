@@ -112,13 +112,14 @@ def documented() -> list[Typed]:
 
 
 def inline() -> list[Typed]:
-    """Commands of ours between backticks in running text, where they are whole."""
+    """Commands of ours between backticks in running text, those with placeholders left out."""
     found: list[Typed] = []
     for page in pages(ROOT):
         text = FENCE.sub("", page.read_text("utf-8"))
         for span in re.findall(r"`((?:make|dvc|astra) [^`]+)`", text):
-            if "..." not in span and "<" not in span:
-                found += typed(f"{page.relative_to(ROOT)}: `{span}`", span)
+            placeholders = any(PLACEHOLDER.search(word) for word in span.split())
+            if not placeholders and "..." not in span and "<" not in span:
+                found += typed(f"{page.relative_to(ROOT)}: `{span}`", " ".join(span.split()))
     return found
 
 
@@ -174,8 +175,12 @@ def test_documented(one: Typed) -> None:
 
 @pytest.mark.parametrize("one", inline(), ids=lambda one: f"{one.where} {one.text}"[:90])
 def test_in_running_text(one: Typed) -> None:
-    if not any(PLACEHOLDER.search(word) for word in one.words):
-        test_documented(one)
+    """Text may name a command without what it is given."""
+    try:
+        check(one)
+    except (AssertionError, TyperException, DvcParserError) as error:
+        if type(error).__name__ != "MissingParameter":
+            pytest.fail(f"{one.where}: {error}")
 
 
 def check_make(words: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
 import json
 import random
@@ -22,6 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pages import blocks
 from training_world import make_arena
 
+from astra.bench.config import BenchConfig
+from astra.bench.suites import known as suites
+from astra.bench.suites import registry
+from astra.bench.suites.protocol import SuiteConfig
 from astra.cli.params import BLOCKS
 from astra.llm.build import build_teachers
 from astra.llm.protocol import ModelConfig
@@ -54,7 +59,7 @@ def examples(root: Path) -> Examples:
 def added(examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The examples of the ``known`` packages, put into folders that these packages also search."""
     made: list[str] = []
-    for package in (formats, operators):
+    for package in (formats, operators, suites):
         folder = Path(*package.__name__.split("."))
         (tmp_path / folder).mkdir(parents=True)
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path / folder)])
@@ -62,7 +67,11 @@ def added(examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             if Path(title).parent == Path("src") / folder:
                 (tmp_path / folder / Path(title).name).write_text(text)
                 made.append(f"{package.__name__}.{Path(title).stem}")
-    assert made == ["astra.toolbank.known.postman", "astra.toolgraph.known.breadth"]
+    assert made == [
+        "astra.toolbank.known.postman",
+        "astra.toolgraph.known.breadth",
+        "astra.bench.suites.known.arithmetic",
+    ]
     yield
     for name in made:
         sys.modules.pop(name, None)
@@ -176,6 +185,30 @@ def test_a_chain_operator(examples: Examples) -> None:
 def test_a_bad_operator_is_refused_while_composing(entry: str, complaint: str) -> None:
     with pytest.raises(ParamsError, match=complaint):
         chains_config(entry)
+
+
+@pytest.mark.usefixtures("added")
+def test_a_suite(examples: Examples, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    listed = yaml.safe_load(examples["conf/bench/small.yaml"])["suites"]
+    assert BenchConfig.model_fields["suites"].annotation == tuple[SuiteConfig, ...]
+    (config,) = (SuiteConfig.model_validate(one) for one in listed)
+    suite = registry.find(config.name)
+    assert suite.score == "accuracy"
+    with pytest.raises(ParamsError, match="Extra inputs are not permitted"):
+        suite.complete({**config.options, "seed": 1})
+    module = sys.modules[type(suite).__module__]
+    found = module.questions(suite.complete(config.options))
+    rows = [json.loads(one) for one in Path("problems/examples.jsonl").read_text().splitlines()]
+    assert [one.gold for one in found] == [str(row["answer"]) for row in rows]
+    assert all(one.prompt.startswith(row["question"]) for one, row in zip(found, rows, strict=True))
+    assert suite.prompts(config.options) == [one.prompt for one in found]
+
+    monkeypatch.syspath_prepend(str(Path(suites.__file__).parent / "drivers"))
+    judge = importlib.import_module("play_questions").judge
+    first = found[0].model_dump()
+    assert judge(first, f"It is \\boxed{{{found[0].gold}}}.")[0]
+    assert not judge(first, found[0].prompt)[0], "the question's own box is no answer"
 
 
 @pytest.fixture

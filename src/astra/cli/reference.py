@@ -197,7 +197,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
             yield from _command(f"{name} {child}", one)
         return
     arguments = [one for one in command.params if not isinstance(one, TyperOption)]
-    usage = " ".join(str(one.human_readable_name).upper() for one in arguments)
+    usage = " ".join(_argument(one) for one in arguments)
     yield f"## {name}\n"
     yield f"{_paragraph(command.callback)}\n"
     yield f"```text\n{name} {usage}".rstrip() + " [OPTIONS]\n```\n"
@@ -209,9 +209,13 @@ def _command(name: str, command: Any) -> Iterator[str]:
     yield ""
 
 
+def _argument(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name).upper()
+
+
 def _spelling(parameter: Any) -> str:
     if not isinstance(parameter, TyperOption):
-        return f"`{str(parameter.human_readable_name).upper()}`"
+        return f"`{_argument(parameter)}`"
     return ", ".join(f"`{spelled}`" for spelled in (*parameter.opts, *parameter.secondary_opts))
 
 
