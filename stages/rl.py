@@ -38,12 +38,14 @@ def main() -> None:
         run.tags(groups_lost_to_infra=result.lost_to_infra)
     if not is_main():
         return
-    save_policy(policy.model, policy.codec.tokenizer, Path("models/rl"), result.weights)
-    mark_finished(folder)
+    made = Path("models/rl")
+    save_policy(policy.model, policy.codec.tokenizer, made, result.weights)
+    run.register("rl", made, inputs)
     metrics = StageMetrics("rl")
     report_rl(metrics, arenas, result)
     metrics.write()
     result.curves.write(Path("plots/rl"))
+    mark_finished(folder)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,14 @@ def main() -> None:
         result = train_sft(policy, encoded[0], encoded[1], config, folder, run)
     if not is_main():
         return
-    save_policy(policy.model, policy.codec.tokenizer, Path("models/sft"), result.weights)
-    mark_finished(folder)
+    made = Path("models/sft")
+    save_policy(policy.model, policy.codec.tokenizer, made, result.weights)
+    run.register("sft", made, inputs)
     metrics = StageMetrics("sft")
     report_sft(metrics, encoded[0], encoded[1], result)
     metrics.write()
     result.curves.write(Path("plots/sft"))
+    mark_finished(folder)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_a_failed_stage_leaves_a_failed_run(runtime: RuntimeConfig) -> None:
     assert MlflowClient(tracking_uri=runtime.tracking_uri).get_run(run.id).info.status == "FAILED"
 
 
-def test_an_episode_becomes_a_trace(runtime: RuntimeConfig) -> None:
+def test_an_episode_becomes_a_trace_turn_by_turn(runtime: RuntimeConfig) -> None:
     import mlflow
 
     call = ToolCall(id="c", name="get_price", arguments='{"listing": "Amber Cove"}')
@@ -92,6 +92,8 @@ def test_an_episode_becomes_a_trace(runtime: RuntimeConfig) -> None:
         Message(role=MessageRole.SYSTEM, content="s"),
         Message(role=MessageRole.USER, content="u"),
         Message(role=MessageRole.ASSISTANT, tool_calls=(call,)),
+        Message(role=MessageRole.TOOL, content="45", tool_call_id="c", name="get_price"),
+        Message(role=MessageRole.ASSISTANT, content="It is 45."),
     ]
     result = ToolResult(status=CallStatus.OK, content="45", value=45)
     with track("rl", Config(), {}, runtime) as run:
@@ -99,9 +101,35 @@ def test_an_episode_becomes_a_trace(runtime: RuntimeConfig) -> None:
     experiment = mlflow.get_experiment_by_name("astra/rl")
     assert experiment is not None
     (trace,) = mlflow.search_traces(locations=[experiment.experiment_id], return_type="list")
-    assert [span.name for span in trace.data.spans] == ["rollout", "get_price"]
-    assert trace.data.spans[0].attributes["r"] == 0.5
-    assert trace.data.spans[1].outputs == {"content": "45"}
+    spans = {span.name: span for span in trace.data.spans}
+    assert list(spans) == ["rollout", "turn 1", "get_price", "turn 2"]
+    assert spans["rollout"].attributes["r"] == 0.5
+    assert spans["turn 1"].parent_id == spans["turn 2"].parent_id == spans["rollout"].span_id
+    assert [one["content"] for one in spans["turn 1"].inputs["messages"]] == ["s", "u"]
+    assert spans["turn 1"].outputs["message"]["tool_calls"][0]["name"] == "get_price"
+    assert spans["get_price"].parent_id == spans["turn 1"].span_id
+    assert spans["get_price"].outputs == {"content": "45"}
+    assert [one["content"] for one in spans["turn 2"].inputs["messages"]] == ["45"]
+    assert spans["turn 2"].outputs["message"]["content"] == "It is 45."
+
+
+def test_a_checkpoint_becomes_a_version_of_its_model(
+    runtime: RuntimeConfig, tmp_path: Path
+) -> None:
+    folder = tmp_path / "models" / "sft"
+    folder.mkdir(parents=True)
+    for content in ("first", "second"):
+        (folder / "model.safetensors").write_text(content)
+        with track("sft", Config(), {}, runtime) as run:
+            pass
+        run.register("sft", folder, {"data/sft_set.parquet": "d1"})  # the run has ended by then
+    client = MlflowClient(tracking_uri=runtime.tracking_uri)
+    found = client.search_model_versions("name='astra-sft'")
+    first, newest = sorted(found, key=lambda one: int(one.version))
+    assert newest.run_id == run.id
+    assert newest.tags["input.data/sft_set.parquet"] == "d1"
+    assert newest.tags["sha256"] == file_digest(folder) != first.tags["sha256"]
+    assert newest.source == folder.as_uri()
 
 
 def test_other_ranks_track_nothing(
@@ -112,6 +140,7 @@ def test_other_ranks_track_nothing(
         run.metrics({"loss": 1.0}, 1)
         run.tags(a=1)
         run.trace("rollout", [], [], {})
+    run.register("rl", tmp_path, {})
     assert not (tmp_path / "mlflow.db").exists()
 
 

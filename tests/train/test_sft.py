@@ -72,16 +72,19 @@ def test_schemas_of_different_tools_stay_apart_on_disk_and_in_prompts(
     samples = [make_sample(seed) for seed in range(6)]
     names = [frozenset(tool.name for tool in sample.tools) for sample in samples]
     assert len(set(names)) > 1
-    write_records(tmp_path / "sft_set.parquet", samples, SFTSample)
-    again = {one.id: one for one in read_records(tmp_path / "sft_set.parquet", SFTSample)}
     codec = load_codec(PolicyConfig(path="policies/tiny", template="hermes"))
+
+    def prompts(*given: SFTSample) -> dict[str, list[int]]:
+        table = tmp_path / "sft_set.parquet"
+        write_records(table, given, SFTSample)
+        read = list(read_records(table, SFTSample))
+        rows = encode_samples(read, codec, 9999).rows
+        return {one.id: row["input_ids"] for one, row in zip(read, rows, strict=True)}
+
+    together = prompts(*samples)
     for sample in samples:
-        read = again[sample.id]
-        assert [tool.parameters for tool in read.tools] == [t.parameters for t in sample.tools]
-        (one,) = encode_samples([read], codec, 9999).rows
-        (other,) = encode_samples([sample], codec, 9999).rows
-        assert one == other
-        assert "null" not in codec.tokenizer.decode(one["input_ids"])
+        assert prompts(sample) == {sample.id: together[sample.id]}
+        assert "null" not in codec.tokenizer.decode(together[sample.id])
 
 
 def test_long_samples_are_dropped_and_counted(policy: LoadedPolicy) -> None:

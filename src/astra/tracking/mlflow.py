@@ -22,7 +22,7 @@ from filelock import FileLock
 from pydantic import BaseModel
 
 from astra.errors import AstraError
-from astra.records.message import ExecutedCall, Message
+from astra.records.message import ExecutedCall, Message, MessageRole
 from astra.settings import RuntimeConfig
 from astra.store.paths import repository_root
 
@@ -103,32 +103,70 @@ class Run:
         calls: Sequence[ExecutedCall],
         attributes: Mapping[str, Any],
     ) -> None:
-        """Store one episode as a trace: a root span and one child span per executed call."""
+        """Store one episode as a trace to be read turn by turn.
+
+        A root span, below it one span per assistant turn (what it read since the last, what it
+        said), and below that one per call the turn made.
+        """
         if self._client is None:
             return
         import mlflow
 
+        plain = [_plain(message) for message in messages]
+        spoken = [at for at, one in enumerate(messages) if one.role == MessageRole.ASSISTANT]
         root = mlflow.start_span_no_context(
             name=name,
             span_type="AGENT",
-            inputs={"messages": [_plain(m) for m in messages if m.role in ("system", "user")]},
+            inputs={"messages": [one for one in plain if one["role"] in ("system", "user")]},
             attributes={**attributes, "run_id": self.id},
             metadata={"mlflow.sourceRun": self.id},
             experiment_id=self._experiment_id,
         )
-        for executed in calls:
-            span = mlflow.start_span_no_context(
-                name=executed.call.name or "unnamed",
-                span_type="TOOL",
+        for number, at in enumerate(spoken):
+            read = plain[spoken[number - 1] + 1 if number else 0 : at]
+            turn = mlflow.start_span_no_context(
+                name=f"turn {number + 1}",
+                span_type="CHAT_MODEL",
                 parent_span=root,
-                inputs={"arguments": executed.call.arguments[:TEXT_LENGTH]},
-                attributes={
-                    "turn": str(executed.turn),
-                    "status": str(executed.result.status),
-                },
+                inputs={"messages": read},
             )
-            span.end(outputs={"content": executed.result.content[:TEXT_LENGTH]})
-        root.end(outputs={"messages": [_plain(m) for m in messages[2:]]})
+            for executed in calls:
+                if executed.turn == number:
+                    _trace_call(turn, executed)
+            turn.end(outputs={"message": plain[at]})
+        root.end(outputs={"messages": plain[2:]})
+
+    def register(self, stage: str, folder: Path, inputs: Mapping[str, str]) -> None:
+        """A new version of MLflow model ``astra-<stage>``: where the checkpoint is, its digest,
+        the digests of what it was made from, and the run that made it. Weights are not copied.
+        """
+        if self._client is None:
+            return
+        from mlflow.exceptions import MlflowException
+
+        name = f"{EXPERIMENTS}-{stage}"
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
+        tags = {"sha256": file_digest(folder)}
+        tags |= {f"input.{path}": digest for path, digest in inputs.items()}
+        source = folder.absolute().as_uri()
+        self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
+
+
+def _trace_call(turn: Any, executed: ExecutedCall) -> None:
+    import mlflow
+
+    span = mlflow.start_span_no_context(
+        name=executed.call.name or "unnamed",
+        span_type="TOOL",
+        parent_span=turn,
+        inputs={"arguments": executed.call.arguments[:TEXT_LENGTH]},
+        attributes={"turn": str(executed.turn), "status": str(executed.result.status)},
+    )
+    span.end(outputs={"content": executed.result.content[:TEXT_LENGTH]})
 
 
 def _plain(message: Message) -> dict[str, Any]:
