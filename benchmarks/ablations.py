@@ -41,6 +41,7 @@ from astra.tracking.mlflow import digests
 
 WORK = ROOT / "runs/ablations"
 START, ARENAS = ROOT / "models/sft", ROOT / "data/envs_merged.parquet"
+NOTHING = "nothing has been run with these settings yet; leave --report out"
 PRESENCE = {"present": "banded", "absent": "none"}
 
 
@@ -201,6 +202,8 @@ def main() -> None:
     begin = composed(settings.changes)
     folder = folder_of("start", "", settings)
     folder.mkdir(parents=True, exist_ok=True)
+    if chosen.report and not _played_file(folder, begin, settings).exists():
+        raise SystemExit(NOTHING)
     started = play(folder, START, begin, "start", settings)
     found: dict[str, dict[int, Outcome]] = {}
     # Seeds outside, so that an interrupted benchmark can compare all arms as early as possible.
@@ -212,7 +215,7 @@ def main() -> None:
             seed = int(experiment.name.rsplit("-s", 1)[1])
             found.setdefault(experiment.variant, {})[seed] = outcome
     if not found:
-        raise SystemExit("nothing has been run with these settings yet; leave --report out")
+        raise SystemExit(NOTHING)
     write_report(found, started, settings, grid)
 
 

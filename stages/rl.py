@@ -40,11 +40,12 @@ def main() -> None:
             return
         save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
         run.output(MODEL)
-    mark_finished(folder)
+        run.register("rl", MODEL, inputs)
     metrics = StageMetrics("rl")
     report_rl(metrics, arenas, result)
     metrics.write()
     result.curves.write(Path("plots/rl"))
+    mark_finished(folder)
 
 
 if __name__ == "__main__":

@@ -37,11 +37,12 @@ def main() -> None:
             return
         save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
         run.output(MODEL)
-    mark_finished(folder)
+        run.register("sft", MODEL, inputs)
     metrics = StageMetrics("sft")
     report_sft(metrics, encoded[0], encoded[1], result)
     metrics.write()
     result.curves.write(Path("plots/sft"))
+    mark_finished(folder)
 
 
 if __name__ == "__main__":

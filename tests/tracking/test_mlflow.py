@@ -169,6 +169,25 @@ def test_a_run_is_the_child_of_the_one_that_made_its_checkpoint(
     assert used.dataset.digest == file_digest(data)[:16]
 
 
+def test_a_checkpoint_becomes_a_version_of_its_model(
+    runtime: RuntimeConfig, tmp_path: Path
+) -> None:
+    folder = tmp_path / "models" / "sft"
+    folder.mkdir(parents=True)
+    for content in ("first", "second"):
+        (folder / "model.safetensors").write_text(content)
+        with track("sft", Config(), {}, runtime) as run:
+            pass
+        run.register("sft", folder, {"data/sft_set.parquet": "d1"})  # the run has ended by then
+    client = MlflowClient(tracking_uri=runtime.tracking_uri)
+    found = client.search_model_versions("name='astra-sft'")
+    first, newest = sorted(found, key=lambda one: int(one.version))
+    assert newest.run_id == run.id
+    assert newest.tags["input.data/sft_set.parquet"] == "d1"
+    assert newest.tags["sha256"] == file_digest(folder) != first.tags["sha256"]
+    assert newest.source == folder.as_uri()
+
+
 def test_other_ranks_track_nothing(
     tmp_path: Path, runtime: RuntimeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +196,7 @@ def test_other_ranks_track_nothing(
         run.metrics({"loss": 1.0}, 1)
         run.tags(a=1)
         run.trace("rollout", [], [], {})
+    run.register("rl", tmp_path, {})
     assert not (tmp_path / "mlflow.db").exists()
 
 

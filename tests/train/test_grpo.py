@@ -18,7 +18,6 @@ from training_world import make_arena
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.engine import Sampling
-from astra.train import grpo
 from astra.train.advantages import group_advantages
 from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
 from astra.train.config import RLConfig
@@ -147,7 +146,6 @@ def test_groups_are_shared_evenly_by_ranks(
     policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Accelerator, "num_processes", 3)
-    monkeypatch.setattr(grpo, "accumulation_steps", lambda *_: 2)
     with pytest.raises(TrainingError, match=r"rl.groups \(2\) must be a multiple of 3 ranks"):
         trainer(policy, tmp_path, ScriptedRoller(4))
 

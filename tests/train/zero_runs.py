@@ -41,10 +41,8 @@ def started() -> LoadedPolicy:
 
 
 def saved(policy: LoadedPolicy, folder: Path, weights: dict[str, Any] | None) -> dict[str, Any]:
-    """What a stage does at its end; the weights as the next stage reads them."""
+    """What a stage does at its end."""
     save_policy(policy.model, policy.codec.tokenizer, folder, weights)
-    again = load_policy(PolicyConfig(path=str(folder)))
-    torch.save(again.model.state_dict(), folder / "weights.pt")
     return {"gathered": weights is not None}
 
 
@@ -102,7 +100,7 @@ def finish(work: Callable[[Path], dict[str, Any]], folder: Path, deepspeed: bool
 
 def difference(one: Path, other: Path) -> float:
     """The largest difference of any weight of two saved policies."""
-    a, b = (torch.load(folder / "policy" / "weights.pt") for folder in (one, other))
+    a, b = (load_policy(PolicyConfig(path=str(path))).model.state_dict() for path in (one, other))
     assert a.keys() == b.keys()
     return max(float((a[name] - b[name]).abs().max()) for name in a)
 
@@ -119,8 +117,10 @@ def main(root: Path) -> None:
         newest = max((torn / "run").glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
         shutil.rmtree(newest)
         found["torn"] = finish(work, torn, deepspeed=True)
-        found["from_plain"] = difference(whole, plain)
-        found["from_torn"] = difference(whole, torn)
+        start = Path(POLICY["path"])
+        found["from_start"] = difference(whole / "policy", start)
+        found["from_plain"] = difference(whole / "policy", plain / "policy")
+        found["from_torn"] = difference(whole / "policy", torn / "policy")
     print(json.dumps(report))
 
 

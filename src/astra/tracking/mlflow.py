@@ -155,6 +155,25 @@ class Run:
                     _call_span(root, executed)
         root.end(outputs={"messages": [_chat(message) for message in messages[first:]]})
 
+    def register(self, stage: str, folder: Path, inputs: Mapping[str, str]) -> None:
+        """A new version of MLflow model ``astra-<stage>``: where the checkpoint is, its digest,
+        the digests of what it was made from, and the run that made it. Weights are not copied.
+        """
+        if self._client is None:
+            return
+        from mlflow.exceptions import MlflowException
+
+        name = f"{EXPERIMENTS}-{stage}"
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
+        tags = {"sha256": file_digest(folder)}
+        tags |= {f"input.{path}": digest for path, digest in inputs.items()}
+        source = folder.absolute().as_uri()
+        self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
+
 
 def _call_span(root: Any, executed: ExecutedCall) -> None:
     import mlflow
