@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +24,50 @@ from astra.settings import PARAMS
 prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
 
 
+def templates() -> list[str]:
+    """Every template, as ``<domain>/<name>``."""
+    found = Path(str(resources.files("astra"))).glob("*/prompts/*.md.j2")
+    return sorted(f"{path.parts[-3]}/{path.name.removesuffix('.md.j2')}" for path in found)
+
+
+def complete_template(incomplete: str) -> list[str]:
+    """For shell completion."""
+    return [template for template in templates() if template.startswith(incomplete)]
+
+
+@prompts_app.command("list")
+def list_(
+    stage: Annotated[str, typer.Option(help="Only what this stage may send.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Print every template with its hash, the stages that may send it and its variables."""
+    for template in templates():
+        stages = stages_with(template)
+        if stage and stage not in stages:
+            continue
+        row = {
+            "template": template,
+            "hash": prompting.template_hash(template),
+            "stages": stages,
+            "variables": prompting.variables_of(template),
+        }
+        if as_json:
+            typer.echo(json.dumps(row))
+        else:
+            typer.echo(f"{template}  {row['hash']}")
+            typer.echo(f"  stages: {', '.join(stages) or 'none'}")
+            typer.echo(f"  variables: {', '.join(prompting.variables_of(template)) or 'none'}")
+
+
 @prompts_app.command("render")
 def render(
-    template: Annotated[str, typer.Argument(help="<domain>/<name>, for example qa/decompose.")],
+    template: Annotated[
+        str,
+        typer.Argument(
+            help="<domain>/<name>, for example qa/decompose; `astra prompts list` has all.",
+            autocompletion=complete_template,
+        ),
+    ],
     params: Annotated[
         str, typer.Option(help="Variables as a JSON object, or @FILE that holds one.")
     ] = "",
