@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -41,8 +41,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Print every template with its hash, the stages that may send it and its variables."""
-    for template in templates():
-        stages = stages_with(template)
+    for template, stages in _senders(templates()).items():
         if stage and stage not in stages:
             continue
         row = {
@@ -134,16 +133,24 @@ def real_ask(template: str, text: str, nth: int) -> Captured:
 
 def stages_with(template: str) -> list[str]:
     """Stages of dvc.yaml that depend on the template's file."""
-    domain, _, name = template.partition("/")
-    file = f"src/astra/{domain}/prompts/{name}.md.j2"
+    return _senders([template])[template]
+
+
+def _senders(names: Sequence[str]) -> dict[str, list[str]]:
+    """The stages of each template, all from one reading of dvc.yaml."""
     if not Path("dvc.yaml").is_file():
         raise PromptError(f"no dvc.yaml in {Path.cwd()}; run it in the repository root")
     document: Any = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))
-    return [
-        stage
-        for stage, body in document["stages"].items()
-        if any(file == dep or file.startswith(f"{dep}/") for dep in body.get("deps", ()))
-    ]
+    found: dict[str, list[str]] = {}
+    for template in names:
+        domain, _, name = template.partition("/")
+        file = f"src/astra/{domain}/prompts/{name}.md.j2"
+        found[template] = [
+            stage
+            for stage, body in document["stages"].items()
+            if any(file == dep or file.startswith(f"{dep}/") for dep in body.get("deps", ()))
+        ]
+    return found
 
 
 @contextmanager
