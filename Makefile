@@ -77,7 +77,7 @@ bench-env: ## environment of the benchmark harnesses, pinned
 	  -r harnesses/bench.txt
 
 mlflow: $(STAMP) ## open the runs at http://127.0.0.1:5000
-	$(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
+	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
 
 plots: $(STAMP) ## write dvc_plots/index.html
 	$(RUN) dvc plots show

@@ -190,6 +190,15 @@ def test_doctor_reports_an_unreadable_mlflow_store(workspace: Path, tier: dict[s
     assert "MLflow store" in result.output
 
 
+def test_doctor_says_soon_that_a_tracking_server_does_not_answer(
+    workspace: Path, tier: dict[str, str]
+) -> None:
+    params(workspace, tracking_uri="http://127.0.0.1:9")
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "MLflow store http://127.0.0.1:9: " in result.output
+
+
 def test_doctor_without_params_says_how_to_make_them(tier: dict[str, str]) -> None:
     result = run("doctor")
     assert result.exit_code == 1

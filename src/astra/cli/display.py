@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +17,83 @@ from astra.store.tables import record_name
 
 INDENT = "  "
 TEXT_LENGTH = 2000
+COMPARISON = re.compile(r"(?P<field>\w+)(?P<sign>!=|<=|>=|=|~|<|>)(?P<value>.*)", re.DOTALL)
+NUMERIC: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
 
 class ShowError(AstraError):
     """The table or the filter cannot be used."""
 
 
+def table_path(named: Path) -> Path:
+    """A table itself, or ``data/<stage>.parquet`` where a stage is named."""
+    if named.exists() or len(named.parts) > 1 or named.suffix:
+        return named
+    return Path("data") / f"{named}.parquet"
+
+
 def show_table(
-    path: Path, identifier: str, where: Sequence[str], limit: int, as_json: bool
+    path: Path,
+    identifier: str,
+    where: Sequence[str],
+    limit: int,
+    as_json: bool,
+    fields: Sequence[str] = (),
 ) -> Iterator[Text]:
-    """One text per record that passes the filters; a last line says how many there are."""
+    """One text per record that passes the filters; a last line says how many there are.
+
+    ``fields``: what is shown of a record; empty: everything. Raises ShowError for a field or a
+    filter that the table cannot answer.
+    """
     name = record_name(path) or "record"
     table = parquet.ParquetFile(path)
-    conditions = [_condition(text, table.schema_arrow.names) for text in where]
+    known = table.schema_arrow.names
+    conditions = [condition(text, known) for text in where]
+    for field in fields:
+        if field not in known:
+            raise ShowError(f"--fields: no field {field!r}; there are {', '.join(known)}")
     shown = matched = 0
     for batch in table.iter_batches(batch_size=1024):
         for row in batch.to_pylist():
-            if not str(row.get("id", "")).startswith(identifier) or any(
-                str(row[field]) != value for field, value in conditions
+            if not str(row.get("id", "")).startswith(identifier) or not all(
+                holds(row) for holds in conditions
             ):
                 continue
             matched += 1
             if limit and shown >= limit:
                 continue
             shown += 1
-            record = {field: _parsed(value) for field, value in row.items()}
+            record = {field: _parsed(row[field]) for field in fields or row}
             yield Text(json.dumps(record, ensure_ascii=False)) if as_json else _page(name, record)
     if not as_json:
         yield Text(f"{shown} shown, {matched} match, {table.metadata.num_rows} in {path}")
 
 
-def _condition(text: str, fields: Sequence[str]) -> tuple[str, str]:
-    field, equals, value = text.partition("=")
-    if not equals or field not in fields:
-        raise ShowError(f"--where {text!r}: give FIELD=VALUE with one of {', '.join(fields)}")
-    return field, value
+def condition(text: str, fields: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+    """The test that ``FIELD=VALUE`` or another comparison stands for. Raises ShowError.
+
+    ``=`` and ``!=`` compare the stored text, ``~`` looks for it in any case, the others compare
+    numbers; a record without a number there does not match.
+    """
+    found = COMPARISON.fullmatch(text)
+    if found is None or found["field"] not in fields:
+        raise ShowError(
+            f"--where {text!r}: give FIELD=VALUE with one of {', '.join(fields)}; "
+            "besides = there are != ~ < <= > >="
+        )
+    field, sign, value = found["field"], found["sign"], found["value"]
+    if sign in NUMERIC:
+        try:
+            bound = float(value)
+        except ValueError:
+            raise ShowError(f"--where {text!r}: {sign} compares numbers") from None
+        compare = NUMERIC[sign]
+        return lambda row: isinstance(row[field], int | float) and compare(row[field], bound)
+    if sign == "~":
+        return lambda row: value.casefold() in str(row[field]).casefold()
+    return lambda row: (str(row[field]) == value) == (sign == "=")
 
 
 def _parsed(value: Any) -> Any:

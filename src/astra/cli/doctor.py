@@ -16,6 +16,7 @@ import httpx2
 import yaml
 
 from astra.errors import AstraError
+from astra.report.provenance import check_store
 from astra.sandbox.pool import TIERS
 from astra.sandbox.probe import NO_TIER, probe
 from astra.settings import PARAMS, Endpoint, RuntimeConfig, load
@@ -187,11 +188,12 @@ def _mlflow(runtime: RuntimeConfig) -> Iterator[Finding]:
     from mlflow import MlflowClient
 
     uri = tracking_uri(runtime)
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+    try:
+        check_store(uri)
+        count = len(MlflowClient(tracking_uri=uri).search_experiments())
+    except FileNotFoundError:
         yield Finding("ok", f"MLflow store {uri} will be created by the first run")
         return
-    try:
-        count = len(MlflowClient(tracking_uri=uri).search_experiments())
     except Exception as error:  # stores raise what their drivers raise; all of it is the finding
         yield Finding(
             "error",

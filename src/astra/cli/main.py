@@ -1,6 +1,6 @@
 """The ``astra`` command: look at records, scores and the machine; export and describe data.
 
-No command changes what the stages make.
+No command changes what the stages make. Text is coloured and paged on a terminal, plain off it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from astra.cli import doctor as diagnosis
+from astra.cli import examples
 from astra.cli.arena import arena_app
 from astra.cli.cache import cache_app
 from astra.cli.contamination import contamination_app
-from astra.cli.display import show_table
+from astra.cli.display import show_table, table_path
 from astra.cli.prompts import prompts_app
 from astra.cli.remote import remote_app
 from astra.cli.report import report
@@ -32,10 +33,12 @@ from astra.settings import RuntimeConfig, load
 
 commands = typer.Typer(
     help="Look at what the pipeline made, and at the machine it runs on.",
+    epilog=examples.EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
 )
+COLOURS = {"ok": None, "warning": "yellow", "error": "red"}
 sandbox_app = typer.Typer(help="The sandbox that runs generated tools.", no_args_is_help=True)
 commands.add_typer(sandbox_app, name="sandbox")
 commands.add_typer(arena_app, name="arena")
@@ -59,6 +62,13 @@ def app() -> None:
         raise SystemExit(1) from None
 
 
+def complete_stage(incomplete: str) -> list[str]:
+    """Stages whose table lies in data/, for shell completion."""
+    return sorted(
+        path.stem for path in Path("data").glob("*.parquet") if path.stem.startswith(incomplete)
+    )
+
+
 def _console() -> Console:
     """Plain text off a terminal: no colour, no wrapping, so that output can be piped."""
     if sys.stdout.isatty():
@@ -68,19 +78,31 @@ def _console() -> Console:
 
 @commands.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A table, for example data/tasks.parquet.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE",
+            help="A parquet table, or a stage: tasks is data/tasks.parquet.",
+            autocompletion=complete_stage,
+        ),
+    ],
     identifier: Annotated[
         str, typer.Option("--id", help="Only records whose id starts with this.")
     ] = "",
     where: Annotated[
-        list[str] | None, typer.Option(help="Only records with FIELD=VALUE; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Only records with FIELD=VALUE; also != ~ (contains) < <= > >=. Repeatable."
+        ),
     ] = None,
+    fields: Annotated[str, typer.Option(help="Show only these fields, by comma.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="At most so many records; 0: all.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Print the records of any parquet table so that a person can read them."""
     console = _console()
-    pages = show_table(path, identifier, where or [], limit, as_json)
+    chosen = [field.strip() for field in fields.split(",") if field.strip()]
+    pages = show_table(table_path(path), identifier, where or [], limit, as_json, chosen)
     if console.is_terminal and not as_json:
         with console.pager(styles=True):
             for page in pages:
@@ -128,7 +150,7 @@ def doctor() -> None:
     """Check Python, GPU, disk, sandbox, endpoints, MLflow and the DVC remote; say how to repair."""
     findings = diagnosis.examine()
     for finding in findings:
-        typer.echo(finding.line())
+        typer.secho(finding.line(), fg=COLOURS[finding.level])
     if any(finding.level == "error" for finding in findings):
         raise typer.Exit(1)
 
@@ -145,3 +167,6 @@ def sandbox_probe() -> None:
         typer.echo(f"for a stronger tier: {report.remedy}")
     if not report.meets(wanted):
         raise typer.Exit(1)
+
+
+examples.attach(commands)

@@ -6,8 +6,9 @@ import importlib.util
 import json
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +24,49 @@ from astra.settings import PARAMS
 prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
 
 
+def templates() -> list[str]:
+    """Every template, as ``<domain>/<name>``."""
+    found = Path(str(resources.files("astra"))).glob("*/prompts/*.md.j2")
+    return sorted(f"{path.parts[-3]}/{path.name.removesuffix('.md.j2')}" for path in found)
+
+
+def complete_template(incomplete: str) -> list[str]:
+    """For shell completion."""
+    return [template for template in templates() if template.startswith(incomplete)]
+
+
+@prompts_app.command("list")
+def list_(
+    stage: Annotated[str, typer.Option(help="Only what this stage may send.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Print every template with its hash, the stages that may send it and its variables."""
+    for template, stages in _senders(templates()).items():
+        if stage and stage not in stages:
+            continue
+        row = {
+            "template": template,
+            "hash": prompting.template_hash(template),
+            "stages": stages,
+            "variables": prompting.variables_of(template),
+        }
+        if as_json:
+            typer.echo(json.dumps(row))
+        else:
+            typer.echo(f"{template}  {row['hash']}")
+            typer.echo(f"  stages: {', '.join(stages) or 'none'}")
+            typer.echo(f"  variables: {', '.join(prompting.variables_of(template)) or 'none'}")
+
+
 @prompts_app.command("render")
 def render(
-    template: Annotated[str, typer.Argument(help="<domain>/<name>, for example qa/decompose.")],
+    template: Annotated[
+        str,
+        typer.Argument(
+            help="<domain>/<name>, for example qa/decompose; `astra prompts list` has all.",
+            autocompletion=complete_template,
+        ),
+    ],
     params: Annotated[
         str, typer.Option(help="Variables as a JSON object, or @FILE that holds one.")
     ] = "",
@@ -99,16 +140,24 @@ def real_ask(template: str, text: str, nth: int) -> Captured:
 
 def stages_with(template: str) -> list[str]:
     """Stages of dvc.yaml that depend on the template's file."""
-    domain, _, name = template.partition("/")
-    file = f"src/astra/{domain}/prompts/{name}.md.j2"
+    return _senders([template])[template]
+
+
+def _senders(names: Sequence[str]) -> dict[str, list[str]]:
+    """The stages of each template, all from one reading of dvc.yaml."""
     if not Path("dvc.yaml").is_file():
         raise PromptError(f"no dvc.yaml in {Path.cwd()}; run it in the repository root")
     document: Any = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))
-    return [
-        stage
-        for stage, body in document["stages"].items()
-        if any(file == dep or file.startswith(f"{dep}/") for dep in body.get("deps", ()))
-    ]
+    found: dict[str, list[str]] = {}
+    for template in names:
+        domain, _, name = template.partition("/")
+        file = f"src/astra/{domain}/prompts/{name}.md.j2"
+        found[template] = [
+            stage
+            for stage, body in document["stages"].items()
+            if any(file == dep or file.startswith(f"{dep}/") for dep in body.get("deps", ()))
+        ]
+    return found
 
 
 @contextmanager

@@ -106,6 +106,7 @@ def where_next() -> list[str]:
         lines.append("  example episodes   runs/bench/examples.md")
     if Path("data/bench.parquet").is_file():
         lines.append("  every episode      astra show data/bench.parquet --where checkpoint=rl")
+    lines.append("  all on one page    astra report   (runs/report.html)")
     lines.append("  by scenario, hops  dvc plots show   (plots/bench/)")
     lines.append(f"  training curves    mlflow ui --backend-store-uri {tracking_uri(runtime)}")
     lines.append("  compare runs       dvc exp show")

@@ -121,7 +121,7 @@ def machine(workspace: Workspace) -> dict[str, Any]:
         return {}
     uri = tracking_uri(runtime)
     try:
-        _check_store(uri)
+        check_store(uri)
         return {"uri": uri, "runs": _newest_runs(uri)}
     except FileNotFoundError:
         workspace.lacks(
@@ -133,8 +133,11 @@ def machine(workspace: Workspace) -> dict[str, Any]:
     return {}
 
 
-def _check_store(uri: str) -> None:
-    """Raise at once where no store is; MLflow itself tries for minutes, or makes an empty one."""
+def check_store(uri: str) -> None:
+    """Raise soon where no store answers; MLflow itself tries for minutes, or makes an empty one.
+
+    Raises FileNotFoundError for an SQLite file that is not there yet.
+    """
     if uri.startswith(("http://", "https://")):
         tracking._reach(uri)
     elif uri.startswith(SQLITE):

@@ -136,7 +136,8 @@ def _and(names: Sequence[str]) -> str:
 def _task(arena: str, episodes: Mapping[str, BenchEpisode], checkpoints: Sequence[str]) -> Task:
     order = [name for name in (*checkpoints, CEILING) if name in episodes]
     first = episodes[order[0]]
-    about = f"{first.scenario}, {first.hops} hops, {first.domain}, {first.tools} tools offered"
+    hops = f"{first.hops} hop{'s' * (first.hops > 1)}"
+    about = f"{first.scenario}, {hops}, {first.domain}, {first.tools} tools offered"
     return Task(
         arena,
         clean(_question(first.messages)),
