@@ -57,7 +57,7 @@ frameworks: ## environments of verifiers, OpenEnv and verl, in which arena expor
 	    --quiet --disable-pip-version-check -r "frameworks/$$name.txt" || exit 1; \
 	done
 
-bench-env: ## environment of the benchmark harnesses (BFCL, tau2), pinned
+bench-env: ## environment of the benchmark harnesses, pinned
 	$(PYTHON) -m venv "$(ASTRA_BENCH_ENV)"
 	"$(ASTRA_BENCH_ENV)/bin/pip" install --quiet --disable-pip-version-check --no-deps \
 	  -r harnesses/bench.txt

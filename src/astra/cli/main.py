@@ -20,6 +20,7 @@ from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table
 from astra.cli.prompts import prompts_app
 from astra.cli.scores import draw_figure, score_tables, where_next
+from astra.cli.serve import serve_command
 from astra.cli.sft import sft_app
 from astra.cli.teacher import teacher_app
 from astra.cli.train import train_app
@@ -42,6 +43,7 @@ commands.add_typer(prompts_app, name="prompts")
 commands.add_typer(sft_app, name="sft")
 commands.add_typer(teacher_app, name="teacher")
 commands.add_typer(train_app, name="train")
+commands.command("serve")(serve_command)
 
 
 def app() -> None:

@@ -39,9 +39,11 @@ class Wire:
             self._out.write(line + "\n")
             self._out.flush()
 
-    def listing(self, entries: Iterable[tuple[str, str]], packages: Iterable[str]) -> None:
-        """``entries``: (id, category)."""
-        versions = {name: version(name) for name in packages}
+    def listing(
+        self, entries: Iterable[tuple[str, str]], packages: Iterable[str], **more: str
+    ) -> None:
+        """``entries``: (id, category); ``more``: further versions, of data for example."""
+        versions = {name: version(name) for name in packages} | more
         versions["python"] = ".".join(map(str, sys.version_info[:2]))
         self.say(
             "listing",
