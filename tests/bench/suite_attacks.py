@@ -11,7 +11,7 @@ HARMLESS = (
 )  # fmt: skip
 """May be run without a cage, to see that they work."""
 
-ATTACKS = '''
+ATTACKS = """
 import ctypes, json, os, signal, socket, subprocess
 
 found = {{}}
@@ -80,4 +80,4 @@ attack("trace", lambda: kernel(101, 16, 1, 0, 0))
 attack("run from the writable place", lambda: (
     write(os.environ["HOME"] + "/run"), os.chmod(os.environ["HOME"] + "/run", 0o700),
     subprocess.run([os.environ["HOME"] + "/run"], check=True))[0])
-'''
+"""

@@ -102,7 +102,10 @@ def _completion(turn: Turn, body: dict[str, Any]) -> dict[str, Any]:
             {
                 "id": f"call_{len(body['messages'])}_{index}",
                 "type": "function",
-                "function": {"name": name, "arguments": turn.raw_arguments or json.dumps(arguments)},
+                "function": {
+                    "name": name,
+                    "arguments": turn.raw_arguments or json.dumps(arguments),
+                },
             }
             for index, (name, arguments) in enumerate(turn.calls)
         ]
