@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,19 +239,17 @@ def test_every_suite_of_the_registry_is_named_as_its_module() -> None:
     assert [registry.find(name).name for name in names] == names
 
 
-def test_the_stage_writes_a_table_per_suite_and_checkpoint_with_the_floor(
+def test_the_stage_writes_a_table_per_suite_and_checkpoint(
     use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from contextlib import contextmanager
-
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("astra.bench.suites.stage.idle", lambda entry, body: Turn(content="0"))
     served: list[str] = []
 
     @contextmanager
-    def serving(checkpoint: str):  # type: ignore[no-untyped-def]
+    def serving(checkpoint: str) -> Generator[Subject]:
         served.append(checkpoint)
-        with ScriptedServer(right) as server:
+        text = "0" if checkpoint == "floor" else "1"
+        with ScriptedServer(lambda entry, body: Turn(content=text)) as server:
             yield Subject(checkpoint, server.endpoint, checkpoint)
 
     suites = [
@@ -258,8 +257,8 @@ def test_the_stage_writes_a_table_per_suite_and_checkpoint_with_the_floor(
         SuiteConfig(name="made_up", label="two", sample=Sample(count=4)),
     ]
     folder = tmp_path / "suites"
-    runs = play_suites(suites, serving, ["rl"], folder)
-    assert served == ["rl"]  # once for all suites
+    runs = play_suites(suites, serving, ["floor", "rl"], folder)
+    assert served == ["floor", "rl"]  # once for all suites
     assert len(runs) == 4
     for name, mean in (("floor", 0.0), ("rl", 1.0)):
         rows = list(read_records(folder / "two" / f"{name}.parquet", SuiteEpisode))

@@ -34,11 +34,15 @@ DIGITS = 6
 
 
 def write_report(
-    episodes: Sequence[BenchEpisode], config: BenchConfig, shared: Mapping[str, Any] | None = None
+    episodes: Sequence[BenchEpisode],
+    config: BenchConfig,
+    shared: Mapping[str, Any] | None = None,
+    suites: Mapping[str, Any] | None = None,
 ) -> None:
     """Write metrics, plots and the git-ignored examples, all below the working directory.
 
-    ``shared``: what the arenas have in common with external suites (arena_overlap.py).
+    ``shared``: what the arenas have in common with external suites (arena_overlap.py);
+    ``suites``: what playing those said (``summary.suites_document``).
     """
     played: dict[str, list[BenchEpisode]] = {}
     for episode in episodes:
@@ -49,6 +53,8 @@ def write_report(
         metrics.value(name, value)
     if shared:
         metrics.value("contamination", shared)
+    if suites:
+        metrics.value("suites", suites)
     metrics.write()
     write_plots(Path("plots/bench"), document)
     write_examples(EXAMPLES, played, config.examples)
