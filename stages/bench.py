@@ -1,4 +1,4 @@
-"""Stage bench: base, SFT and RL checkpoints on the held-out arenas (ASTRA section 6)."""
+"""Stage bench: base, SFT and RL checkpoints on held-out arenas and suites (ASTRA section 6)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from astra.bench.config import BenchConfig
 from astra.bench.report import write_report
 from astra.bench.run import run_arenas, select
+from astra.bench.suites.stage import Checkpoints, play_suites
+from astra.bench.summary import read_runs, suites_document
 from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
 from astra.settings import RuntimeConfig, load
@@ -14,6 +16,7 @@ from astra.stage import run_stage
 from astra.store.tables import read_records, write_records
 
 ARENAS = Path("data/envs_merged.parquet")
+SUITES = Path("data/suites")
 TRAINED = {"sft": Path("models/sft"), "rl": Path("models/rl")}
 
 
@@ -22,7 +25,10 @@ def main() -> None:
     arenas = select(read_records(ARENAS, Arena), config)
     episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
     write_records(Path("data/bench.parquet"), episodes, BenchEpisode)
-    write_report(episodes, config)
+    checkpoints = Checkpoints(config, runtime, TRAINED)
+    play_suites(config.suites, checkpoints, checkpoints.names, SUITES)
+    suites = suites_document(read_runs(SUITES), config.resamples, config.confidence, config.seed)
+    write_report(episodes, config, suites)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 from astra.bench.suites.cage import Cage
 from astra.bench.suites.protocol import Driver, Endpoint, Request, SuiteError
 from astra.bench.suites.process import converse
-from suite_attacks import ATTACKS
+from suite_attacks import ATTACKS, HARMLESS
 
 SECRET = "sk-secret-of-the-host"
 PYTHON = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
@@ -48,15 +49,32 @@ def inside(cage: Cage, code: str, *arguments: str) -> str:
     return out.decode()
 
 
+def attacks(folder: Path, port: int, only: tuple[str, ...] = ()) -> str:
+    (folder / "key").write_text(SECRET, encoding="utf-8")
+    code = ATTACKS.format(
+        port=port, planted=folder / "planted", key=folder / "key", host=os.getpid(),
+        source=Path(__file__), only=only,
+    )  # fmt: skip
+    return code + "\nprint(json.dumps(found))"
+
+
+def test_the_attacks_work_where_there_is_no_cage(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        code = attacks(tmp_path, elsewhere.getsockname()[1], HARMLESS)
+        ran = subprocess.run(
+            [PYTHON, "-I", "-c", code], env={"KEY": SECRET}, capture_output=True, check=True,
+            timeout=60,
+        )  # fmt: skip
+    found = json.loads(ran.stdout)
+    assert set(found) == set(HARMLESS)
+    assert not [said for said in found.values() if said.startswith("denied")]
+
+
 def test_every_attack_from_inside_is_denied(cage: Cage, tmp_path: Path) -> None:
     planted = tmp_path / "planted"
-    (tmp_path / "key").write_text(SECRET, encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:  # another service of this machine
-        code = ATTACKS.format(
-            port=elsewhere.getsockname()[1], planted=planted, key=tmp_path / "key",
-            host=os.getpid(), source=Path(__file__),
-        )  # fmt: skip
-        found = json.loads(inside(cage, code + "\nprint(json.dumps(found))"))
+        code = attacks(tmp_path, elsewhere.getsockname()[1])
+        found = json.loads(inside(cage, code))
         elsewhere.settimeout(0.1)
         with pytest.raises(TimeoutError):
             elsewhere.accept()

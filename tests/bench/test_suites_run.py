@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,7 @@ def right(entry: str, body: dict[str, Any]) -> Turn:
     return Turn(content="1")
 
 
-def run(
-    write: Writer, root: Path, **fields: Any
-) -> tuple[SuiteRun, list[SuiteEpisode]]:
+def run(write: Writer, root: Path, **fields: Any) -> tuple[SuiteRun, list[SuiteEpisode]]:
     with ScriptedServer(write) as server:
         subject = Subject("sft", server.endpoint, "weights")
         return run_suite(SuiteConfig(name="made_up", **fields), subject, root)
@@ -121,9 +120,7 @@ def test_an_overflow_is_the_models_failure_and_counted(use: Use, tmp_path: Path)
     assert sum(map(score, episodes)) == 19
 
 
-def test_an_endpoint_that_dies_gives_no_score_and_a_run_to_resume(
-    use: Use, tmp_path: Path
-) -> None:
+def test_an_endpoint_that_dies_gives_no_score_and_a_run_to_resume(use: Use, tmp_path: Path) -> None:
     asked: list[str] = []
     with ScriptedServer(right) as server:
         port = server.endpoint
@@ -159,9 +156,7 @@ def test_a_server_that_is_gone_fails_the_run(use: Use, tmp_path: Path) -> None:
         run_suite(SuiteConfig(name="made_up"), Subject("rl", endpoint, ""), tmp_path)
 
 
-def test_lost_attempts_are_no_wrong_answers_and_are_played_again(
-    use: Use, tmp_path: Path
-) -> None:
+def test_lost_attempts_are_no_wrong_answers_and_are_played_again(use: Use, tmp_path: Path) -> None:
     broken = True
 
     def write(entry: str, body: dict[str, Any]) -> Turn:
@@ -207,9 +202,7 @@ def test_scores_outside_of_their_range_are_refused(use: Use, tmp_path: Path) -> 
         run(lambda entry, body: Turn(content="7"), tmp_path)
 
 
-def test_keys_stay_in_the_relay(
-    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_stay_in_the_relay(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use("leaky")
     with ScriptedServer(right) as server:
         endpoint = Endpoint(
@@ -246,21 +239,17 @@ def test_every_suite_of_the_registry_is_named_as_its_module() -> None:
     assert [registry.find(name).name for name in names] == names
 
 
-def test_the_stage_writes_a_table_per_suite_and_checkpoint_with_the_floor(
+def test_the_stage_writes_a_table_per_suite_and_checkpoint(
     use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from contextlib import contextmanager
-
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        "astra.bench.suites.stage.idle", lambda entry, body: Turn(content="0")
-    )
     served: list[str] = []
 
     @contextmanager
-    def serving(checkpoint: str):  # type: ignore[no-untyped-def]
+    def serving(checkpoint: str) -> Generator[Subject]:
         served.append(checkpoint)
-        with ScriptedServer(right) as server:
+        text = "0" if checkpoint == "floor" else "1"
+        with ScriptedServer(lambda entry, body: Turn(content=text)) as server:
             yield Subject(checkpoint, server.endpoint, checkpoint)
 
     suites = [
@@ -268,8 +257,8 @@ def test_the_stage_writes_a_table_per_suite_and_checkpoint_with_the_floor(
         SuiteConfig(name="made_up", label="two", sample=Sample(count=4)),
     ]
     folder = tmp_path / "suites"
-    runs = play_suites(suites, serving, ["rl"], folder)
-    assert served == ["rl"]  # once for all suites
+    runs = play_suites(suites, serving, ["floor", "rl"], folder)
+    assert served == ["floor", "rl"]  # once for all suites
     assert len(runs) == 4
     for name, mean in (("floor", 0.0), ("rl", 1.0)):
         rows = list(read_records(folder / "two" / f"{name}.parquet", SuiteEpisode))

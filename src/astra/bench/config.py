@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from astra.arena.irrelevant import IrrelevantMode
-from astra.bench.suites.protocol import SuiteConfig
+from astra.bench.serving.main import ServingOptions
+from astra.bench.suites.protocol import Endpoint, SuiteConfig
 from astra.rollout.chat import PolicyConfig
 from astra.rollout.driver import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
@@ -29,7 +30,11 @@ class BenchConfig(StageConfig):
     """More episodes than this lost to our own machinery: the stage fails."""
     examples: int = Field(ge=0)
     """Episodes shown per class in runs/bench/examples.md."""
-    suites: tuple[SuiteConfig, ...] = ()
-    """External suites, played after the arenas."""
+    suites: tuple[SuiteConfig, ...]
+    """External suites, played after the arenas by a model that does nothing and each checkpoint."""
+    serving: ServingOptions
+    """How checkpoints are served to suites."""
+    endpoints: dict[str, Endpoint]
+    """Servers that run already, by checkpoint; further names are baselines."""
     sandbox: SandboxLimits
     seed: int

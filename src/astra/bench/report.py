@@ -33,8 +33,15 @@ EXAMPLES = Path("runs/bench/examples.md")
 DIGITS = 6
 
 
-def write_report(episodes: Sequence[BenchEpisode], config: BenchConfig) -> None:
-    """Write metrics, plots and the git-ignored examples, all below the working directory."""
+def write_report(
+    episodes: Sequence[BenchEpisode],
+    config: BenchConfig,
+    suites: Mapping[str, Any] | None = None,
+) -> None:
+    """Write metrics, plots and the git-ignored examples, all below the working directory.
+
+    ``suites``: what the external suites say (``summary.suites_document``).
+    """
     played: dict[str, list[BenchEpisode]] = {}
     for episode in episodes:
         played.setdefault(episode.checkpoint, []).append(episode)
@@ -42,6 +49,8 @@ def write_report(episodes: Sequence[BenchEpisode], config: BenchConfig) -> None:
     document = build_document(played, config)
     for name, value in document.items():
         metrics.value(name, value)
+    if suites:
+        metrics.value("suites", suites)
     metrics.write()
     write_plots(Path("plots/bench"), document)
     write_examples(EXAMPLES, played, config.examples)

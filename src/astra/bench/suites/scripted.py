@@ -19,6 +19,8 @@ class Turn:
 
     content: str | None = None
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    raw_arguments: str | None = None
+    """Text in place of the calls' arguments, for models that write no JSON."""
     status: int = 200
     error: str = ""
 
@@ -100,7 +102,10 @@ def _completion(turn: Turn, body: dict[str, Any]) -> dict[str, Any]:
             {
                 "id": f"call_{len(body['messages'])}_{index}",
                 "type": "function",
-                "function": {"name": name, "arguments": json.dumps(arguments)},
+                "function": {
+                    "name": name,
+                    "arguments": turn.raw_arguments or json.dumps(arguments),
+                },
             }
             for index, (name, arguments) in enumerate(turn.calls)
         ]

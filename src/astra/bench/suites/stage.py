@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from astra.bench.references import FLOOR
+from astra.bench.config import BenchConfig
+from astra.bench.serving.checkpoints import RunningEndpoints, ServedCheckpoints, WithFloor
 from astra.bench.suites.protocol import Serving, Subject, SuiteConfig, SuiteError
 from astra.bench.suites.run import run_suite
-from astra.bench.suites.scripted import ScriptedServer, idle
+from astra.bench.summary import FLOOR
 from astra.records.bench import SuiteEpisode, SuiteRun
+from astra.settings import RuntimeConfig
 from astra.store.tables import write_records
 
-FOLDER = Path("data/suites")
+
+class Checkpoints:
+    """``Serving`` of the stage: a server that runs already where conf names one, else ours."""
+
+    def __init__(
+        self, config: BenchConfig, runtime: RuntimeConfig, trained: Mapping[str, Path]
+    ) -> None:
+        self._served = ServedCheckpoints.of(config.policy, trained, config.serving, runtime)
+        self._running = RunningEndpoints(config.endpoints)
+        self._endpoints = config.endpoints
+        self.names = list(dict.fromkeys([FLOOR, *self._served.configs, *config.endpoints]))
+        """The floor first, then base and what was trained from it, then baselines."""
+
+    def __call__(self, checkpoint: str) -> AbstractContextManager[Subject]:
+        serving = self._running if checkpoint in self._endpoints else self._served
+        return WithFloor(serving)(checkpoint)
 
 
 def play_suites(
     suites: Sequence[SuiteConfig],
     serving: Serving,
     checkpoints: Sequence[str],
-    folder: Path = FOLDER,
+    folder: Path,
 ) -> list[SuiteRun]:
     """``<folder>/<suite>/<checkpoint>.parquet`` with the episodes and ``.json`` beside it with
-    the ``SuiteRun``. A model that does nothing comes first: its scores are the suite's floor.
-
-    A checkpoint is served once for all its suites. Raises SuiteError for the first run that
-    fails; what the runs have finished by then is in the journal.
+    the ``SuiteRun``. A checkpoint is served once for all its suites. Raises SuiteError for the
+    first run that fails; what the runs have finished by then is in the journal.
     """
     labels = [config.suite for config in suites]
     if len(set(labels)) < len(labels):
@@ -37,20 +52,13 @@ def play_suites(
     runs: list[SuiteRun] = []
     if not suites:
         return runs
-    for checkpoint in (FLOOR, *checkpoints):
-        with floor() if checkpoint == FLOOR else serving(checkpoint) as subject:
+    for checkpoint in checkpoints:
+        with serving(checkpoint) as subject:
             for config in suites:
                 run, episodes = run_suite(config, subject)
                 write_run(folder, run, episodes)
                 runs.append(run)
     return runs
-
-
-@contextmanager
-def floor() -> Generator[Subject]:
-    """A model that calls nothing and says "Done."."""
-    with ScriptedServer(idle, model="idle") as server:
-        yield Subject(FLOOR, server.endpoint, identity="idle")
 
 
 def write_run(folder: Path, run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> None:

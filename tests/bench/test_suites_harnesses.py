@@ -1,0 +1,220 @@
+"""The real harnesses on a few entries: what an oracle, a mute and a hostile model score."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from astra.bench.suites import environment, oracles, registry
+from astra.bench.suites.protocol import (
+    Entry,
+    Listing,
+    Subject,
+    SuiteConfig,
+    SuiteError,
+)
+from astra.bench.suites.run import list_entries, run_suite
+from astra.bench.suites.scripted import ScriptedServer, Turn, Writer, idle
+from astra.records.bench import SuiteEpisode, SuiteOutcome
+from astra.records.score import Scored
+from suite_attacks import ATTACKS
+
+SECRET = "sk-secret-of-the-host"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environment(root: Path) -> None:
+    if not os.environ.get(environment.VARIABLE):
+        os.environ[environment.VARIABLE] = str(root / environment.DEFAULT)
+    try:
+        environment.bench_environment()
+    except SuiteError as error:
+        pytest.skip(f"NOT TESTED: {error}")
+
+
+Only = Callable[[str, list[str]], None]
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Only:
+    """Let a suite list just these entries, so that a test plays what it is about."""
+
+    def put(name: str, wanted: list[str]) -> None:
+        def listed(suite: Any, config: SuiteConfig) -> Listing:
+            entries = tuple(
+                Entry(id=entry, category=entry.rsplit("_", 1)[0].split("/")[0]) for entry in wanted
+            )
+            return Listing(entries=entries, versions={"sampled": "by hand"})
+
+        monkeypatch.setattr("astra.bench.suites.run.list_entries", listed)
+
+    return put
+
+
+def play(
+    name: str, write: Writer, root: Path, user: Writer = idle, **fields: Any
+) -> dict[tuple[str, int], SuiteEpisode]:
+    """By entry and attempt. Every model has the same name, as checkpoints of one server do."""
+    with ScriptedServer(write) as server, ScriptedServer(user) as simulator:
+        roles = registry.find(name).roles
+        config = SuiteConfig(
+            name=name, endpoints={role: simulator.endpoint for role in roles}, **fields
+        )
+        episodes = run_suite(config, Subject("sft", server.endpoint, ""), root)[1]
+    return {(one.entry_id, one.attempt): one for one in episodes}
+
+
+def score(episode: SuiteEpisode) -> float:
+    (found,) = episode.scores.values()
+    assert isinstance(found, Scored)
+    return found.value
+
+
+BFCL = ["multi_turn_base_1", "multi_turn_miss_func_7", "multi_turn_miss_param_11"]
+BFCL_LONG = "multi_turn_long_context_3"
+
+
+def test_both_suites_list_all_their_entries() -> None:
+    counts = {}
+    for name in ("bfcl", "tau2"):
+        suite = registry.find(name)
+        config = SuiteConfig(name=name, options=suite.complete({}))
+        entries = list_entries(suite, config).entries
+        for entry in entries:
+            counts[entry.category] = counts.get(entry.category, 0) + 1
+    assert counts == {
+        "multi_turn_base": 200, "multi_turn_miss_func": 200, "multi_turn_miss_param": 200,
+        "multi_turn_long_context": 200, "retail": 114, "telecom": 114, "airline": 50,
+    }  # fmt: skip
+
+
+def test_checkpoints_and_tries_of_one_name_do_not_influence_each_other(
+    only: Only, tmp_path: Path
+) -> None:
+    """A bad checkpoint, then a perfect one of the same name; and a perfect try after a bad one.
+
+    The harness keeps each simulator in a module global named by model and entry.
+    """
+    only("bfcl", [*BFCL, BFCL_LONG])
+    perfect, bad = oracles.bfcl("fc"), oracles.bfcl("fc", drop_last=True)
+
+    def turning(entry: str, body: dict[str, Any]) -> Turn:
+        """Bad at the first try of each entry (tries differ by their seeds), then perfect."""
+        if len(seeds[entry]) < 1 or body["seed"] == seeds[entry][0]:
+            seeds[entry][:1] = [body["seed"]]
+            return bad(entry, body)
+        return perfect(entry, body)
+
+    seeds: dict[str, list[int]] = {entry: [] for entry in [*BFCL, BFCL_LONG]}
+    found = play("bfcl", turning, tmp_path / "a", tries=2, concurrency=1)
+    assert [score(one) for (_, attempt), one in found.items() if attempt == 0] == [0.0] * 4
+    assert [score(one) for (_, attempt), one in found.items() if attempt == 1] == [1.0] * 4
+    again = play("bfcl", perfect, tmp_path / "b")
+    assert [score(one) for one in again.values()] == [1.0] * 4
+
+
+def test_prompt_mode_silence_and_overflow_of_bfcl(only: Only, tmp_path: Path) -> None:
+    only("bfcl", [*BFCL, BFCL_LONG])
+    perfect = oracles.bfcl("prompt")
+
+    def write(entry: str, body: dict[str, Any]) -> Turn:
+        assert "tools" not in body
+        assert body["top_p"] == 0.9
+        assert body["top_k"] == 20
+        if entry == BFCL_LONG:
+            return Turn(status=400, error="maximum context length is 4096 tokens")
+        return idle(entry, body) if entry == BFCL[1] else perfect(entry, body)
+
+    decoding = {"temperature": 0.7, "top_p": 0.9, "top_k": 20}
+    found = play("bfcl", write, tmp_path, options={"mode": "prompt"}, decoding=decoding)
+    right, silent, right_too, long = (found[entry, 0] for entry in [*BFCL, BFCL_LONG])
+    assert (score(right), score(right_too), score(silent), score(long)) == (1.0, 1.0, 0.0, 0.0)
+    assert long.outcome == SuiteOutcome.OVERFLOW
+    assert silent.outcome == SuiteOutcome.SCORED
+    assert "empty_turn_model_response" in silent.reason
+    assert silent.steps == len(oracles.bfcl_truths()[BFCL[1]])
+    assert right.prompt_tokens > right.completion_tokens > 0
+    assert {message.role for message in right.messages} == {"system", "user", "assistant"}
+
+
+def test_a_planted_call_name_is_evaluated_and_finds_every_door_shut(
+    only: Only, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUITE_TEST_SECRET", SECRET)
+    (tmp_path / "key").write_text(SECRET, encoding="utf-8")
+    planted = tmp_path / "planted"
+    only("bfcl", BFCL[:1])
+    heard: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        code = ATTACKS.format(
+            port=elsewhere.getsockname()[1], planted=planted, key=tmp_path / "key",
+            host=os.getpid(), source=Path(__file__), only=(),
+        )  # fmt: skip
+        text = base64.b64encode(code.encode()).decode()
+        name = (
+            "(lambda **_: (lambda d: (exec(__import__('base64').b64decode('"
+            f"{text}').decode(), d), __import__('json').dumps(d['found']))[1])({{}}))"
+        )
+
+        def write(entry: str, body: dict[str, Any]) -> Turn:
+            heard.extend(m["content"] for m in body["messages"] if m["role"] == "tool")
+            if any(message["role"] == "assistant" for message in body["messages"]):
+                return idle(entry, body)
+            return Turn(calls=((name, {}), ("__import__('os').system", {"command": "id"})))
+
+        found = play("bfcl", write, tmp_path)
+        elsewhere.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            elsewhere.accept()
+    assert score(found[BFCL[0], 0]) == 0.0
+    doors: dict[str, str] = json.loads(heard[0])  # it did run, and told the model what it found
+    assert len(doors) >= 15
+    assert {said for said in doors.values() if not said.startswith("denied")} == set()
+    assert heard[1] == "0"  # os.system ran: `id`, as nobody
+    assert not planted.exists()
+    assert SECRET not in json.dumps(heard)
+
+
+def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
+    """Oracle, an agent and a user who send broken arguments, an agent who says nothing."""
+    entries = ["retail/0", "retail/1", "retail/2", "retail/3", "telecom/", "airline/2"]
+    tasks = oracles.tau2_tasks()
+    entries[4] = next(entry for entry in tasks if entry.startswith("telecom/[service_issue]"))
+    only("tau2", entries)
+    agent, user = oracles.tau2_agent(), oracles.tau2_user()
+    broken = Turn(calls=(("get_order_details", {}),), raw_arguments="{not json")
+
+    def writes(entry: str, body: dict[str, Any]) -> Turn:
+        if entry == "retail/1":
+            return broken
+        if entry == "retail/3":
+            return Turn(content="")
+        return agent(entry, body)
+
+    def says(entry: str, body: dict[str, Any]) -> Turn:
+        if entry == "retail/2":
+            return broken
+        return user(entry, body)
+
+    found = play("tau2", writes, tmp_path, user=says, max_infra_share=0.5)
+    for entry in (entries[0], entries[4], entries[5]):
+        assert score(found[entry, 0]) == 1.0, found[entry, 0].reason
+        assert found[entry, 0].steps
+        assert found[entry, 0].prompt_tokens
+    assert score(found["retail/1", 0]) == 0.0
+    assert "JSON" in found["retail/1", 0].reason
+    assert score(found["retail/3", 0]) == 0.0
+    assert found["retail/2", 0].outcome == SuiteOutcome.INFRA
+
+
+def test_a_missing_environment_names_its_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.VARIABLE, "/nowhere")
+    with pytest.raises(SuiteError, match="make bench-env"):
+        registry.find("bfcl").driver(SuiteConfig(name="bfcl"))
