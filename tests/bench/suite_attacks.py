@@ -1,6 +1,7 @@
 """What code of a model might try in a harness, as source that leaves ``found`` behind.
 
-Each attack of ``only`` (empty: all) says ``denied: ...`` or what it got. Braces are doubled: the text is formatted.
+Each attack of ``only`` (empty: all) says ``denied: ...`` or what it got. Braces are doubled: the
+text is formatted.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from suite_attacks import ATTACKS, HARMLESS
 
 from astra.bench.suites.cage import Cage
-from astra.bench.suites.protocol import Driver, Endpoint, Request, SuiteError
 from astra.bench.suites.process import converse
-from suite_attacks import ATTACKS, HARMLESS
+from astra.bench.suites.protocol import Driver, Endpoint, Request, SuiteError
 
 SECRET = "sk-secret-of-the-host"
 PYTHON = str(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_attacks import ATTACKS
 
 from astra.bench.suites import environment, oracles, registry
 from astra.bench.suites.protocol import (
@@ -24,7 +25,6 @@ from astra.bench.suites.run import list_entries, run_suite
 from astra.bench.suites.scripted import ScriptedServer, Turn, Writer, idle
 from astra.records.bench import SuiteEpisode, SuiteOutcome
 from astra.records.score import Scored
-from suite_attacks import ATTACKS
 
 SECRET = "sk-secret-of-the-host"
 
@@ -65,7 +65,7 @@ def play(
     with ScriptedServer(write) as server, ScriptedServer(user) as simulator:
         roles = registry.find(name).roles
         config = SuiteConfig(
-            name=name, endpoints={role: simulator.endpoint for role in roles}, **fields
+            name=name, endpoints=dict.fromkeys(roles, simulator.endpoint), **fields
         )
         episodes = run_suite(config, Subject("sft", server.endpoint, ""), root)[1]
     return {(one.entry_id, one.attempt): one for one in episodes}

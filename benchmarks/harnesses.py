@@ -1,0 +1,107 @@
+"""What scripted models score in the harnesses of BFCL and tau2: an oracle, a mute, a careless one.
+
+    make bench-env
+    PYTHONPATH=src python benchmarks/harnesses.py [--suite bfcl|tau2] [--model oracle|idle|drops]
+        [--mode fc|prompt] [--count N] [--concurrency 4]
+
+``oracle`` answers the ground truth and must score 1 on every entry, else no score of the suite
+can be trusted; ``drops`` (BFCL) leaves the last call of the last turn out; ``idle`` says "Done.",
+to a tau2 user who does what a user has to do: the suite's floor. Without ``--count`` all entries
+are played. What is finished is in the journal (ASTRA_CACHE), so that a killed run resumes. Prints
+one JSON line per run; exits 1 if an oracle misses an entry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator
+
+from astra.bench.suites import oracles
+from astra.bench.suites.protocol import Sample, Subject, SuiteConfig
+from astra.bench.suites.run import run_suite
+from astra.bench.suites.scripted import ScriptedServer, Writer, idle
+from astra.records.bench import SuiteEpisode
+from astra.records.score import Scored
+
+SCRIPT = "1"
+"""Part of the journal's keys: another number plays everything again."""
+
+
+def writers(suite: str, mode: str) -> Iterator[tuple[str, Writer, Writer]]:
+    """(name, model, user simulator)."""
+    if suite == "bfcl":
+        yield "oracle", oracles.bfcl(mode), idle
+        yield "drops", oracles.bfcl(mode, drop_last=True), idle
+        yield "idle", idle, idle
+    else:
+        yield "oracle", oracles.tau2_agent(), oracles.tau2_user()
+        yield "idle", idle, oracles.tau2_patient_user()
+
+
+def measure(suite: str, name: str, model: Writer, user: Writer, wanted: argparse.Namespace) -> bool:
+    """Play, print, and say whether nothing is wrong with the harness."""
+    options = {"mode": wanted.mode} if suite == "bfcl" else {}
+    started = time.monotonic()
+    with ScriptedServer(model, name) as server, ScriptedServer(user, f"user-{name}") as simulator:
+        config = SuiteConfig(
+            name=suite,
+            sample=Sample(count=wanted.count),
+            concurrency=wanted.concurrency,
+            options=options,
+            endpoints={"user": simulator.endpoint} if suite == "tau2" else {},
+        )
+        run, episodes = run_suite(config, Subject(name, server.endpoint, SCRIPT))
+    print(
+        json.dumps(
+            {
+                "suite": suite, "model": name, **options, "versions": run.versions,
+                "entries": len(episodes), "outcomes": run.outcomes,
+                "mean": mean(episodes, run.score),
+                "missed": [one.entry_id for one in episodes if not full(one, run.score)][:5],
+                "seconds": round(time.monotonic() - started, 1),
+            }
+        ),
+        flush=True,
+    )  # fmt: skip
+    return name != "oracle" or all(full(one, run.score) for one in episodes)
+
+
+def full(episode: SuiteEpisode, score: str) -> bool:
+    found = episode.scores.get(score)
+    return isinstance(found, Scored) and found.value == 1.0
+
+
+def mean(episodes: list[SuiteEpisode], score: str) -> dict[str, str]:
+    """By category: full scores of entries."""
+    rows: dict[str, list[bool]] = {}
+    for episode in episodes:
+        rows.setdefault(episode.category, []).append(full(episode, score))
+    return {category: f"{sum(found)}/{len(found)}" for category, found in sorted(rows.items())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", choices=("bfcl", "tau2"))
+    parser.add_argument("--model", choices=("oracle", "drops", "idle"))
+    parser.add_argument("--mode", choices=("fc", "prompt"), default="fc")
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--concurrency", type=int, default=4)
+    wanted = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    good = [
+        measure(suite, name, model, user, wanted)
+        for suite in ("bfcl", "tau2")
+        if wanted.suite in (None, suite)
+        for name, model, user in writers(suite, wanted.mode)
+        if wanted.model in (None, name)
+    ]
+    sys.exit(0 if good and all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()
