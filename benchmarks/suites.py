@@ -92,11 +92,19 @@ def main() -> None:
         given = dict(one.split("=", 1) for one in args.models)
         models = {name: model(name, place, args) for name, place in given.items()}
         serving = WithFloor(ServedCheckpoints(models))
-        for name in [FLOOR, *models]:
+        for name in [*models, FLOOR]:
+            wanted = [one for one in configs(args, users) if not made(args.out, one, name).exists()]
+            if not wanted:
+                continue
             with serving(name) as served:
-                for config in configs(args, users):
+                for config in wanted:
                     play(config, served, args.out)
     show(args.out)
+
+
+def made(out: Path, config: SuiteConfig, name: str) -> Path:
+    """Where a finished run lies; what is there is not played again."""
+    return out / config.suite / f"{name}.json"
 
 
 def play(config: SuiteConfig, served: Subject, out: Path) -> None:

@@ -8,7 +8,7 @@ from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.config import BenchConfig
 from astra.bench.report import write_report
 from astra.bench.run import run_arenas, select
-from astra.bench.suites.stage import Checkpoints, play_suites
+from astra.bench.suites.stage import Checkpoints, check_suites, play_suites
 from astra.bench.summary import read_runs, suites_document
 from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
@@ -23,6 +23,7 @@ TRAINED = {"sft": Path("models/sft"), "rl": Path("models/rl")}
 
 def main() -> None:
     config, runtime = load("bench", BenchConfig), load("runtime", RuntimeConfig)
+    check_suites(config.suites)
     arenas = select(read_records(ARENAS, Arena), config)
     episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
     write_records(Path("data/bench.parquet"), episodes, BenchEpisode)

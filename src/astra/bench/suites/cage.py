@@ -78,12 +78,13 @@ class Cage:
             raise SuiteError(f"no cage for the harness: {error}. {REMEDY}") from error
         finally:
             there.close()
+        self._listener: socket.socket | None = None
         try:
-            self.listener = self._greet([*SYSTEM, *map(str, reads)])
+            self._listener = self.listener = self._greet([*SYSTEM, *map(str, reads)])
+            """Where connections from inside arrive; ``relay.Relay`` accepts them."""
         except BaseException:
             self.close()
             raise
-        """Where connections from inside arrive; accept them with ``relay.Relay``."""
         self.port: int = self.listener.getsockname()[1]
 
     def _greet(self, reads: Sequence[str]) -> socket.socket:
@@ -131,8 +132,8 @@ class Cage:
     def close(self) -> None:
         """End whatever runs inside; idempotent."""
         self._control.close()
-        if hasattr(self, "listener"):
-            self.listener.close()
+        if self._listener is not None:
+            self._listener.close()
         try:
             self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -79,7 +79,10 @@ def _replies(running: _Running, relay: Relay, silence_s: float) -> Iterator[List
         if relay.lost:
             raise SuiteError(relay.lost)
         if line is None:
-            raise SuiteError(f"its driver ended before it was done.{running.last_words()}")
+            raise SuiteError(
+                f"its driver ended before it was done (exit code {running.code()})."
+                f"{running.last_words()}"
+            )
         try:
             reply = REPLY.validate_json(line)
         except ValidationError as error:
@@ -92,8 +95,13 @@ def _replies(running: _Running, relay: Relay, silence_s: float) -> Iterator[List
 class _Running:
     """A started driver: its standard streams, and the listener that it can reach."""
 
-    def __init__(self, process: subprocess.Popen[bytes], listener: socket.socket) -> None:
-        self.process, self.listener = process, listener
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        listener: socket.socket,
+        code: Callable[[], int | None],
+    ) -> None:
+        self.process, self.listener, self.code = process, listener, code
         self.port: int = listener.getsockname()[1]
         self.lines: queue.Queue[bytes | None] = queue.Queue(maxsize=1024)
         self._errors: deque[str] = deque(maxlen=_LAST_LINES)
@@ -143,7 +151,7 @@ def _caged(driver: Driver) -> Generator[_Running]:
     cage = Cage(driver.reads)
     try:
         cage.start(driver.command, dict(driver.environment))
-        running = _Running(cage.process, cage.listener)
+        running = _Running(cage.process, cage.listener, cage.exit_code)
         try:
             yield running
         finally:
@@ -164,7 +172,7 @@ def _plain(driver: Driver, keys: Collection[str]) -> Generator[_Running]:
             stderr=subprocess.PIPE,
             env={**inherited, "PYTHONPATH": source, **driver.environment},
         )
-        running = _Running(process, listener)
+        running = _Running(process, listener, process.poll)
         try:
             yield running
         finally:

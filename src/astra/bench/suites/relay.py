@@ -53,7 +53,6 @@ class Relay:
         self.keys = {role: _key(role, endpoint) for role, endpoint in endpoints.items()}
         self.lost = ""
         """Why an endpoint is given up; empty while all answer."""
-        self.served = 0
         self._client = httpx2.Client(
             timeout=httpx2.Timeout(TIMEOUT_S, connect=10.0), trust_env=False
         )
@@ -108,7 +107,6 @@ class Relay:
             )
         if reply.status_code in (400, 413, 422) and OVERFLOW_WORDS.search(reply.text):
             return 400, _error(f"{OVERFLOW}: {reply.text[:500]}", OVERFLOW)
-        self.served += reply.status_code == 200
         return reply.status_code, reply.content
 
     def _lose(self, reason: str) -> None:

@@ -41,9 +41,7 @@ def run_suite(
     config: SuiteConfig, subject: Subject, journal_root: Path | None = None
 ) -> tuple[SuiteRun, list[SuiteEpisode]]:
     """Every attempt at every drawn entry. Raises SuiteError if the run gives no score."""
-    suite = registry.find(config.name)
-    config = config.model_copy(update={"options": suite.complete(config.options)})
-    _check_roles(suite, config)
+    suite, config = checked(config)
     listing = list_entries(suite, config)
     jobs = _jobs(draw(listing.entries, config.sample), config)
     facts = _facts(config, subject, listing)
@@ -67,6 +65,23 @@ def run_suite(
         outcomes=dict(sorted(Counter(str(one.outcome) for one in episodes).items())),
     )
     return run, episodes
+
+
+def checked(config: SuiteConfig) -> tuple[Suite, SuiteConfig]:
+    """The suite, and its configuration with every option; cheap, so before any work.
+
+    Raises SuiteError or ParamsError for what cannot be played: an unknown name or option, an
+    endpoint too few or too many, a missing environment.
+    """
+    suite = registry.find(config.name)
+    config = config.model_copy(update={"options": suite.complete(config.options)})
+    if set(config.endpoints) != set(suite.roles):
+        raise SuiteError(
+            f"suite {config.suite} needs endpoints for the roles {sorted(suite.roles)}, "
+            f"bench.suites gives {sorted(config.endpoints)}"
+        )
+    suite.driver(config)
+    return suite, config
 
 
 def list_entries(suite: Suite, config: SuiteConfig) -> Listing:
@@ -180,14 +195,6 @@ def _check_losses(config: SuiteConfig, subject: Subject, episodes: Sequence[Suit
             f"suite {config.suite} of {subject.checkpoint} has no score: harness or endpoint lost "
             f"{len(lost)} of {len(episodes)} attempts (allowed: {config.max_infra_share:.1%}), the "
             f"first {lost[0].entry_id}: {lost[0].reason}; run the same command again to replay them"
-        )
-
-
-def _check_roles(suite: Suite, config: SuiteConfig) -> None:
-    if set(config.endpoints) != set(suite.roles):
-        raise SuiteError(
-            f"suite {config.suite} needs endpoints for the roles {sorted(suite.roles)}, "
-            f"bench.suites gives {sorted(config.endpoints)}"
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from astra.bench.config import BenchConfig
 from astra.bench.serving.checkpoints import RunningEndpoints, ServedCheckpoints, WithFloor
 from astra.bench.suites.protocol import Serving, Subject, SuiteConfig, SuiteError
-from astra.bench.suites.run import run_suite
+from astra.bench.suites.run import checked, run_suite
 from astra.bench.summary import FLOOR
 from astra.records.bench import SuiteEpisode, SuiteRun
 from astra.settings import RuntimeConfig
@@ -34,6 +34,15 @@ class Checkpoints:
         return WithFloor(serving)(checkpoint)
 
 
+def check_suites(suites: Sequence[SuiteConfig]) -> None:
+    """Raises AstraError for what could not be played; called before the arenas are."""
+    labels = [config.suite for config in suites]
+    if len(set(labels)) < len(labels):
+        raise SuiteError(f"bench.suites uses a label twice: {labels}; give each setting its own")
+    for config in suites:
+        checked(config)
+
+
 def play_suites(
     suites: Sequence[SuiteConfig],
     serving: Serving,
@@ -44,15 +53,11 @@ def play_suites(
     the ``SuiteRun``. A checkpoint is served once for all its suites. Raises SuiteError for the
     first run that fails; what the runs have finished by then is in the journal.
     """
-    labels = [config.suite for config in suites]
-    if len(set(labels)) < len(labels):
-        raise SuiteError(f"bench.suites uses a label twice: {labels}; give each setting its own")
+    check_suites(suites)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     runs: list[SuiteRun] = []
-    if not suites:
-        return runs
-    for checkpoint in checkpoints:
+    for checkpoint in checkpoints if suites else ():
         with serving(checkpoint) as subject:
             for config in suites:
                 run, episodes = run_suite(config, subject)
