@@ -16,7 +16,8 @@ def test_every_scale_is_a_valid_block(root: Path, scale: str) -> None:
     change = OmegaConf.load(root / f"conf/bench/{scale}.yaml")
     assert isinstance(change, DictConfig)
     assert change.pop("defaults") == ["base", "_self_"]
-    merged = OmegaConf.merge({"policy": {"path": "policies/tiny"}}, {"bench": base})
+    outside = {"policy": {"path": "policies/tiny"}, "contamination": "index.parquet"}
+    merged = OmegaConf.merge(outside, {"bench": base})
     merged = OmegaConf.merge(merged, {"bench": change})
     block = OmegaConf.to_container(merged.bench, resolve=True)
     config = validate("bench", block, BenchConfig)
