@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -179,7 +180,6 @@ def rows(path: Path) -> int:
 def child(stage: str, profile: bool) -> None:
     """Run a stage file as dvc would, with the offline teacher's time and answers counted."""
     import cProfile
-    import resource
     import runpy
 
     from astra.llm.cache import AnswerCache, answer_key
@@ -238,9 +238,12 @@ def under_dvc(folder: Path) -> dict[str, float]:
         ("dvc status", ["dvc", "status", *ends]),
         ("dvc repro, nothing to do", ["dvc", "repro", *ends]),
     ):
-        started = time.monotonic()
+        started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         found[name] = round(time.monotonic() - started, 2)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        found[f"{name}, CPU"] = round(cpu, 2)
         if done.returncode or "Running stage" in done.stdout:
             raise SystemExit(f"{' '.join(command)} did not find its state:\n{done.stdout}"
                              f"{done.stderr}")  # fmt: skip

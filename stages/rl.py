@@ -17,7 +17,7 @@ from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
 from astra.train.rl import choose_arenas, report_rl, train_rl
 
-ARENAS, START = Path("data/envs_merged.parquet"), Path("models/sft")
+ARENAS, START, MODEL = Path("data/envs_merged.parquet"), Path("models/sft"), Path("models/rl")
 
 
 def main() -> None:
@@ -36,16 +36,15 @@ def main() -> None:
         run.tags(sandbox_tier=sandbox.tier, world_size=world_size())
         result = train_rl(policy, arenas, config, sandbox, folder, run, runtime.rollout_servers)
         run.tags(groups_lost_to_infra=result.lost_to_infra)
-    if not is_main():
-        return
-    made = Path("models/rl")
-    save_policy(policy.model, policy.codec.tokenizer, made, result.weights)
-    run.register("rl", made, inputs)
+        if not is_main():
+            return
+        save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
+        run.output(MODEL)
+    mark_finished(folder)
     metrics = StageMetrics("rl")
     report_rl(metrics, arenas, result)
     metrics.write()
     result.curves.write(Path("plots/rl"))
-    mark_finished(folder)
 
 
 if __name__ == "__main__":

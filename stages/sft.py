@@ -16,7 +16,7 @@ from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
 from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
 
-SFT_SET = Path("data/sft_set.parquet")
+SFT_SET, MODEL = Path("data/sft_set.parquet"), Path("models/sft")
 
 
 def main() -> None:
@@ -33,16 +33,15 @@ def main() -> None:
     with track("sft", config, inputs, runtime) as run:
         run.tags(world_size=world_size())
         result = train_sft(policy, encoded[0], encoded[1], config, folder, run)
-    if not is_main():
-        return
-    made = Path("models/sft")
-    save_policy(policy.model, policy.codec.tokenizer, made, result.weights)
-    run.register("sft", made, inputs)
+        if not is_main():
+            return
+        save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
+        run.output(MODEL)
+    mark_finished(folder)
     metrics = StageMetrics("sft")
     report_sft(metrics, encoded[0], encoded[1], result)
     metrics.write()
     result.curves.write(Path("plots/sft"))
-    mark_finished(folder)
 
 
 if __name__ == "__main__":

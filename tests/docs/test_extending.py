@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "train")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
+sys.path.insert(0, str(Path(__file__).parent))
 from pages import blocks
 from training_world import make_arena
 
@@ -50,9 +51,7 @@ def examples(root: Path) -> Examples:
 
 
 @pytest.fixture
-def added(
-    examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def added(examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The examples of the ``known`` packages, put into folders that these packages also search."""
     made: list[str] = []
     for package in (formats, operators):
@@ -82,9 +81,7 @@ COLLECTION = {
 
 
 @pytest.mark.usefixtures("added")
-def test_a_tool_format(
-    examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tool_format(examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "sources/documents/postman"
     folder.mkdir(parents=True)

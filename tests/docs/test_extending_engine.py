@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "train")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
+sys.path.insert(0, str(Path(__file__).parent))
 from pages import blocks
 from training_world import make_arena
 

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +24,7 @@ from astra.records.message import (
 )
 from astra.settings import RuntimeConfig, StageConfig
 from astra.tracking.mlflow import (
+    Run,
     TrackingError,
     digests,
     file_digest,
@@ -84,52 +91,82 @@ def test_a_failed_stage_leaves_a_failed_run(runtime: RuntimeConfig) -> None:
     assert MlflowClient(tracking_uri=runtime.tracking_uri).get_run(run.id).info.status == "FAILED"
 
 
-def test_an_episode_becomes_a_trace_turn_by_turn(runtime: RuntimeConfig) -> None:
+def test_an_episode_becomes_a_trace_to_read_turn_by_turn(runtime: RuntimeConfig) -> None:
     import mlflow
 
-    call = ToolCall(id="c", name="get_price", arguments='{"listing": "Amber Cove"}')
+    calls = [
+        ToolCall(id="c", name="get_price", arguments='{"listing": "Amber Cove"}'),
+        ToolCall(id="d", name="find_agent", arguments='{"listing": "Amber Cov"}'),
+    ]
+    results = [
+        ToolResult(status=CallStatus.OK, content="45", value=45),
+        ToolResult(status=CallStatus.ERROR, content="error: no listing named Amber Cov"),
+    ]
     messages = [
         Message(role=MessageRole.SYSTEM, content="s"),
         Message(role=MessageRole.USER, content="u"),
-        Message(role=MessageRole.ASSISTANT, tool_calls=(call,)),
-        Message(role=MessageRole.TOOL, content="45", tool_call_id="c", name="get_price"),
-        Message(role=MessageRole.ASSISTANT, content="It is 45."),
+        Message(role=MessageRole.ASSISTANT, tool_calls=(calls[0],)),
+        Message(role=MessageRole.TOOL, content="45", name="get_price", tool_call_id="c"),
+        Message(role=MessageRole.ASSISTANT, tool_calls=(calls[1],)),
+        Message(role=MessageRole.TOOL, content=results[1].content, name="find_agent"),
+        Message(role=MessageRole.ASSISTANT, content="<answer>45</answer>"),
     ]
-    result = ToolResult(status=CallStatus.OK, content="45", value=45)
+    executed = [ExecutedCall(turn=n, call=calls[n], result=results[n]) for n in range(2)]
     with track("rl", Config(), {}, runtime) as run:
-        run.trace("rollout", messages, [ExecutedCall(turn=0, call=call, result=result)], {"r": 0.5})
+        run.trace("rollout", messages, executed, {"reward": 0.5, "success": None})
     experiment = mlflow.get_experiment_by_name("astra/rl")
     assert experiment is not None
     (trace,) = mlflow.search_traces(locations=[experiment.experiment_id], return_type="list")
-    spans = {span.name: span for span in trace.data.spans}
-    assert list(spans) == ["rollout", "turn 1", "get_price", "turn 2"]
-    assert spans["rollout"].attributes["r"] == 0.5
-    assert spans["turn 1"].parent_id == spans["turn 2"].parent_id == spans["rollout"].span_id
-    assert [one["content"] for one in spans["turn 1"].inputs["messages"]] == ["s", "u"]
-    assert spans["turn 1"].outputs["message"]["tool_calls"][0]["name"] == "get_price"
-    assert spans["get_price"].parent_id == spans["turn 1"].span_id
-    assert spans["get_price"].outputs == {"content": "45"}
-    assert [one["content"] for one in spans["turn 2"].inputs["messages"]] == ["45"]
-    assert spans["turn 2"].outputs["message"]["content"] == "It is 45."
+    root, *spans = trace.data.spans
+    assert [span.name for span in spans] == [
+        "turn 1",
+        "get_price",
+        "turn 2",
+        "find_agent",
+        "turn 3",
+    ]
+    assert root.attributes["reward"] == 0.5
+    assert [message["role"] for message in root.inputs["messages"]] == ["system", "user"]
+    assert root.outputs["messages"][-1]["content"] == "<answer>45</answer>"
+    # Each turn shows what was new to the model, as chat completions write it.
+    assert [message["content"] for message in spans[2].inputs["messages"]] == ["45"]
+    (choice,) = spans[0].outputs["choices"]
+    function = choice["message"]["tool_calls"][0]["function"]
+    assert function == {"name": "get_price", "arguments": '{"listing": "Amber Cove"}'}
+    assert spans[1].outputs == {"content": "45"}
+    assert [str(span.status.status_code.value) for span in (spans[1], spans[3])] == ["OK", "ERROR"]
+    assert trace.info.tags["reward"] == "0.5"
+    assert "success" not in trace.info.tags
+    assert trace.info.trace_metadata["mlflow.sourceRun"] == run.id
 
 
-def test_a_checkpoint_becomes_a_version_of_its_model(
+def test_a_run_is_the_child_of_the_one_that_made_its_checkpoint(
     runtime: RuntimeConfig, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "models" / "sft"
-    folder.mkdir(parents=True)
-    for content in ("first", "second"):
-        (folder / "model.safetensors").write_text(content)
-        with track("sft", Config(), {}, runtime) as run:
-            pass
-        run.register("sft", folder, {"data/sft_set.parquet": "d1"})  # the run has ended by then
+    data, sft, rl = tmp_path / "sft_set.parquet", tmp_path / "sft", tmp_path / "rl"
+    data.write_bytes(b"rows")
+    for folder in (sft, rl):
+        folder.mkdir()
+        (folder / "weights").write_text(folder.name)
+    runs: dict[str, Run] = {}
+    for stage, read, made in (
+        ("sft", (data,), sft),
+        ("rl", (data, sft), rl),
+        ("bench", (data, rl), None),
+    ):
+        with track(stage, Config(), digests(*read), runtime) as runs[stage]:
+            if made is not None:
+                runs[stage].output(made)
+    (rl / "weights").write_text("other weights")
+    with track("bench", Config(), digests(data, rl), runtime) as runs["orphan"]:
+        pass
     client = MlflowClient(tracking_uri=runtime.tracking_uri)
-    found = client.search_model_versions("name='astra-sft'")
-    first, newest = sorted(found, key=lambda one: int(one.version))
-    assert newest.run_id == run.id
-    assert newest.tags["input.data/sft_set.parquet"] == "d1"
-    assert newest.tags["sha256"] == file_digest(folder) != first.tags["sha256"]
-    assert newest.source == folder.as_uri()
+    stored = {name: client.get_run(run.id) for name, run in runs.items()}
+    parents = {name: one.data.tags.get("mlflow.parentRunId") for name, one in stored.items()}
+    assert parents == {"sft": None, "rl": runs["sft"].id, "bench": runs["rl"].id, "orphan": None}
+    (used,) = stored["bench"].inputs.dataset_inputs
+    assert used.dataset.name == str(data)
+    assert used.dataset.digest == file_digest(data)[:16]
 
 
 def test_other_ranks_track_nothing(
@@ -140,7 +177,6 @@ def test_other_ranks_track_nothing(
         run.metrics({"loss": 1.0}, 1)
         run.tags(a=1)
         run.trace("rollout", [], [], {})
-    run.register("rl", tmp_path, {})
     assert not (tmp_path / "mlflow.db").exists()
 
 
@@ -161,6 +197,85 @@ def test_an_unusable_store_is_one_clear_error(tmp_path: Path) -> None:
     opened = track("sft", Config(), {}, runtime)
     with pytest.raises(TrackingError, match=r"runtime\.tracking_uri"), opened:
         pass
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A tracking server as `mlflow server` starts it, with its own store and artifacts."""
+    port = free_port()
+    command = [
+        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port),
+        "--workers", "1", "--backend-store-uri", f"sqlite:///{tmp_path / 'server.db'}",
+        "--artifacts-destination", str(tmp_path / "artifacts"),
+    ]  # fmt: skip
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    log = tmp_path / "server.log"
+    with log.open("wb") as output:
+        # Its own process group: the server's worker must end with it.
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        uri, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 300
+        while True:
+            try:
+                urllib.request.urlopen(f"{uri}/health", timeout=5).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    pytest.fail(f"mlflow server did not start:\n{log.read_text()}")
+                time.sleep(0.2)
+        yield uri, process
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)
+
+
+def test_a_remote_server_takes_runs_and_traces_and_its_death_is_a_clear_error(
+    server: tuple[str, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    uri, process = server
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # it is not coming back
+    runtime = RuntimeConfig(tracking_uri=uri)
+    message = Message(role=MessageRole.USER, content="what is the price?")
+    answer = Message(role=MessageRole.ASSISTANT, content="<answer>45</answer>")
+    with track("rl", Config(), {}, runtime) as run:
+        run.metrics({"rollout/reward": 0.25}, step=1)
+        run.trace("rollout", [message, answer], [], {"reward": 1.0})
+    stored = MlflowClient(tracking_uri=uri).get_run(run.id)
+    assert stored.info.status == "FINISHED"
+    assert stored.data.metrics["rollout/reward"] == 0.25
+    (trace,) = mlflow.search_traces(
+        locations=[stored.info.experiment_id], return_type="list", include_spans=True
+    )
+    assert [span.name for span in trace.data.spans] == ["rollout", "turn 1"]
+    with contextlib.ExitStack() as stack:
+        run = stack.enter_context(track("rl", Config(), {}, runtime))
+        stop(process)
+        with pytest.raises(TrackingError, match="no longer takes"):
+            run.metrics({"rollout/reward": 0.5}, step=2)
+        with pytest.raises(TrackingError, match="no longer takes"):
+            stack.close()
+    started = time.monotonic()
+    with (
+        pytest.raises(TrackingError, match=r"runtime\.tracking_uri"),
+        track("rl", Config(), {}, runtime),
+    ):
+        pass
+    assert time.monotonic() - started < 60  # not the minutes for which the client would try
 
 
 def test_missing_input_is_named(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 from chat_server import Answer, ChatServer
+from versions_world import BUCKET, WAIT_S, Gate, Repository, Store, running_store, small_repository
 
-from store import BUCKET, WAIT_S, Gate, Repository, Store, running_store, small_repository
-
+pytestmark = pytest.mark.timeout(1800)  # of a machine that trains beside it; each wait is bounded
 PREFIX = "project"
 VERDICT = Answer(json.dumps({"valid": True, "task": "Book a table."}))
 RUNNING = "Running stage"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from astra.arena.irrelevant import IrrelevantMode
+from astra.bench.suites.protocol import SuiteConfig
 from astra.rollout.chat import PolicyConfig
 from astra.rollout.driver import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
@@ -28,5 +29,7 @@ class BenchConfig(StageConfig):
     """More episodes than this lost to our own machinery: the stage fails."""
     examples: int = Field(ge=0)
     """Episodes shown per class in runs/bench/examples.md."""
+    suites: tuple[SuiteConfig, ...] = ()
+    """External suites, played after the arenas."""
     sandbox: SandboxLimits
     seed: int

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from astra.arena.irrelevant import draw
+from astra.arena.irrelevant import IrrelevantMode, draw
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
 from astra.bench.config import BenchConfig
 from astra.bench.references import CEILING, FLOOR, scripted_engine
@@ -67,7 +67,10 @@ def run_arenas(
 
     Raises BenchError when the gold calls fail or too many episodes are lost to our machinery.
     """
-    jobs = [_job(arena, config) for arena in arenas]
+    jobs = [
+        job_of(arena, config.irrelevant_tools, config.irrelevant_per_band, config.seed)
+        for arena in arenas
+    ]
     device = prepare_torch(runtime, config.seed)
     policies = {BASE: config.policy} | {
         name: PolicyConfig(path=str(path), dtype=config.policy.dtype)
@@ -85,10 +88,10 @@ def run_arenas(
     return played
 
 
-def _job(arena: Arena, config: BenchConfig) -> Job:
-    rng = random.Random(int(content_id(["bench", config.seed, arena.id]), 16))
-    extra = draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng)
-    return Job(arena, extra)
+def job_of(arena: Arena, irrelevant: IrrelevantMode, per_band: int, seed: int) -> Job:
+    """An arena with its irrelevant tools, the same for whoever plays it."""
+    rng = random.Random(int(content_id(["bench", seed, arena.id]), 16))
+    return Job(arena, draw(arena, irrelevant, per_band, rng))
 
 
 def _measure(
@@ -150,7 +153,7 @@ def _episode(name: str, job: Job, rollout: Rollout) -> BenchEpisode:
     arena, stop = rollout.arena, rollout.stop_reason
     if stop is None:
         raise ValueError(f"arena {arena.id}: the driver returned an episode that did not end")
-    scores = _scores(rollout)
+    scores = rollout_scores(rollout)
     return BenchEpisode(
         suite=SUITE,
         checkpoint=name,
@@ -168,7 +171,7 @@ def _episode(name: str, job: Job, rollout: Rollout) -> BenchEpisode:
     )
 
 
-def _scores(rollout: Rollout) -> dict[str, Score]:
+def rollout_scores(rollout: Rollout) -> dict[str, Score]:
     """``f1`` counts the final answer as one more sub-task and call; ``f1_plain``, ``precision``
     and ``recall`` are the paper's and need at least one sub-task that needs a tool."""
     score = rollout.score

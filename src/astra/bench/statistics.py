@@ -1,14 +1,22 @@
-"""Means with bootstrap intervals, and paired differences. Pure functions of their arguments."""
+"""Means with bootstrap intervals, paired differences and tests. Pure functions of their arguments.
+
+A benchmark's unit is the entry: tries of one entry are averaged first, and resampling draws
+entries, since tries of one entry are no independent evidence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 DRAWS = 4_000_000
 """Resampled values held in memory at a time."""
+EXACT = 14
+"""Up to so many non-zero differences the sign-flip test tries all flips; beyond, it draws."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +57,79 @@ def _resampled_means(sample: np.ndarray, resamples: int, seed: int) -> np.ndarra
         drawn = generator.integers(0, n, size=(min(rows, resamples - start), n))
         parts.append(sample[drawn].mean(axis=1))
     return np.concatenate(parts)
+
+
+def mean_by_entry(values: Mapping[tuple[str, int], float]) -> dict[str, float]:
+    """Mean over tries: from values by (entry, attempt) to one value per entry."""
+    found: dict[str, list[float]] = {}
+    for (entry, _), value in values.items():
+        found.setdefault(entry, []).append(value)
+    return {entry: sum(tries) / len(tries) for entry, tries in sorted(found.items())}
+
+
+def pass_hat_k(values: Mapping[tuple[str, int], float], k: int) -> float | None:
+    """Mean over entries of the chance that ``k`` tries all succeed (pass^k, from tau-bench).
+
+    Of n tries with c successes: C(c, k) / C(n, k). None where an entry has fewer than k tries. A
+    try succeeds with a value of 1; any other value is a failure.
+    """
+    tries: dict[str, list[float]] = {}
+    for (entry, _), value in values.items():
+        tries.setdefault(entry, []).append(value)
+    if not tries or any(len(found) < k for found in tries.values()):
+        return None
+    chances = [
+        math.comb(sum(value == 1 for value in found), k) / math.comb(len(found), k)
+        for found in tries.values()
+    ]
+    return sum(chances) / len(chances)
+
+
+def overall(by_category: Mapping[str, float], leave_out: Sequence[str] = ()) -> float | None:
+    """The unweighted mean of the categories' scores, as the paper's overall columns are.
+
+    tau2 without airline leaves that category out. None where nothing is left.
+    """
+    kept = [value for name, value in by_category.items() if name not in leave_out]
+    return sum(kept) / len(kept) if kept else None
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """The paper's efficiency table: ``steps`` per episode and written tokens per step."""
+
+    steps: float
+    tokens_per_step: float | None
+    """None where no step was made."""
+
+
+def efficiency(steps: Sequence[int], completion_tokens: Sequence[int]) -> Efficiency:
+    """From the steps and the written tokens of each episode. Raises ValueError without episodes."""
+    if not steps or len(steps) != len(completion_tokens):
+        raise ValueError(f"{len(steps)} episodes, {len(completion_tokens)} token counts")
+    made = sum(steps)
+    return Efficiency(made / len(steps), sum(completion_tokens) / made if made else None)
+
+
+def sign_flip_p(differences: Sequence[float], rounds: int, seed: int) -> float:
+    """Two-sided p-value of a paired difference being chance: each entry's sign may be flipped.
+
+    Exact for few non-zero differences, else from ``rounds`` random flips (with the observed one
+    counted among them, so it is never 0). 1 where nothing differs.
+    """
+    moved = np.asarray([value for value in differences if value != 0], dtype=np.float64)
+    if not len(moved):
+        return 1.0
+    observed = abs(moved.sum()) * (1 - 1e-12)  # equal sums in another order must count
+    if len(moved) <= EXACT:
+        flips = np.asarray(list(product((1.0, -1.0), repeat=len(moved))))
+        return float((np.abs(flips @ moved) >= observed).mean())
+    generator = np.random.default_rng(seed)
+    extreme = 1
+    done = 0
+    while done < rounds:
+        rows = min(rounds - done, max(1, DRAWS // len(moved)))
+        flips = generator.integers(0, 2, size=(rows, len(moved))) * 2.0 - 1.0
+        extreme += int((np.abs(flips @ moved) >= observed).sum())
+        done += rows
+    return extreme / (rounds + 1)

@@ -17,8 +17,8 @@ from astra.errors import AstraError
 from astra.stage import run_stage
 
 SOURCE = Path("src")
-PLUGINS = ("astra.toolbank.known", "astra.toolgraph.known")
-"""Packages whose modules are imported by name: importing one means all of them."""
+PLUGINS = ("astra.bench.suites.known", "astra.toolbank.known", "astra.toolgraph.known")
+"""Packages whose modules are imported or run by name: importing one means all of them."""
 
 
 def imports(path: Path) -> set[str]:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from astra.bench.overlap import arena_items, overlap, prompts_of, sft_items, write_overlap
+from astra.bench.summary import read_runs
 from astra.contamination.index import NGRAM, ContaminationIndex
 from astra.contamination.suites import read_suites
 
@@ -14,6 +16,7 @@ contamination_app = typer.Typer(
     help="The index of benchmark suites that training data must not touch.", no_args_is_help=True
 )
 INDEX = Path("contamination/index.parquet")
+OVERLAP = Path("metrics/suite_overlap.json")
 
 
 @contamination_app.command("build")
@@ -32,6 +35,30 @@ def build(
 def show(path: Annotated[Path, typer.Argument(help="An index.")] = INDEX) -> None:
     """Say what an index holds."""
     _describe(ContaminationIndex.load(path), path)
+
+
+@contamination_app.command("overlap")
+def overlap_command(
+    suites: Annotated[Path, typer.Argument(help="Runs of suites.")] = Path("data/suites"),
+    out: Annotated[Path, typer.Option(help="The counts, for the report.")] = OVERLAP,
+    ngram: Annotated[int, typer.Option(min=6, help="Words of a gram.")] = NGRAM,
+    sft: Annotated[Path, typer.Option(help="What SFT trains on.")] = Path("data/sft_set.parquet"),
+    arenas: Annotated[Path, typer.Option(help="What RL trains on.")] = Path(
+        "data/envs_merged.parquet"
+    ),
+) -> None:
+    """Count n-grams that training data share with the prompts of the suites that were played."""
+    prompts = prompts_of(read_runs(suites))
+    tables = {"sft_set": sft_items(sft), "envs_merged": arena_items(arenas)}
+    document = overlap(prompts, tables, ngram)
+    write_overlap(document, out)
+    for suite, found in document.items():
+        for table, counts in found["tables"].items():
+            typer.echo(
+                f"{suite}: {counts['items_overlapping']} of {counts['items']} items of {table} "
+                f"share a {ngram}-gram with {counts['prompts_overlapping']} of "
+                f"{found['prompts']} prompts"
+            )
 
 
 def _describe(index: ContaminationIndex, path: Path) -> None:

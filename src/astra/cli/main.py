@@ -20,7 +20,9 @@ from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table
 from astra.cli.prompts import prompts_app
 from astra.cli.remote import remote_app
+from astra.cli.report import report
 from astra.cli.scores import draw_figure, score_tables, where_next
+from astra.cli.serve import serve_command
 from astra.cli.sft import sft_app
 from astra.cli.teacher import teacher_app
 from astra.cli.train import train_app
@@ -44,6 +46,8 @@ commands.add_typer(remote_app, name="remote")
 commands.add_typer(sft_app, name="sft")
 commands.add_typer(teacher_app, name="teacher")
 commands.add_typer(train_app, name="train")
+commands.command("report")(report)
+commands.command("serve")(serve_command)
 
 
 def app() -> None:

@@ -1,9 +1,9 @@
-"""Episodes of a benchmark run (stage ``bench``)."""
+"""Episodes of a benchmark run (stage ``bench``): our arenas, and external suites."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from astra.records.base import Record
 from astra.records.message import ExecutedCall, Message
@@ -42,3 +42,63 @@ class BenchEpisode(Record):
     stop_reason: StopReason
     messages: tuple[Message, ...]
     calls: tuple[ExecutedCall, ...]
+
+
+class SuiteOutcome(StrEnum):
+    """What became of one attempt at one entry of an external suite."""
+
+    SCORED = "scored"
+    OVERFLOW = "overflow"  # the conversation outgrew the model's context: its failure, scored
+    INFRA = "infra"  # harness, judge or endpoint failed: unscored, never a wrong answer
+
+
+class SuiteEpisode(Record):
+    """One attempt of one checkpoint at one entry of an external suite."""
+
+    identity: ClassVar[tuple[str, ...]] = ("suite", "checkpoint", "entry_id", "attempt")
+    suite: str
+    checkpoint: str
+    """base | sft | rl or the name of an endpoint's model; floor: a model that does nothing."""
+    entry_id: str
+    category: str
+    attempt: int
+    """Tries of an entry, counted from 0."""
+    outcome: SuiteOutcome
+    scores: dict[str, Score]
+    """By name; every one is ``Unscored`` where the outcome is infra."""
+    reason: str
+    """Why a score is not full, in the harness's words; empty where there is nothing to say."""
+    steps: int
+    """Completions that the model was asked for."""
+    prompt_tokens: int
+    """Summed over the steps, as the endpoint counted them."""
+    completion_tokens: int
+    messages: tuple[Message, ...]
+
+
+class SuiteRun(Record):
+    """How the episodes of one suite and checkpoint were measured."""
+
+    identity: ClassVar[tuple[str, ...]] = (
+        "suite", "checkpoint", "model", "harness", "versions", "sample_count", "sample_seed",
+        "tries", "decoding", "options",
+    )  # fmt: skip
+    suite: str
+    checkpoint: str
+    model: str
+    """Under which name the endpoint serves it."""
+    harness: str
+    """The suite's name in the registry; ``suite`` may be a label, one per setting."""
+    score: str
+    """The name of the suite's headline score in ``SuiteEpisode.scores``."""
+    versions: dict[str, str]
+    """Of the harness, its data and what the run used besides (user simulator, judge)."""
+    sample_count: int
+    """Entries played; the suite has ``sample_of``."""
+    sample_of: int
+    sample_seed: int
+    tries: int
+    decoding: dict[str, Any]
+    options: dict[str, Any]
+    outcomes: dict[str, int]
+    """Episodes by ``SuiteOutcome``."""

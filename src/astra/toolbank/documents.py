@@ -1,8 +1,8 @@
 """Documents in the formats that tools are published in -> raw servers.
 
-``parse_document(format, document, base)`` is the one interface; each format is a function of
-the parsed document, in this package or, one file each, in ``known``. Unusable documents raise BadDocument; odd tools inside a usable document
-are passed on, normalisation decides about them.
+``parse_document(format, document, base)`` is the one interface; each format is a function of the
+parsed document, here or, one file each, in ``known``. Unusable documents raise BadDocument; odd
+tools inside a usable document are passed on, normalisation decides about them.
 """
 
 from __future__ import annotations

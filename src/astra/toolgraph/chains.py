@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Teacher
 from astra.records.base import content_id
@@ -120,15 +121,18 @@ def _satisfiable(walk: Walk, tools: Mapping[str, Tool]) -> tuple[ChainStep, ...]
 
 
 async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> Judged:
-    verdicts, reason = await vote(candidate, judges.vote, config.vote)
+    notes = PromptNotes()
+    voters = [notes.of(model) for model in judges.vote]
+    verdicts, reason = await vote(candidate, voters, config.vote)
     votes = list(verdicts)
     if not reason and config.back_translation:
-        more, reason = await back_translate(
-            candidate, judges.back_translation, config.back_translation
-        )
+        translators = [notes.of(model) for model in judges.back_translation]
+        more, reason = await back_translate(candidate, translators, config.back_translation)
         verdicts = [*verdicts, *more]
     if reason:
-        return _rejected(candidate.server, candidate.walk, reason, tuple(verdicts))
+        return _rejected(
+            candidate.server, candidate.walk, reason, tuple(verdicts), notes.prompt_hash
+        )
     agreed = [verdict for verdict in votes if verdict.outcome is Outcome.YES]
     chain = Chain(
         server_id=candidate.server.id,
@@ -137,6 +141,7 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         votes_for=len(agreed),
         votes_against=sum(verdict.outcome is Outcome.NO for verdict in votes),
         task_sketch=agreed[0].detail,
+        prompt_hash=notes.prompt_hash,
     )
     verdict = ChainVerdict(
         server_id=candidate.server.id,
@@ -145,6 +150,7 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         reason="",
         chain_id=chain.id,
         verdicts=tuple(verdicts),
+        prompt_hash=notes.prompt_hash,
     )
     return Judged(verdict, chain)
 
@@ -159,7 +165,13 @@ async def _operate(candidate: Candidate, judged: Judged, operator: Operator) -> 
     return Judged(ChainVerdict.model_validate(said), None if reason else judged.chain)
 
 
-def _rejected(server: ToolServer, walk: Walk, reason: str, verdicts: tuple[Verdict, ...]) -> Judged:
+def _rejected(
+    server: ToolServer,
+    walk: Walk,
+    reason: str,
+    verdicts: tuple[Verdict, ...],
+    prompt_hash: str = "",
+) -> Judged:
     return Judged(
         ChainVerdict(
             server_id=server.id,
@@ -168,6 +180,7 @@ def _rejected(server: ToolServer, walk: Walk, reason: str, verdicts: tuple[Verdi
             reason=reason,
             chain_id="",
             verdicts=verdicts,
+            prompt_hash=prompt_hash,
         )
     )
 

@@ -9,6 +9,8 @@ and queued DVC workspaces, so that no run vanishes with its workspace.
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import os
 import subprocess
 import time
@@ -22,25 +24,31 @@ from filelock import FileLock
 from pydantic import BaseModel
 
 from astra.errors import AstraError
-from astra.records.message import ExecutedCall, Message, MessageRole
+from astra.records.message import CallStatus, ExecutedCall, Message, MessageRole
 from astra.settings import RuntimeConfig
 from astra.store.paths import repository_root
 
 # MLflow must not report usage to anybody; it reads this when it is first imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
+log = logging.getLogger(__name__)
+
 EXPERIMENTS = "astra"
 """MLflow experiment of a stage: ``astra/<stage>``, apart from whatever else a server holds."""
+PARENT = "mlflow.parentRunId"
+OUTPUT = "output."
+"""Tag of a run that made a checkpoint: ``output.<path>`` holds its SHA-256."""
 UNNAMED = "workspace"
 """Name of a run outside a DVC experiment; DVC calls that state the workspace."""
 LIBRARIES = ("torch", "transformers", "trl", "accelerate", "tokenizers", "datasets", "mlflow")
 PARAM_LENGTH = 500
 TEXT_LENGTH = 4000
 LOCK_TIMEOUT_S = 300
+REACH_TIMEOUT_S = 10
 
 
 class TrackingError(AstraError):
-    """The MLflow store cannot be opened."""
+    """The MLflow store cannot be opened, or is lost on the way."""
 
 
 def tracking_uri(runtime: RuntimeConfig) -> str:
@@ -88,13 +96,20 @@ class Run:
             if isinstance(value, int | float) and abs(value) < float("inf")
         ]
         if chosen:
-            self._client.log_batch(self.id, metrics=chosen)
+            with _store_in_reach():
+                self._client.log_batch(self.id, metrics=chosen)
 
     def tags(self, **values: object) -> None:
         """Facts about the machine or the run, for example ``sandbox_tier``."""
         if self._client is not None:
-            for name, value in values.items():
-                self._client.set_tag(self.id, name, str(value))
+            with _store_in_reach():
+                for name, value in values.items():
+                    self._client.set_tag(self.id, name, str(value))
+
+    def output(self, path: Path) -> None:
+        """Say that this run made ``path``: a run that reads the same bytes becomes its child."""
+        if self._client is not None:
+            self.tags(**{f"{OUTPUT}{path}": file_digest(path)})
 
     def trace(
         self,
@@ -103,75 +118,79 @@ class Run:
         calls: Sequence[ExecutedCall],
         attributes: Mapping[str, Any],
     ) -> None:
-        """Store one episode as a trace to be read turn by turn.
+        """Store one episode as a trace to read turn by turn.
 
-        A root span, below it one span per assistant turn (what it read since the last, what it
-        said), and below that one per call the turn made.
+        The root span holds the whole conversation; below it each assistant turn is a span with
+        what was new to the model, followed by a span per executed call. ``attributes`` become
+        tags too, by which traces are filtered. Spans have no durations of their own: an episode
+        is stored after it has ended.
         """
         if self._client is None:
             return
         import mlflow
 
-        plain = [_plain(message) for message in messages]
-        spoken = [at for at, one in enumerate(messages) if one.role == MessageRole.ASSISTANT]
+        turns = [at for at, message in enumerate(messages) if message.role == MessageRole.ASSISTANT]
+        first = turns[0] if turns else len(messages)
         root = mlflow.start_span_no_context(
             name=name,
             span_type="AGENT",
-            inputs={"messages": [one for one in plain if one["role"] in ("system", "user")]},
+            inputs={"messages": [_chat(message) for message in messages[:first]]},
             attributes={**attributes, "run_id": self.id},
+            tags={key: str(value) for key, value in attributes.items() if value is not None},
             metadata={"mlflow.sourceRun": self.id},
             experiment_id=self._experiment_id,
         )
-        for number, at in enumerate(spoken):
-            read = plain[spoken[number - 1] + 1 if number else 0 : at]
-            turn = mlflow.start_span_no_context(
-                name=f"turn {number + 1}",
+        seen = 0
+        for turn, at in enumerate(turns):
+            span = mlflow.start_span_no_context(
+                name=f"turn {turn + 1}",
                 span_type="CHAT_MODEL",
                 parent_span=root,
-                inputs={"messages": read},
+                inputs={"messages": [_chat(message) for message in messages[seen:at]]},
             )
+            span.end(outputs={"choices": [{"message": _chat(messages[at])}]})
+            seen = at + 1
             for executed in calls:
-                if executed.turn == number:
-                    _trace_call(turn, executed)
-            turn.end(outputs={"message": plain[at]})
-        root.end(outputs={"messages": plain[2:]})
-
-    def register(self, stage: str, folder: Path, inputs: Mapping[str, str]) -> None:
-        """A new version of MLflow model ``astra-<stage>``: where the checkpoint is, its digest,
-        the digests of what it was made from, and the run that made it. Weights are not copied.
-        """
-        if self._client is None:
-            return
-        from mlflow.exceptions import MlflowException
-
-        name = f"{EXPERIMENTS}-{stage}"
-        try:
-            self._client.create_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
-        tags = {"sha256": file_digest(folder)}
-        tags |= {f"input.{path}": digest for path, digest in inputs.items()}
-        source = folder.absolute().as_uri()
-        self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
+                if executed.turn == turn:
+                    _call_span(root, executed)
+        root.end(outputs={"messages": [_chat(message) for message in messages[first:]]})
 
 
-def _trace_call(turn: Any, executed: ExecutedCall) -> None:
+def _call_span(root: Any, executed: ExecutedCall) -> None:
     import mlflow
 
+    result = executed.result
     span = mlflow.start_span_no_context(
         name=executed.call.name or "unnamed",
         span_type="TOOL",
-        parent_span=turn,
+        parent_span=root,
         inputs={"arguments": executed.call.arguments[:TEXT_LENGTH]},
-        attributes={"turn": str(executed.turn), "status": str(executed.result.status)},
+        attributes={"turn": str(executed.turn), "status": str(result.status)},
     )
-    span.end(outputs={"content": executed.result.content[:TEXT_LENGTH]})
+    span.end(
+        outputs={"content": result.content[:TEXT_LENGTH]},
+        status="OK" if result.status == CallStatus.OK else "ERROR",
+    )
 
 
-def _plain(message: Message) -> dict[str, Any]:
-    document = message.model_dump(mode="json", exclude_defaults=True)
-    document["content"] = message.content[:TEXT_LENGTH]
+def _chat(message: Message) -> dict[str, Any]:
+    """The message as chat completions write it, so that MLflow shows it as a conversation."""
+    document: dict[str, Any] = {
+        "role": message.role.value,
+        "content": message.content[:TEXT_LENGTH],
+    }
+    if message.tool_calls:
+        document["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments[:TEXT_LENGTH]},
+            }
+            for call in message.tool_calls
+        ]
+    for key in ("tool_call_id", "name"):
+        if value := getattr(message, key):
+            document[key] = value
     return document
 
 
@@ -186,35 +205,98 @@ def track(
     """Open a run of MLflow experiment ``astra/<stage>``, and close it as FINISHED or FAILED.
 
     It is named after the DVC experiment, plus ``part`` where a stage makes several. ``inputs``
-    maps a path to its SHA-256 (``digests``), kept as tags. Raises TrackingError if the store
-    cannot be opened: a run whose record would be lost does not start.
+    maps a path to its SHA-256 (``digests``), kept as tags and, of tables, as MLflow data sets.
+    The run is the child of the newest one that made one of them (``Run.output``). Raises
+    TrackingError if the store cannot be opened: a run whose record would be lost does not start.
     """
     if int(os.environ.get("RANK", "0")) != 0:
         yield Run(None, "", "")
         return
     client, experiment_id = _open(tracking_uri(runtime), f"{EXPERIMENTS}/{stage}")
     name = os.environ.get("DVC_EXP_NAME") or UNNAMED
-    created = client.create_run(experiment_id, run_name=f"{name}/{part}" if part else name)
+    with _store_in_reach():
+        created = client.create_run(experiment_id, run_name=f"{name}/{part}" if part else name)
     run = Run(client, created.info.run_id, experiment_id)
-    run.tags(
-        stage=stage,
-        dvc_exp_name=name,
-        git_commit=_git_commit(),
-        device=runtime.device,
-        threads=runtime.threads,
-        **{f"input.{path}": digest for path, digest in inputs.items()},
-        **{f"lib.{library}": _version(library) for library in LIBRARIES},
-    )
-    _log_params(client, run.id, config)
     started = time.monotonic()
     try:
+        run.tags(
+            stage=stage,
+            dvc_exp_name=name,
+            git_commit=_git_commit(),
+            device=runtime.device,
+            threads=runtime.threads,
+            **{f"input.{path}": digest for path, digest in inputs.items()},
+            **{f"lib.{library}": _version(library) for library in LIBRARIES},
+        )
+        with _store_in_reach():
+            _log_params(client, run.id, config)
+            _log_data(client, run.id, inputs)
+            parent = _maker(client, inputs)
+        if parent:
+            run.tags(**{PARENT: parent})
         yield run
+        run.metrics({"wall_s": time.monotonic() - started}, step=0)
     except BaseException:
-        client.set_terminated(run.id, "FAILED")
+        _close_failed(client, run.id)
         raise
-    run.metrics({"wall_s": time.monotonic() - started}, step=0)
-    client.set_terminated(run.id, "FINISHED")
+    with _store_in_reach():
+        client.set_terminated(run.id, "FINISHED")
     _flush_traces()
+
+
+@contextmanager
+def _store_in_reach() -> Generator[None]:
+    """Of what a client does; it has tried again for minutes before it gives up."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        raise TrackingError(
+            f"the MLflow store no longer takes what the run has to say: {error}; see that it "
+            "answers (`astra doctor`) and run the stage again, it goes on where it can"
+        ) from error
+
+
+def _close_failed(client: Any, run_id: str) -> None:
+    """Mark the run; what made it fail is the error to raise, not that this cannot be stored."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.set_terminated(run_id, "FAILED")
+    except MlflowException as error:
+        log.warning("run %s could not be marked as failed: %s", run_id, error)
+
+
+def _maker(client: Any, inputs: Mapping[str, str]) -> str | None:
+    """The newest run, of any of our experiments, whose output one of the inputs is."""
+    ours = client.search_experiments(filter_string=f"name LIKE '{EXPERIMENTS}/%'")
+    for path, digest in inputs.items():
+        found = client.search_runs(
+            [experiment.experiment_id for experiment in ours],
+            filter_string=f"tags.`{OUTPUT}{path}` = '{digest}'",
+            order_by=["attributes.start_time DESC"],
+            max_results=1,
+        )
+        if found:
+            return found[0].info.run_id
+    return None
+
+
+def _log_data(client: Any, run_id: str, inputs: Mapping[str, str]) -> None:
+    """Tables among the inputs as data sets; MLflow keeps 36 characters of a digest."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    tables = [
+        DatasetInput(
+            Dataset(path, digest[:16], "local", json.dumps({"uri": path})),
+            [InputTag("mlflow.data.context", "input")],
+        )
+        for path, digest in inputs.items()
+        if path.endswith(".parquet")
+    ]
+    if tables:
+        client.log_inputs(run_id, tables)
 
 
 def _open(uri: str, experiment: str) -> tuple[Any, str]:
@@ -224,6 +306,8 @@ def _open(uri: str, experiment: str) -> tuple[Any, str]:
 
     try:
         mlflow.set_tracking_uri(uri)
+        if uri.startswith(("http://", "https://")):
+            _reach(uri)
         if not uri.startswith("sqlite:///"):
             return _client_and_experiment(uri, experiment, None)
         database = Path(uri.removeprefix("sqlite:///"))
@@ -237,6 +321,17 @@ def _open(uri: str, experiment: str) -> tuple[Any, str]:
             f"MLflow store {uri} cannot be opened: {error}; check runtime.tracking_uri or "
             "MLFLOW_TRACKING_URI"
         ) from error
+
+
+def _reach(uri: str) -> None:
+    """Fail soon where no server answers; asked through the client, that takes minutes."""
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
+    http_request(
+        get_default_host_creds(uri), "/health", "GET",
+        timeout=REACH_TIMEOUT_S, max_retries=0, raise_on_status=False,
+    )  # fmt: skip
 
 
 def _client_and_experiment(uri: str, experiment: str, artifacts: str | None) -> tuple[Any, str]:

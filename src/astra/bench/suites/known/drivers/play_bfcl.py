@@ -1,0 +1,40 @@
+"""Driver of BFCL multi-turn: lists its entries, or plays them with the official loop."""
+
+# pyright: basic, reportMissingImports=false
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import wire
+
+PACKAGES = ("bfcl-eval", "openai")
+
+
+def listed(categories: list[str]) -> Iterator[tuple[str, str]]:
+    """(entry, category) from the data files, without the package's slow import."""
+    spec = find_spec("bfcl_eval")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    data = Path(spec.submodule_search_locations[0]) / "data"
+    for category in categories:
+        (path,) = data.glob(f"BFCL_v*_multi_turn_{category}.json")
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)["id"], f"multi_turn_{category}"
+
+
+def main() -> None:
+    channel = wire.Wire()
+    if channel.request["task"] == "list":
+        channel.listing(listed(channel.options["categories"]), PACKAGES)
+        return
+    from bfcl_loop import Suite
+
+    suite = Suite(channel.options)
+    channel.play(lambda job: suite.attempt(channel, job))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""What the runs of external suites say together: one document, all from their records.
+
+Attempts lost to harness or endpoint (outcome ``infra``) enter no score; their number is given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from astra.bench.statistics import (
+    Estimate,
+    efficiency,
+    estimate,
+    mean_by_entry,
+    overall,
+    paired_difference,
+    pass_hat_k,
+    sign_flip_p,
+)
+from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
+from astra.records.score import Scored
+from astra.store.tables import read_records
+
+FLOOR = "floor"
+"""The checkpoint that does nothing, as the records name it."""
+PAIRS = (("sft", "base"), ("rl", "sft"), ("rl", "base"))
+WITHOUT = {"tau2": ("airline",)}
+"""By harness: categories that the paper leaves out of its overall."""
+PASS_SCORES = {"arenas": "success"}
+"""By harness: what pass^k counts where it is not the headline score."""
+DIGITS = 6
+Played = tuple[SuiteRun, Sequence[SuiteEpisode]]
+
+
+def read_runs(folder: Path) -> list[Played]:
+    """``<folder>/<suite>/<checkpoint>.json`` and ``.parquet``, by suite and checkpoint."""
+    return [
+        (
+            SuiteRun.model_validate_json(path.read_text(encoding="utf-8")),
+            list(read_records(path.with_suffix(".parquet"), SuiteEpisode)),
+        )
+        for path in sorted(folder.glob("*/*.json"))
+    ]
+
+
+def suites_document(
+    runs: Sequence[Played], resamples: int, confidence: float, seed: int
+) -> dict[str, Any]:
+    """By suite: every checkpoint's scores, then the paired differences between them."""
+    by_suite: dict[str, dict[str, Played]] = {}
+    for run, episodes in runs:
+        by_suite.setdefault(run.suite, {})[run.checkpoint] = run, episodes
+    document: dict[str, Any] = {}
+    for suite, played in sorted(by_suite.items()):
+        pairs = [(one, FLOOR) for one in played if one != FLOOR] + list(PAIRS)
+        document[suite] = {
+            "checkpoints": {
+                name: _checkpoint(*one, resamples, confidence, seed) for name, one in played.items()
+            },
+            "differences": {
+                f"{after}-{before}": _difference(
+                    played[after], played[before], resamples, confidence, seed
+                )
+                for after, before in pairs
+                if after in played and before in played
+            },
+        }
+    return document
+
+
+def values_of(episodes: Sequence[SuiteEpisode], score: str) -> dict[tuple[str, int], float]:
+    """What was measured, by entry and attempt."""
+    return {
+        (one.entry_id, one.attempt): found.value
+        for one in episodes
+        if one.outcome != SuiteOutcome.INFRA and isinstance(found := one.scores.get(score), Scored)
+    }
+
+
+def by_category(episodes: Sequence[SuiteEpisode], score: str) -> dict[str, float]:
+    """Mean over entries, each the mean over its tries."""
+    groups: dict[str, list[SuiteEpisode]] = {}
+    for one in episodes:
+        groups.setdefault(one.category, []).append(one)
+    found: dict[str, float] = {}
+    for category, members in sorted(groups.items()):
+        entries = mean_by_entry(values_of(members, score))
+        if entries:
+            found[category] = sum(entries.values()) / len(entries)
+    return found
+
+
+def _checkpoint(
+    run: SuiteRun, episodes: Sequence[SuiteEpisode], resamples: int, confidence: float, seed: int
+) -> dict[str, Any]:
+    outcomes = Counter(str(one.outcome) for one in episodes)
+    kept = [one for one in episodes if one.outcome != SuiteOutcome.INFRA]
+    names = sorted({name for one in kept for name in one.scores})
+    scores: dict[str, Any] = {}
+    for name in names:
+        values = list(mean_by_entry(values_of(kept, name)).values())
+        if values:
+            scores[name] = _rounded(estimate(values, resamples, confidence, seed))
+    columns = by_category(kept, run.score)
+    document: dict[str, Any] = {
+        "score": run.score,
+        "scores": scores,
+        "by_category": {name: round(value, DIGITS) for name, value in columns.items()},
+        "overall": _number(overall(columns)),
+        "pass_hat_k": _pass_hat(run, kept),
+        "outcomes": dict(sorted(outcomes.items())),
+        "lost": outcomes[SuiteOutcome.INFRA],
+        "overflows": outcomes[SuiteOutcome.OVERFLOW],
+        "sample": {"entries": run.sample_count, "of": run.sample_of, "seed": run.sample_seed},
+        "tries": run.tries,
+        "decoding": run.decoding,
+        "versions": run.versions,
+        "options": run.options,
+    }
+    for category in WITHOUT.get(run.harness, ()):
+        document[f"overall_without_{category}"] = _number(overall(columns, (category,)))
+    if kept:
+        used = efficiency([one.steps for one in kept], [one.completion_tokens for one in kept])
+        document["steps"] = round(used.steps, DIGITS)
+        document["tokens_per_step"] = _number(used.tokens_per_step)
+    return document
+
+
+def _pass_hat(run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> dict[str, float]:
+    """pass^k for k up to the tries: of a score that is 1 on success."""
+    values = values_of(episodes, PASS_SCORES.get(run.harness, run.score))
+    found = {str(k): pass_hat_k(values, k) for k in range(1, run.tries + 1)}
+    return {k: round(value, DIGITS) for k, value in found.items() if value is not None}
+
+
+def _difference(
+    after: Played, before: Played, resamples: int, confidence: float, seed: int
+) -> dict[str, Any]:
+    """Of the headline score, over the entries that both were scored on."""
+    score = after[0].score
+    ours = mean_by_entry(values_of(after[1], score))
+    theirs = mean_by_entry(values_of(before[1], score))
+    shared = sorted(ours.keys() & theirs.keys())
+    if not shared:
+        return {"n": 0}
+    pairs = [ours[entry] for entry in shared], [theirs[entry] for entry in shared]
+    found = paired_difference(*pairs, resamples, confidence, seed)
+    differences = [one - other for one, other in zip(*pairs, strict=True)]
+    return {**_rounded(found), "p": round(sign_flip_p(differences, resamples, seed), DIGITS)}
+
+
+def _rounded(value: Estimate) -> Mapping[str, float | int]:
+    return {name: round(number, DIGITS) for name, number in asdict(value).items()}
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)

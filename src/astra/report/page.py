@@ -1,0 +1,110 @@
+"""The report: one HTML file that needs nothing else, made from what lies in a workspace."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from astra.report import data, provenance, published, rollouts, scores
+from astra.report.charts import Charts, named, number
+from astra.report.workspace import STAGES, Workspace
+
+TABLE_ROWS = 25
+"""Of a curve that is also given as a table."""
+
+
+def write_report(root: Path, out: Path, examples: int) -> list[str]:
+    """Write the page; returns what it says is missing. Replaces ``out`` in one step."""
+    workspace = Workspace(root)
+    text = render(workspace, examples)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return workspace.missing
+
+
+def render(workspace: Workspace, examples: int) -> str:
+    """The page. Whatever a model, a tool or a file says is escaped by the template."""
+    charts = Charts()
+    arenas = scores.arenas(workspace, charts)
+    suites = scores.suites(workspace, examples)
+    checkpoints: list[str] = arenas.get("checkpoints", [])
+    context: dict[str, Any] = {
+        "arenas": arenas,
+        "suites": suites,
+        "beside": scores.beside_published(suites),
+        "published": published,
+        "curves": data.curves(workspace, charts),
+        "funnels": data.funnels(workspace, charts),
+        "distributions": data.distributions(workspace, charts),
+        "contamination": data.contamination(workspace),
+        "cost": data.cost(workspace),
+        "groups": rollouts.arena_groups(workspace, checkpoints, examples) if checkpoints else [],
+        "suite_tasks": scores.suite_examples(suites),
+        "commit": provenance.commit(workspace),
+        "stages": provenance.stages(workspace),
+        "machine": provenance.machine(workspace),
+        "stage_names": STAGES,
+        "missing": workspace.missing,
+    }
+    return page(context)
+
+
+def page(context: Mapping[str, Any]) -> str:
+    """The template filled; its style and script may run by their hashes, nothing else may."""
+    environment = Environment(
+        loader=PackageLoader("astra.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = {"number": number, "named": named, "thinned": _thinned, "size": _size}
+    environment.filters.update(filters)
+    style, script = (_asset(environment, name) for name in ("style.css.j2", "script.js.j2"))
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    template = environment.get_template("page.html.j2")
+    return template.render(**context, style=Markup(style), script=Markup(script), policy=policy)
+
+
+def _asset(environment: Environment, name: str) -> str:
+    """A file of the package as it is; nothing is filled into it."""
+    loader = environment.loader
+    if loader is None:
+        raise ValueError("no loader")
+    return loader.get_source(environment, name)[0]
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most TABLE_ROWS of them, the last one included."""
+    stride = -(-len(points) // TABLE_ROWS)
+    return points[::-1][::stride][::-1] if stride > 1 else points
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return "?"
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
