@@ -14,7 +14,7 @@ export ASTRA_FRAMEWORKS
 ASTRA_BENCH_ENV ?= $(CURDIR)/.venv-bench
 export ASTRA_BENCH_ENV
 
-.PHONY: help install demo test smoke check params deps tiny-base frameworks bench-env mlflow plots clean
+.PHONY: help install demo test smoke check params deps tiny-base frameworks bench-env remote experiments docs mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -23,7 +23,7 @@ install: $(STAMP) ## create .venv with every pinned dependency
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,lora,s3,bench,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,lora,s3,bench,docs,dev]'
 	touch $(STAMP)
 
 demo: $(STAMP) ## the whole graph on two CPU cores, then the scores
@@ -56,6 +56,20 @@ frameworks: ## environments of verifiers, OpenEnv and verl, in which arena expor
 	  $(PYTHON) -m venv "$(ASTRA_FRAMEWORKS)$$name" && "$(ASTRA_FRAMEWORKS)$$name/bin/pip" install \
 	    --quiet --disable-pip-version-check -r "frameworks/$$name.txt" || exit 1; \
 	done
+
+remote: $(STAMP) ## keep data in S3: make remote URL=s3://BUCKET/PATH [ENDPOINT=https://...]
+	$(RUN) astra remote set "$(URL)" $(if $(ENDPOINT),--endpoint "$(ENDPOINT)")
+
+# What an experiment changed and what came of it; `dvc exp show` alone has over a thousand columns.
+BLOCKS := tools|graph|chains|tasks|trajectories|sft_set|qa|qa_valid|envs|envs_merged|sft|rl|bench
+SCORES := checkpoints\.rl\.scores\.(f1|precision|recall|success|calls)\.mean
+
+experiments: $(STAMP) ## DVC experiments as a table; SHOW=--md, SHOW="--sort-by rl.seed", ...
+	$(RUN) dvc exp show --only-changed --drop '(?!Experiment|Created|State|($(BLOCKS))\.)' \
+	  --keep '$(SCORES)' $(SHOW)
+
+docs: $(STAMP) ## build the documentation into site/; any warning fails
+	$(RUN) mkdocs build --strict --quiet
 
 bench-env: ## environment of the benchmark harnesses, pinned
 	$(PYTHON) -m venv "$(ASTRA_BENCH_ENV)"

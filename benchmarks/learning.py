@@ -13,32 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import resource
-import subprocess
-import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import yaml
+from staged import ROOT, link_inputs, link_to, run
 
 from astra.bench.statistics import estimate
 from astra.records.bench import BenchEpisode
 from astra.records.score import Scored
 from astra.store.tables import read_records
 
-ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / "runs/learning"
-INPUTS = (
-    "data/sft_set.parquet",
-    "data/envs_merged.parquet",
-    "policies",
-    "stages",
-    "src",
-    "sources",
-)
 SCORES = ("f1", "f1_plain", "precision", "recall", "success", "answer", "calls", "malformed")
 RESAMPLES, CONFIDENCE = 10_000, 0.95
 Values = dict[str, dict[str, float]]
@@ -47,38 +34,11 @@ Values = dict[str, dict[str, float]]
 
 def prepare(folder: Path, changes: dict[str, dict[str, Any]]) -> None:
     """A working directory for stages: inputs linked, parameters copied with ``changes``."""
-    for name in INPUTS:
-        link = folder / name
-        if (ROOT / name).exists() and not link.exists():
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(ROOT / name)
+    link_inputs(folder)
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     for block, values in changes.items():
         params[block].update(values)
     (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
-
-
-def run(folder: Path, stage: str, product: Path) -> dict[str, float]:
-    """Run a stage unless its product exists; wall and CPU seconds, sandbox processes included."""
-    record = folder / f"{stage}.seconds.json"
-    if not (folder / product).exists() or not record.exists():
-        print(f"[learning] {folder.name}: {stage}", flush=True)
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-        command = [sys.executable, f"stages/{stage}.py"]
-        subprocess.run(command, cwd=folder, env=environment, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-        found = {"wall_s": time.perf_counter() - start, "cpu_s": cpu}
-        record.write_text(json.dumps({name: round(value, 1) for name, value in found.items()}))
-    return json.loads(record.read_text())
-
-
-def link_model(folder: Path, name: str, target: Path) -> None:
-    (folder / "models").mkdir(parents=True, exist_ok=True)
-    link = folder / "models" / name
-    if not link.exists():
-        link.symlink_to(target)
 
 
 def seed_runs(seed: int) -> dict[str, Any]:
@@ -98,8 +58,8 @@ def seed_runs(seed: int) -> dict[str, Any]:
     scored = control / "scored"  # bench scores the control in the place of the RL checkpoint
     scored.mkdir(exist_ok=True)
     prepare(scored, {})
-    link_model(scored, "sft", folder / "models/sft")
-    link_model(scored, "rl", control / "models/sft")
+    link_to(scored / "models/sft", folder / "models/sft")
+    link_to(scored / "models/rl", control / "models/sft")
     run(scored, "bench", Path("data/bench.parquet"))
     played = values(folder) | {"control": values(scored)["rl"]}
     return {

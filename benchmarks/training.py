@@ -310,7 +310,7 @@ def sft_part(policy: LoadedPolicy) -> None:
     ids = [torch.randint(0, 2000, (256,), generator=generator).tolist() for _ in range(96)]
     rows = [{"input_ids": one, "labels": [-100] * 128 + one[128:]} for one in ids]
     config = SFTConfig.model_validate(
-        {"policy": {"path": "p"}, "max_steps": 4, "epochs": 9, "batch_size": 24,
+        {"policy": {"path": "models/sft"}, "max_steps": 4, "epochs": 9, "batch_size": 24,
          "micro_batch_size": 24, "save_steps": 99}
     )  # fmt: skip
     rates: dict[str, list[float]] = {"ours": [], "TRL": []}

@@ -1,9 +1,10 @@
 """Stage chains: sampled tool chains that pass both checks (ASTRA section 3.1)."""
 
 import asyncio
+from itertools import chain
 from pathlib import Path
 
-from astra.llm.build import build_teachers
+from astra.llm.build import build_teacher, build_teachers
 from astra.records.graph import Chain, ToolGraph
 from astra.records.tool import ToolServer
 from astra.records.verdict import ChainVerdict
@@ -14,6 +15,7 @@ from astra.store.tables import count_records, read_records, write_records
 from astra.toolgraph.chains import Judges, judged_chains
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.offline import HANDLERS
+from astra.toolgraph.operators import build_operator
 
 GRAPH = Path("data/graph.parquet")
 
@@ -25,15 +27,20 @@ async def build(metrics: StageMetrics) -> None:
     progress = Progress("graphs", count_records(GRAPH), metrics.dropped)
     graphs = progress.drawn(read_records(GRAPH, ToolGraph))
     back = config.back_translation
+    asked = [
+        [build_teacher(model, runtime, HANDLERS, "chains") for model in one.models]
+        for one in config.operators
+    ]
     judges = Judges(
         build_teachers(config.vote.sampled(), runtime, HANDLERS, "chains"),
         build_teachers(back.sampled(), runtime, HANDLERS, "chains") if back else [],
+        [build_operator(one, models) for one, models in zip(config.operators, asked, strict=True)],
     )
     try:
         found = judged_chains(graphs, servers, judges, config, runtime.concurrency, metrics)
         judged = [item async for item in found]
     finally:
-        for model in (*judges.vote, *judges.back_translation):
+        for model in (*judges.vote, *judges.back_translation, *chain(*asked)):
             await model.close()
     progress.close()
     write_records(Path("data/chain_verdicts.parquet"), (i.verdict for i in judged), ChainVerdict)

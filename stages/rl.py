@@ -11,7 +11,7 @@ from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
-from astra.train.checkpoints import mark_finished, run_folder, save_policy
+from astra.train.checkpoints import claim, mark_finished, run_folder, save_policy
 from astra.train.config import RLConfig
 from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
@@ -28,6 +28,7 @@ def main() -> None:
     arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config)
     inputs = digests(ARENAS, START)
     folder = run_folder("rl", config, inputs)
+    claim(folder)
     with (
         build_sandbox(config.sandbox, runtime) as sandbox,
         track("rl", config, inputs, runtime) as run,

@@ -10,7 +10,7 @@ from astra.stage import run_stage
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests, track
-from astra.train.checkpoints import mark_finished, run_folder, save_policy
+from astra.train.checkpoints import claim, mark_finished, run_folder, save_policy
 from astra.train.config import SFTConfig
 from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
@@ -29,6 +29,7 @@ def main() -> None:
     base = Path(config.policy.path)
     inputs = digests(SFT_SET, *([base] if base.is_dir() else []))
     folder = run_folder("sft", config, inputs)
+    claim(folder)
     with track("sft", config, inputs, runtime) as run:
         run.tags(world_size=world_size())
         result = train_sft(policy, encoded[0], encoded[1], config, folder, run)

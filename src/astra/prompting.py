@@ -127,6 +127,22 @@ def example(template: str) -> str:
     return render(template, {name: Placeholder(name) for name in variables_of(template)})
 
 
+def templates() -> list[str]:
+    """The names of all templates, sorted."""
+    return sorted(
+        f"{domain.name}/{file.name.removesuffix('.md.j2')}"
+        for domain in resources.files("astra").iterdir()
+        if (folder := domain.joinpath("prompts")).is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".md.j2")
+    )
+
+
 def template_hash(template: str) -> str:
     """16 hex digits that change whenever the template's text does; stored with records."""
     return hashlib.sha256(_source(template).encode()).hexdigest()[:16]
+
+
+def joined_hashes(*hashes: str) -> str:
+    """One text for all the templates behind a record: each hash once, sorted, joined by ``+``."""
+    return "+".join(sorted({part for text in hashes for part in text.split("+") if part}))

@@ -20,13 +20,19 @@ from test_bench_arenas import ARENAS
 
 from astra.bench.serving import vllm
 from astra.bench.serving.chat import ChatHistory
-from astra.bench.serving.checkpoints import ServedCheckpoints, identity, served
+from astra.bench.serving.checkpoints import (
+    RunningEndpoints,
+    ServedCheckpoints,
+    WithFloor,
+    identity,
+    served,
+)
 from astra.bench.serving.engine import ServingEngine, draw
 from astra.bench.serving.generation import Decoding, GenerationError
 from astra.bench.serving.local import LocalGenerator
-from astra.bench.serving.main import ServeConfig
+from astra.bench.serving.main import ServeConfig, ServingOptions
 from astra.bench.serving.server import Limits
-from astra.bench.suites.protocol import SuiteError
+from astra.bench.suites.protocol import Endpoint, SuiteError
 from astra.llm.policy import wire_message
 from astra.records.message import CallStatus
 from astra.rollout.batched import BatchedEngine
@@ -35,6 +41,7 @@ from astra.rollout.driver import Job, RolloutDriver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import Rollout, RolloutLimits
 from astra.sandbox.protocol import Sandbox
+from astra.settings import RuntimeConfig
 
 LIMITS = RolloutLimits(max_turns=4, max_turn_tokens=96, max_response_tokens=400)
 TAUGHT = ARENAS[:4]
@@ -332,6 +339,26 @@ def test_a_served_checkpoint_is_a_process_that_ends(root: Path) -> None:
         pass
 
 
+def test_the_floor_is_beside_checkpoints_and_running_endpoints(root: Path) -> None:
+    running = Endpoint(base_url="https://models.example/v1", model="closed", api_key_env="KEY")
+    serving_all = WithFloor(RunningEndpoints({"closed": running}))
+    with serving_all("closed") as subject:
+        assert subject.endpoint == running
+    with serving_all("floor") as subject:
+        body = {**chat("hello"), "model": subject.endpoint.model}
+        reply = ask(subject.endpoint.base_url, body)[1]
+    assert reply["choices"][0]["message"]["content"] == "Done."
+    assert subject.checkpoint == "floor"
+
+    base = PolicyConfig(path=str(root / "policies/tiny"), dtype="bfloat16")
+    options = ServingOptions(rows=3, new_tokens=64)
+    runtime = RuntimeConfig(device="cpu", threads=1)
+    made = ServedCheckpoints.of(base, {"rl": Path("models/rl")}, options, runtime)
+    assert made.configs["rl"].policy == PolicyConfig(path="models/rl", dtype="bfloat16")
+    assert made.configs["base"].policy == base
+    assert {one.rows for one in made.configs.values()} == {3}
+
+
 def _children() -> list[int]:
     """Processes that this one started and that serve."""
     listed = subprocess.run(
@@ -383,7 +410,6 @@ def test_vllm_is_started_spoken_to_and_ended(
     root: Path, fake_vllm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(root / "src"))
     config = ServeConfig(
         policy=PolicyConfig(path=str(root / "policies/tiny")), name="tiny", engine="vllm",
         vllm=str(fake_vllm), vllm_args=("--tensor-parallel-size", "2"), context=600,

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from astra.cli import prompts
 from astra.cli.main import commands
 from astra.llm.cache import AnswerCache, Spent
+from astra.prompting import template_hash
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import Answer, ChatServer
@@ -135,6 +136,12 @@ def test_teacher_check_says_what_an_endpoint_lacks(workspace: Path) -> None:
     result = run("teacher", "check", "--model", "other")
     assert result.exit_code == 1
     assert "no connection" in result.output
+
+
+def test_prompts_list_tells_which_template_a_hash_is(root: Path, workspace: Path) -> None:
+    lines = run("prompts", "list").stdout.splitlines()
+    assert len(lines) == len(list((root / "src/astra").glob("*/prompts/*.md.j2")))
+    assert f"{template_hash('qa/atomicity')}  qa/atomicity" in lines
 
 
 def test_prompts_render_shows_the_request_for_a_real_record(root: Path, workspace: Path) -> None:

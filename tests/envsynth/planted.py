@@ -7,6 +7,7 @@ from typing import Any
 from env_samples import ENVS, answer, instance, price
 
 from astra.envsynth.candidates import candidate_of
+from astra.envsynth.static import MAX_CODE_CHARS
 from astra.envsynth.verify import verify
 from astra.records.qa import Answer, SubQuestion
 from astra.records.tool import Tool
@@ -262,6 +263,12 @@ MORE: dict[str, tuple[str, dict[str, Any], str]] = {
              "return ROWS[(known or ['Amber Cove'])[0]]"), {}, "perturbed_returns_gold",
     ),
     "recursion": (body("return get_price(listing)"), {}, "gold_call_failed"),
+    "no_parameters": (
+        "def get_price():\n    return 812\n",
+        {"document": tool().model_copy(update={"parameters": {"type": "object", "properties": {}}}),
+         "arguments": {}}, "too_few_perturbations",
+    ),
+    "too_long": (GOOD + "# " + "x" * MAX_CODE_CHARS, {}, "code_too_long"),
     "interrupts": (
         body("if listing != 'Amber Cove': raise KeyboardInterrupt", "return 812"), {},
         "unclean_error",

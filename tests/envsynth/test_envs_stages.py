@@ -15,6 +15,7 @@ import pytest
 import yaml
 from env_samples import ENVS, EVERY_OP, MERGED, answer, instance, price
 
+from astra.prompting import joined_hashes, template_hash
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance, Split
 from astra.records.tool import Execution, Tool, ToolServer
@@ -83,6 +84,19 @@ def test_bytes_do_not_depend_on_hash_seed_concurrency_or_workers(workspaces: lis
     ]
     assert plots[0] == plots[1]
     assert "scenario.csv" in plots[0]
+
+
+def test_records_name_the_prompts_behind_them(workspaces: list[Path]) -> None:
+    asked = [
+        template_hash(f"envsynth/{name}") for name in ("document", "complexity", "call", "code")
+    ]
+    for made in read_records(workspaces[0] / "data/envs.parquet", Environment):
+        assert made.prompt_hash == joined_hashes(*asked)
+    arenas = list(read_records(workspaces[0] / "data/envs_merged.parquet", Arena))
+    cluster, merge = template_hash("envsynth/cluster"), template_hash("envsynth/merge_code")
+    several = [one for one in arenas if sum(s.tool_name is not None for s in one.steps) > 1]
+    assert {one.prompt_hash for one in several} <= {cluster, joined_hashes(cluster, merge)}
+    assert {one.prompt_hash for one in arenas if one not in several} <= {""}
 
 
 def test_every_row_is_accounted_for(workspaces: list[Path]) -> None:

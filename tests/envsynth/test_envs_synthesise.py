@@ -246,7 +246,7 @@ def test_every_prompt_renders(teacher: OfflineTeacher) -> None:
             asks.merge_ask([(question, made)] * 2, "constant: why", 0),
         ]
         for ask in asked:
-            text = render(ask.template, ask.variables)
+            text = render(ask.template, ask.shown)
             assert "Reply" in text
             if "feedback" in ask.variables:
                 assert "constant: why" in text

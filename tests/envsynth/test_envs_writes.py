@@ -30,6 +30,7 @@ from astra.envsynth.selfcheck import check_arenas, state_mutants
 from astra.envsynth.splits import SplitGuard
 from astra.envsynth.synthesise import synthesise
 from astra.envsynth.verify import verify
+from astra.envsynth.worlds import key_of
 from astra.llm.offline import OfflineTeacher
 from astra.records.base import canonical_json
 from astra.records.environment import Arena, Environment
@@ -319,6 +320,8 @@ def test_the_same_change_by_another_order_or_spelling_is_the_same_state() -> Non
         (Write(action=WriteAction.INSERT, table="guests", values={"guest": "x"}),
          "impossible_write"),
         (Write(action=WriteAction.INSERT, table="pets", values={}), "impossible_write"),
+        (Write(action=WriteAction.INSERT, table="guests",
+               values={"guest": "Lena Orr", "city": "Rome"}), "impossible_write"),
         (Write(action=WriteAction.UPDATE, table="rooms", where={"room": "Jade Mill"},
                values={"colour": "red"}), "impossible_write"),
         (Write(action=WriteAction.UPDATE, table="rooms", where={"room": "Jade Mill"},
@@ -420,6 +423,60 @@ def test_a_tool_that_does_what_it_must_refuse_is_found(sandbox: Sandbox) -> None
         "    world.tables['stays'].append({'room': room, 'guest': guest})\n    return guest\n"
     )
     assert found(sandbox, whole, document, code, act) == "not_refused"
+
+
+STAY = step(2, "insert", "room.reserve_room", "stays", {"room": "Ruby Lake", "guest": "Nora Holt"},
+            answer("string", "Nora Holt"),
+            Write(action=WriteAction.INSERT, table="stays",
+                  values={"room": "Ruby Lake", "guest": "Nora Holt"}), select="guest")  # fmt: skip
+STAY_TOOL = Tool(
+    name="reserve_room", description="Reserve a room.",
+    parameters={"type": "object", "required": ["room", "guest"], "properties": {
+        "room": {"type": "string"}, "guest": {"type": "string"}}},
+)  # fmt: skip
+
+
+def staying(taken: str) -> str:
+    """A tool that refuses unknown rooms, and those of which ``taken`` is true of a row ``r``."""
+    return (
+        "def reserve_room(world, room, guest):\n"
+        "    if room not in [r['room'] for r in world.tables['rooms']]:\n"
+        "        raise ValueError('no such room')\n"
+        f"    if any({taken} for r in world.tables['stays']):\n"
+        "        raise ValueError('it is taken')\n"
+        "    world.tables['stays'].append({'room': room, 'guest': guest})\n    return guest\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("taken", "reason"),
+    [
+        ("r['room'] == room", None),
+        ("False", "duplicate_key"),
+        ("(r['room'], r['guest']) == (room, guest)", "duplicate_key"),  # only the very same row
+        ("r['room'] == room and {}['taken']", "unclean_error"),
+    ],
+)
+def test_a_row_is_not_added_under_a_key_that_another_has(
+    sandbox: Sandbox, taken: str, reason: str | None
+) -> None:
+    whole = house(STAY, knowledge=(KEYED, ROOMS, GUESTS))
+    assert found(sandbox, whole, STAY_TOOL, staying(taken), STAY) == reason
+
+
+def test_a_table_without_a_key_takes_rows_that_look_alike(sandbox: Sandbox) -> None:
+    """Two rows of the table share their first cell, so that it names none of them."""
+    twice = KEYED.model_copy(update={"rows": (*KEYED.rows, ("Jade Mill", "Rosa Dahl"))})
+    assert (key_of(KEYED), key_of(twice), key_of(BOOKINGS)) == ("room", "", "")
+    whole = house(STAY, knowledge=(twice, ROOMS, GUESTS))
+    assert found(sandbox, whole, STAY_TOOL, staying("False"), STAY) is None
+
+
+def test_a_first_row_has_its_own_key_taken_too(sandbox: Sandbox) -> None:
+    empty = KEYED.model_copy(update={"rows": ()})
+    whole = house(STAY, knowledge=(empty, ROOMS, GUESTS))
+    assert found(sandbox, whole, STAY_TOOL, staying("r['room'] == room"), STAY) is None
+    assert found(sandbox, whole, STAY_TOOL, staying("False"), STAY) == "duplicate_key"
 
 
 DOCUMENT = {

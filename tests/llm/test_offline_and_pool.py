@@ -115,3 +115,14 @@ def test_the_first_error_cancels_what_is_in_flight() -> None:
         asyncio.run(run())
     assert {2, 3} <= set(cancelled)
     assert len(cancelled) <= 4
+
+
+def test_a_rule_neither_sees_limits_nor_draws_by_them() -> None:
+    def ask(limits: dict[str, int]) -> int:
+        wanted = Ask("demo/number", {"below": 10**9}, Number, limits=limits)
+        return asyncio.run(teacher().ask(wanted)).value
+
+    assert ask({"below": 1}) == ask({"max_words": 9}) == ask({})
+    assert Ask("demo/number", {"below": 9}, Number, limits={"max_words": 7}).shown == {
+        "below": 9, "max_words": 7,
+    }  # fmt: skip

@@ -17,7 +17,9 @@ import yaml
 
 DATA_STAGES = "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged".split()
 STAGES = [*DATA_STAGES, "sft", "rl", "bench"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * 900)]
+TIMEOUT_S = 900
+"""Of one command; the slowest, the build of the graph, takes two minutes."""
 
 
 class Workspace:
@@ -37,10 +39,15 @@ class Workspace:
             self.env.pop(inherited, None)
 
     def run(self, *command: str, fails: bool = False) -> str:
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
-        )
-        output = done.stdout + done.stderr
+        try:
+            done = subprocess.run(
+                command, cwd=self.folder, env=self.env, text=True, check=False, timeout=TIMEOUT_S,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            printed = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout
+            pytest.fail(f"{command}: not done in {TIMEOUT_S} s\n{(printed or '')[-6000:]}")
+        output = done.stdout
         failed = bool(done.returncode)
         assert failed == fails, f"{command}: exit {done.returncode}\n{output[-6000:]}"
         return output
@@ -86,6 +93,8 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     # Experiments recompose params.yaml from conf/, so the scale is set where they read it.
     config = folder / "conf" / "config.yaml"
     config.write_text(config.read_text().replace("- scale: smoke", "- scale: test"))
+    runtime = folder / "conf" / "runtime" / "default.yaml"  # other tests run beside this one
+    runtime.write_text(runtime.read_text().replace("threads: 2", "threads: 1"))
     workspace.run(sys.executable, "-m", "astra.cli.params")
     workspace.run("git", "add", "-A")
     workspace.run("git", "commit", "-qm", "graph at scale test")

@@ -65,6 +65,13 @@ def test_a_policy_folder_of_ones_own_is_what_stages_depend_on(tmp_path: Path) ->
     assert composed["policy_files"] == composed["sft"]["policy"]["path"] == "models/mine"
 
 
+def test_a_hub_policy_without_its_commit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="40 digits of a commit"):
+        params.compose(tmp_path / "params.yaml", ["policy=qwen3", "policy.revision=main"])
+    with pytest.raises(Exception, match="40 digits of a commit"):
+        params.compose(tmp_path / "params.yaml", ["policy.path=someone/model"])
+
+
 def test_a_bad_reward_is_refused_with_the_allowed_values(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="f1") as refused:
         params.compose(tmp_path / "params.yaml", ["rl.reward=f3"])

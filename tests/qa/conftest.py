@@ -201,6 +201,7 @@ def valid_config() -> Callable[..., QAValidConfig]:
             "threshold": {"kind": "absolute", "value": 0.9},
             "allow_plain_dependencies": False,
             "duplicate_similarity": 0.9,
+            "contamination": None,
         }
         return QAValidConfig.model_validate({**values, **changes})
 

@@ -40,7 +40,7 @@ class Recorder:
 
     async def ask(self, ask: Ask[Any]) -> Any:
         reply = await OFFLINE.ask(ask)
-        self.answers[render(ask.template, ask.variables)] = reply.model_dump_json()
+        self.answers[render(ask.template, ask.shown)] = reply.model_dump_json()
         self.templates.add(ask.template)
         return reply
 

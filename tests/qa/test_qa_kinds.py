@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from astra.qa.validate import judge_all, select
 from astra.qa.worlds import build_world
 from astra.records.qa import AnswerType, Bar, Operation, QAInstance, QuestionKind, Split, Table
 from astra.records.score import Rejection
+from astra.store.tables import read_records, write_records
 from astra.text.language import detect_language
 from astra.text.names import Pool, pool_of
 
@@ -102,6 +104,21 @@ def test_a_written_question_ends_in_the_state_its_writes_say(made: list[QAInstan
             there = any(wanted.items() <= row.items() for row in held)
             assert there is (write.action != "delete")
     assert all(not s.writes for i in made if i not in acting for s in i.sub_questions)
+
+
+def test_what_is_read_back_from_disk_passes_the_same_rules(
+    made: list[QAInstance], tmp_path: Path
+) -> None:
+    """Storing a record sorts the names of arguments: a key is not what happens to come first."""
+    write_records(tmp_path / "qa.parquet", made, QAInstance)
+    moved = 0
+    for instance in read_records(tmp_path / "qa.parquet", QAInstance):
+        assert check(instance, HOPS, set(instance.entities)) is None
+        for step in instance.sub_questions:
+            act = step.operation
+            if act is not None and act.op in WRITE_OPS:
+                moved += next(iter(act.arguments)) != act.relation.partition(".")[0]
+    assert moved > 0, "no write's key came after another argument: the test proves nothing"
 
 
 def test_a_reading_after_a_write_depends_on_it(made: list[QAInstance]) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from astra.prompting import template_hash
 from astra.qa.config import QAConfig, QAValidConfig
 from astra.records.qa import QAInstance, Scenario, Split
 from astra.store.tables import read_records
@@ -27,7 +28,7 @@ def blocks(root: Path, scale: str) -> dict[str, Any]:
         parts = [OmegaConf.load(root / "conf" / name / f"{part}.yaml") for part in ("base", scale)]
         merged = OmegaConf.merge(*parts, {"teacher": OFFLINE} if name == "qa" else {})
         if name == "qa_valid":
-            merged = OmegaConf.merge(merged, {"judge": OFFLINE})
+            merged = OmegaConf.merge(merged, {"judge": OFFLINE, "contamination": None})
         found[name] = OmegaConf.to_container(merged, resolve=True)
         found[name].pop("defaults")
     return found
@@ -68,6 +69,9 @@ def test_both_stages_at_scale_test(root: Path, tmp_path: Path) -> None:
     assert {i.split for i in made} == set(Split)
     assert {i.scenario for i in made} == set(Scenario)
     assert all(s.tool_necessity is not None for i in made for s in i.sub_questions)
+    judged = {template_hash(f"qa/{n}") for n in ("necessity", "atomicity", "completeness")}
+    written = template_hash("qa/decompose")
+    assert all(judged | {written} <= set(one.prompt_hash.split("+")) for one in made)
     metrics = json.loads((tmp_path / "1" / "metrics" / "qa_valid.json").read_text())
     assert metrics["in"] == metrics["out"] + sum(metrics["dropped"].values())
     assert metrics["out"] == len(made) >= 76

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from astra.contamination.index import ContaminationError, ContaminationIndex
+from astra.contamination.suites import Suite
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
 from astra.prompting import render
 from astra.qa.config import Threshold
 from astra.qa.offline import HANDLERS
 from astra.qa.replies import CompletenessReport, NecessityReport, StepReport
+from astra.qa.report import validated
 from astra.qa.validate import cut_off, judge_all, judge_instance, judge_variables, select
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection, Scored, Unscored
+from astra.stage import Progress
+from astra.store.metrics import StageMetrics
 
 JUDGE = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
 
@@ -248,6 +254,38 @@ def test_near_duplicates_keep_one(documents: Any, build: Any, valid_config: Any)
     assert len(kept) == 1
     assert [r.reason for r in rejections] == ["near_duplicate"]
     assert select(pair[::-1], valid_config())[0] == kept  # type: ignore[arg-type]
+
+
+def passed(instances: list[QAInstance], config: Any, metrics: StageMetrics) -> list[QAInstance]:
+    """What leaves the stage."""
+    outcomes = judge_all(instances, config, JUDGE, 2)
+    return validated(outcomes, config, metrics, Progress("judged", len(instances)))
+
+
+@pytest.mark.parametrize("part", ["main_question", "sub_question"])
+def test_questions_of_a_benchmark_are_kept_out(
+    part: str, documents: Any, build: Any, valid_config: Any, tmp_path: Path
+) -> None:
+    first, second = (build(documents[which]()) for which in ("chain", "comparison"))
+    asked = first.main_question if part == "main_question" else first.sub_questions[0].question
+    suite = Suite("rival", texts={f"{asked} Show how you found it, with every number you used."})
+    path = tmp_path / "index.parquet"
+    ContaminationIndex.of([suite], ngram=6).save(path)
+    metrics = StageMetrics("qa_valid")
+    kept = passed([first, second], valid_config(contamination=str(path)), metrics)
+    assert [instance.main_question for instance in kept] == [second.main_question]
+    document = metrics.document()
+    assert document["dropped"] == {"contaminated_text": 1}
+    assert document["contamination_suites"]["rival"]["texts"] == 1
+    assert len(passed([first, second], valid_config(), StageMetrics("qa_valid"))) == 2
+
+
+def test_an_index_that_is_not_there_stops_the_stage(
+    documents: Any, build: Any, valid_config: Any, tmp_path: Path
+) -> None:
+    config = valid_config(contamination=str(tmp_path / "none.parquet"))
+    with pytest.raises(ContaminationError, match="astra contamination build"):
+        passed([build(documents["chain"]())], config, StageMetrics("qa_valid"))
 
 
 def test_percentile_keeps_the_top_and_ties() -> None:

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from transformers import AutoTokenizer
 
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
@@ -133,6 +134,22 @@ def test_missing_folder_is_one_clear_error() -> None:
 def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"no config\.json"):
         load_policy(PolicyConfig(path=str(tmp_path)))
+
+
+@pytest.mark.parametrize("revision", [None, "main", "v1.0", "7ae5576"])
+def test_a_hub_model_that_could_change_under_its_name_is_refused(revision: str | None) -> None:
+    with pytest.raises(ValidationError, match=r"someone/model is no folder here.*40 digits"):
+        PolicyConfig(path="someone/model", revision=revision)
+
+
+def test_a_pinned_hub_model_and_folders_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine" / "model").mkdir(parents=True)
+    assert PolicyConfig(path="someone/model", revision="0" * 40).revision == "0" * 40
+    for path in ("policies/absent", "models/absent", "./absent", str(tmp_path), "mine/model"):
+        assert PolicyConfig(path=path).revision is None
 
 
 def test_template_without_generation_marks_is_refused() -> None:

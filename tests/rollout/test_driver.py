@@ -90,6 +90,27 @@ def test_two_hops_solved(codec: ChatCodec, sandbox: LocalSandbox) -> None:
     assert rollout.prompt_ids + rollout.completion_ids == ids
 
 
+def test_what_was_sampled_is_never_decoded_and_encoded_again(
+    codec: ChatCodec, sandbox: LocalSandbox
+) -> None:
+    """Ids that no tokenizer would write, which decoding and encoding changes."""
+    arena = arena_of(Scenario.SINGLE_HOP)
+    written = codec.tokenizer.encode(call(arena, 0), add_special_tokens=False)
+    spelled: list[int] = []
+    for token in written:
+        piece = codec.tokenizer.decode([token])
+        letters = [codec.tokenizer.encode(c, add_special_tokens=False) for c in piece.strip()]
+        plain = piece.strip().isalpha() and all(len(one) == 1 for one in letters)
+        spelled += [token] if not plain else [*chain.from_iterable(letters)]
+    again = codec.tokenizer.encode(codec.decode(spelled), add_special_tokens=False)
+    assert again != spelled, "these ids drift"
+    turns = [spelled, codec.tokenizer.encode(answer(arena), add_special_tokens=False)]
+    engine = FakeEngine(lambda _, turn: turns[turn], codec.eos_id)
+    (rollout,) = RolloutDriver(engine, codec, sandbox, LIMITS).run([Job(arena)], Sampling())
+    sampled = [i for i, m in zip(rollout.completion_ids, rollout.mask, strict=True) if m]
+    assert sampled == [*turns[0], codec.eos_id, *turns[1], codec.eos_id]
+
+
 def test_malformed_calls_get_an_error_each_and_good_ones_still_run(
     codec: ChatCodec, sandbox: LocalSandbox
 ) -> None:

@@ -116,7 +116,7 @@ def test_prompts_show_the_users_messages_in_their_place() -> None:
     scores(TWO, judge)
     assert {ask.template.removeprefix("scoring/") for ask in judge.asks} >= {"conciseness"}
     for ask in judge.asks:
-        prompt = render(ask.template, ask.variables)
+        prompt = render(ask.template, ask.shown)
         late = "history" in ask.variables and len(ask.variables["history"]) < 2
         assert (f"The user then writes: {FAR}" in prompt) is not late
     (calls,) = [a for a in judge.asks if a.template == "scoring/conciseness"]

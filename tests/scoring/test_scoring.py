@@ -286,7 +286,7 @@ def test_prompts_render_and_do_not_scan_data() -> None:
     judge = Judge()
     scores(odd, judge)
     for ask in judge.asks:
-        assert "{{ 7 * 7 }}" in render(ask.template, ask.variables)
+        assert "{{ 7 * 7 }}" in render(ask.template, ask.shown)
     assert {ask.template for ask in judge.asks} <= set(HANDLERS)
 
 

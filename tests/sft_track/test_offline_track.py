@@ -18,6 +18,7 @@ from astra.agent.mcp import open_server
 from astra.errors import AstraError
 from astra.llm import build, endpoints
 from astra.llm import servers as llm_servers
+from astra.prompting import template_hash
 from astra.records.message import CallStatus, MessageRole
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, ToolServer
@@ -68,6 +69,35 @@ def test_every_option_leaves_its_mark(built: Path) -> None:
     scored = counts_of(built)
     assert scored["checked_for_contamination"] == len(trajectories)
     assert "bfcl-multi-turn" in scored["contamination_suites"]
+
+
+def test_every_record_names_the_prompts_behind_it(built: Path) -> None:
+    def behind(record: Any) -> set[str]:
+        return set(record.prompt_hash.split("+")) - {""}
+
+    def hashes(*templates: str) -> set[str]:
+        return {template_hash(template) for template in templates}
+
+    written = {
+        "none": hashes("tasking/chain_task", "tasking/server_task", "tasking/drop_parameter"),
+        "augmented": hashes("tasking/augment"),
+    }
+    for task in records(built, "tasks", Task):
+        one = written["none" if task.augmentation == "none" else "augmented"]
+        assert len(behind(task) & one) == 1
+        assert behind(task) - one == hashes("tasking/score")
+    trajectories = {one.id: one for one in records(built, "trajectories", Trajectory)}
+    emulated, spoken = hashes("trajectories/emulate"), hashes("trajectories/user")
+    for one in trajectories.values():
+        assert behind(one) <= emulated | spoken
+        statuses = {call.result.status for call in one.calls}
+        answered = one.execution is Execution.EMULATED and CallStatus.OK in statuses
+        assert (emulated <= behind(one)) == answered
+        assert spoken <= behind(one) or not one.follow_ups
+    assert {spoken <= behind(one) for one in trajectories.values()} == {True, False}
+    for sample in records(built, "sft_set", SFTSample):
+        told = behind(trajectories[sample.trajectory_id])
+        assert hashes("scoring/query_planning", "scoring/final_answer") | told <= behind(sample)
 
 
 def counts_of(folder: Path) -> dict[str, Any]:

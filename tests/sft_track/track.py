@@ -201,7 +201,7 @@ class Recorder:
 
     async def ask(self, ask: Ask[Reply]) -> Reply:
         reply = await self._offline.ask(ask)
-        prompt = render(ask.template, ask.variables)
+        prompt = render(ask.template, ask.shown)
         self._script.replies.setdefault(prompt, []).append(reply.model_dump_json())
         return reply
 

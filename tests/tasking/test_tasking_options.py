@@ -11,11 +11,19 @@ from test_tasking import NAMED, build, nested, piped, said, server, tool
 
 from astra.prompting import render
 from astra.records.base import content_id
-from astra.records.graph import ChainStep
+from astra.records.graph import Chain, ChainStep
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.settings import ParamsError, validate
-from astra.tasking.asks import SCORE, Rewritten, TaskScores, score_ask
+from astra.tasking.asks import (
+    SCORE,
+    Rewritten,
+    TaskScores,
+    augment_ask,
+    chain_task_ask,
+    score_ask,
+    server_task_ask,
+)
 from astra.tasking.build import Originals
 from astra.tasking.checks import TaskProblem, check_preserved, check_question, task_literals
 from astra.tasking.config import TasksConfig
@@ -196,10 +204,26 @@ def test_the_judge_sees_the_tools_it_has_to_tell_apart() -> None:
     club = server("club", "garden")
     plan = [ChainStep(tool="get_soil", arguments={"plot": said("Amber Cove")})]
     ask = score_ask(club, "What is the soil of Amber Cove?", "server", plan)
-    prompt = render(ask.template, ask.variables)
+    prompt = render(ask.template, ask.shown)
     planned, others = prompt.split("Other tools")
     assert "get_soil" in planned
     assert all(name in others for name in ("find_grower", "get_tool_shed", "count_beds"))
+
+
+def test_writers_are_told_the_length_that_the_rules_allow() -> None:
+    club = server("club", "garden")
+    steps = (ChainStep(tool="get_soil", arguments={"plot": said("Amber Cove")}),)
+    chain = Chain(server_id=club.id, steps=steps, walk_weight=1, votes_for=1, votes_against=0,
+                  task_sketch="")  # fmt: skip
+    task = Task(server_id=club.id, chain_id=None, kind=TaskKind.SERVER, language="en",
+                question="What is the soil of Amber Cove?", plan=())  # fmt: skip
+    for ask in (
+        chain_task_ask(club, chain, 0, "en", 23),
+        server_task_ask(club, 1, 0, "en", 23),
+        augment_ask(club, task, [], "diverse", "", 0, 23),
+    ):
+        assert "at most 23 words" in render(ask.template, ask.shown)
+        assert "max_words" not in ask.variables
 
 
 def twin(of: Task, server_id: str, **changes: Any) -> Task:

@@ -145,3 +145,17 @@ def test_hostile_schemas_give_a_value_or_a_reason(schema: dict[str, Any]) -> Non
     except NoValue:
         return
     assert Draft202012Validator(schema).is_valid(value)
+
+
+def test_sizes_decide_only_what_the_similarity_would() -> None:
+    """Decisions are those of comparing with every text of the same bands, however long."""
+    rng = random.Random(7)
+    pool = "amber cove ruby mill find the price of a house and its age in days please".split()
+    texts = [" ".join(rng.choices(pool, k=rng.randint(3, 14))) for _ in range(400)]
+    texts += [f"{text} {rng.choice(pool)}" for text in texts[:200]]
+    for threshold in (0.6, 0.9, 0.95):
+        index, plain = NearDuplicates(threshold), NearDuplicates(threshold)
+        plain._near = lambda a, b, t=threshold: jaccard(a, b) >= t  # type: ignore[method-assign]
+        decisions = [index.add(text) for text in texts]
+        assert decisions == [plain.add(text) for text in texts]
+        assert 0 < sum(decisions) < len(texts)

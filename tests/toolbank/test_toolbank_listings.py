@@ -19,6 +19,7 @@ import yaml
 from astra.agent.mcp_http import free_port
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig, OfflineHandlers, ProviderError
+from astra.prompting import template_hash
 from astra.records.tool import Execution, HttpLaunch
 from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
@@ -293,7 +294,10 @@ def collected(sources: str, metrics: StageMetrics, handlers: OfflineHandlers | N
     return asyncio.run(run())
 
 
-def labelled(tmp_path: Path, metrics: StageMetrics, handlers: OfflineHandlers | None) -> list[str]:
+def labelled(
+    tmp_path: Path, metrics: StageMetrics, handlers: OfflineHandlers | None
+) -> list[tuple[str, str]]:
+    """Domain and prompt hash of two servers."""
     rows = [
         {"server": {"name": "a", "domain": "Tourism"},
          "tools": [{"name": "book_hotel", "description": "Book a hotel room for a trip."}]},
@@ -303,12 +307,15 @@ def labelled(tmp_path: Path, metrics: StageMetrics, handlers: OfflineHandlers | 
     (tmp_path / "d.json").write_text(json.dumps(rows), encoding="utf-8")
     path = tmp_path / "list.yaml"
     path.write_text(f"documents: [{{path: '{tmp_path}/d.json', format: mcp}}]", encoding="utf-8")
-    return [server.domain for server in collected(str(path), metrics, handlers)]
+    found = collected(str(path), metrics, handlers)
+    return [(server.domain, server.prompt_hash) for server in found]
 
 
 def test_domains_by_mapping_and_by_teacher(tmp_path: Path) -> None:
-    assert labelled(tmp_path, StageMetrics("t"), None) == ["travel", "development"]
-    assert labelled(tmp_path, StageMetrics("t"), HANDLERS) == ["travel", "development"]
+    domains = ("travel", "development")
+    assert labelled(tmp_path, StageMetrics("t"), None) == [(one, "") for one in domains]
+    asked = template_hash(DOMAIN)
+    assert labelled(tmp_path, StageMetrics("t"), HANDLERS) == [(one, asked) for one in domains]
 
 
 @pytest.mark.parametrize(

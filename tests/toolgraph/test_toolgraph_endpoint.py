@@ -15,10 +15,12 @@ from astra.errors import StageStop
 from astra.llm import endpoints, servers
 from astra.llm.build import build_teacher, build_teachers
 from astra.llm.protocol import ModelConfig
+from astra.prompting import joined_hashes, template_hash
 from astra.records.graph import ToolGraph
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
+from astra.toolgraph.asks import BACK_CHAIN, BACK_QUERY, COHERENCE, PROPOSE
 from astra.toolgraph.chains import Judged, Judges, judged_chains
 from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
 from astra.toolgraph.graphs import build_graphs
@@ -140,6 +142,9 @@ def run(
 def test_three_models_vote_and_translate_back() -> None:
     graphs, found, metrics, requests = run([shop("tea")], Script(wrong="cyd", no="cyd"))
     assert graphs[0].edges
+    assert graphs[0].prompt_hash == template_hash(PROPOSE)
+    judged = joined_hashes(*map(template_hash, (COHERENCE, BACK_QUERY, BACK_CHAIN)))
+    assert {item.verdict.prompt_hash for item in found} == {judged}
     chains = [item.chain for item in found if item.chain]
     assert chains
     assert metrics.dropped == {}
@@ -147,6 +152,7 @@ def test_three_models_vote_and_translate_back() -> None:
     warmth = {b["temperature"] for b in requests if prompt_of(b).startswith("You judge")}
     assert warmth == {0.7}
     for chain in chains:
+        assert chain.prompt_hash == judged
         assert (chain.votes_for, chain.votes_against) == (4, 2)
         assert chain.task_sketch == "Task by ada."
     for item in found:
@@ -167,6 +173,7 @@ def test_a_majority_against_rejects_and_says_by_whom() -> None:
     assert found
     assert not [item for item in found if item.chain]
     assert metrics.dropped == {"incoherent": len(found)}
+    assert {item.verdict.prompt_hash for item in found} == {template_hash(COHERENCE)}
     _, found, metrics, _ = run([shop("jam")], Script(wrong="bob cyd"))
     assert metrics.dropped == {"not_recovered": len(found)}
     against = {v.model for item in found for v in item.verdict.verdicts if v.outcome == "no"}

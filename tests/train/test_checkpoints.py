@@ -1,4 +1,7 @@
 import copy
+import logging
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -7,8 +10,10 @@ from pydantic import ValidationError
 
 from astra.rollout.chat import PolicyConfig
 from astra.settings import ParamsError, load
+from astra.stage import AT_END
 from astra.train.checkpoints import (
     STATE_FILE,
+    claim,
     mark_finished,
     optimizer_files,
     resume_point,
@@ -45,6 +50,27 @@ def test_resume_without_optimizer_state_is_refused(tmp_path: Path) -> None:
         resume_point(tmp_path)
 
 
+def test_who_trains_the_same_at_the_same_time_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two workers of a queue, say, whose experiments differ in the benchmark only."""
+    folder = tmp_path / "runs" / "rl" / "key"
+    caplog.set_level(logging.INFO, logger="astra")
+    claim(folder)
+    release = AT_END.pop()
+    entered = threading.Event()
+    other = threading.Thread(target=lambda: (claim(folder), entered.set()), daemon=True)
+    other.start()
+    deadline = time.monotonic() + 60
+    while "waiting" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert str(folder) in caplog.text
+    assert not entered.is_set()
+    release()
+    assert entered.wait(60)
+    AT_END.pop()()
+
+
 def test_a_finished_run_starts_afresh(tmp_path: Path) -> None:
     checkpoint(tmp_path, 5, optimizer=True)
     mark_finished(tmp_path)
@@ -67,7 +93,7 @@ def test_sharded_optimizer_state_counts(tmp_path: Path) -> None:
 
 
 def test_run_folder_depends_on_parameters_and_data() -> None:
-    a = SFTConfig(policy=PolicyConfig(path="p"))
+    a = SFTConfig(policy=PolicyConfig(path="policies/p"))
     b = a.model_copy(update={"seed": 1})
     folders = {
         run_folder("sft", config, {"data": digest}) for config in (a, b) for digest in ("x", "y")
@@ -98,7 +124,7 @@ def test_bad_parameters_are_named_with_what_is_allowed(
 
 def test_unknown_optimizer_is_refused() -> None:
     with pytest.raises(ValidationError, match="'adamw' or 'muon'"):
-        SFTConfig.model_validate({"policy": {"path": "p"}, "optimizer": "lion"})
+        SFTConfig.model_validate({"policy": {"path": "policies/p"}, "optimizer": "lion"})
 
 
 def net() -> torch.nn.Module:

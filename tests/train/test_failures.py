@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ from training_world import make_arena, make_sample
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.rollout.errors import EngineError
 from astra.settings import RuntimeConfig
 from astra.tracking.mlflow import Run
 from astra.train import launch, rl
+from astra.train.checkpoints import STATE_FILE
 from astra.train.config import RLConfig, SFTConfig
 from astra.train.errors import TrainingError
+from astra.train.groups import Group
+from astra.train.grpo import AdaptiveGRPOTrainer
 from astra.train.launch import LAUNCHED, load_device, start_processes
 from astra.train.lora import LoRAConfig, add_adapters, merge_adapters
 from astra.train.sft import encode_samples, train_sft
@@ -111,6 +116,66 @@ def test_memory_exhausted_in_a_step_of_rl(
     sandbox: Any = None
     with pytest.raises(TrainingError, match=r"lower rl\.micro_batch_size, rl\.engine_rows"):
         rl.train_rl(policy, arenas, config, sandbox, tmp_path, NO_RUN)
+
+
+class DyingRoller(ScriptedRoller):
+    """No engine is left when the third batch is rolled."""
+
+    dies = True
+
+    def roll(self, prompts: Sequence[tuple[int, Any]], seed: int) -> list[Group]:
+        if self.version == 2 and self.dies:
+            raise EngineError("no vLLM server is left")
+        return super().roll(prompts, seed)
+
+
+def reinforce(folder: Path) -> tuple[LoadedPolicy, rl.RLResult]:
+    policy = load_policy(PolicyConfig(path="policies/tiny"))
+    config = RLConfig.model_validate(
+        {"steps": 4, "groups": 2, "group_size": 2, "micro_batch_size": 4, "save_steps": 1,
+         "learning_rate": 1e-3}
+    )  # fmt: skip
+    arenas = rl.Arenas(train=[make_arena(seed) for seed in range(3)])
+    sandbox: Any = None
+    return policy, rl.train_rl(policy, arenas, config, sandbox, folder, NO_RUN)
+
+
+def checkpoints(folder: Path) -> list[str]:
+    """Those that are whole."""
+    return sorted(path.parent.name for path in folder.glob(f"checkpoint-*/{STATE_FILE}"))
+
+
+def test_a_dead_engine_ends_the_run_and_costs_nothing_that_was_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.set_num_threads(1)
+    monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: DyingRoller(2))
+    with pytest.raises(EngineError, match="no vLLM server is left"):
+        reinforce(tmp_path / "died")
+    assert checkpoints(tmp_path / "died") == ["checkpoint-1", "checkpoint-2"]
+    monkeypatch.setattr(DyingRoller, "dies", False)
+    again, resumed = reinforce(tmp_path / "died")
+    whole, uninterrupted = reinforce(tmp_path / "whole")
+    assert resumed.curves.points() == uninterrupted.curves.points()
+    for one, other in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_loss_that_is_no_number_ends_rl_before_it_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.set_num_threads(1)
+    original = AdaptiveGRPOTrainer._compute_loss
+
+    def poisoned(self: Any, *args: Any) -> Any:
+        loss = original(self, *args)
+        return loss * float("nan") if self.state.global_step == 2 else loss
+
+    monkeypatch.setattr(AdaptiveGRPOTrainer, "_compute_loss", poisoned)
+    monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2))
+    with pytest.raises(TrainingError, match="step 3: loss is nan"):
+        reinforce(tmp_path)
+    assert checkpoints(tmp_path) == ["checkpoint-1", "checkpoint-2"]
 
 
 def test_the_stage_becomes_its_launch_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,7 @@ def test_twice_as_many_are_rolled_and_the_group_kept_is_whole_before_the_trainer
     assert [sum(c.result.status != CallStatus.OK for c in one.calls) for one in kept] == [0, 1, 0]
     assert group.figures["reward"] == 5 / 8, "figures describe all that was rolled"
     assert group.figures["tool_errors_in_positives"] == pytest.approx(2 / 5)
+    assert group.bare == replace(group, rollouts=[]), "transcripts are never sent between ranks"
 
 
 def test_what_infrastructure_lost_is_never_a_zero() -> None:
@@ -127,6 +128,16 @@ def test_kinds_of_arenas_are_logged_apart_where_they_train_together() -> None:
 
 def test_nothing_scored_has_no_figures() -> None:
     assert rollout_figures([rollout(Job(make_arena(1)), None)]) == {}
+
+
+def test_end_states_are_a_figure_of_the_rollouts_whose_tools_write() -> None:
+    read, wrote, spoiled = (rollout(Job(make_arena(1)), 1.0) for _ in range(3))
+    assert "state_reached" not in rollout_figures([read])
+    for one, reached in ((wrote, True), (spoiled, False)):
+        assert one.score is not None
+        one.score = replace(one.score, state_reached=reached)
+    figures = rollout_figures([read, wrote, wrote, wrote, spoiled])
+    assert figures["state_reached"] == 0.75, "a read-only rollout is no world left as it should be"
 
 
 def test_the_filter_drops_what_is_solved_every_time_and_resumes(tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import torch
+import trl
+from accelerate import Accelerator
 from datasets import Dataset
 from training_world import make_arena
 
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.engine import Sampling
+from astra.train import grpo
 from astra.train.advantages import group_advantages
 from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
 from astra.train.config import RLConfig
@@ -120,6 +123,33 @@ def tool_tokens(one: AdaptiveGRPOTrainer, batch: dict[str, Any]) -> torch.Tensor
         mask = masks[tuple(ids[real.bool()].tolist())]
         where[row, : len(mask)] = ~torch.tensor(mask, dtype=torch.bool)
     return where
+
+
+def test_the_objective_is_the_papers_whatever_the_trainers_defaults(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    assert trl.__version__.startswith("1.16."), "rollout_func is experimental there"
+    one = trainer(policy, tmp_path, ScriptedRoller(4), temperature=0.7)
+    args = one.args
+    assert (args.beta, one.ref_model) == (0.0, None), "no KL"
+    assert (args.entropy_coef, args.use_adaptive_entropy) == (0.0, False)
+    assert args.top_entropy_quantile == 1.0
+    assert (args.loss_type, args.scale_rewards, args.num_iterations) == ("dapo", "group", 1)
+    assert args.importance_sampling_level == "token"
+    assert (args.epsilon, args.epsilon_high, args.delta) == (0.2, 0.28, None)
+    assert args.mask_truncated_completions is False
+    assert args.use_vllm is False
+    assert args.temperature == 0.7, "the trainer's is the engine's"
+    assert (args.bf16, args.activation_checkpointing, args.use_cpu) == (False, False, True)
+
+
+def test_groups_are_shared_evenly_by_ranks(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Accelerator, "num_processes", 3)
+    monkeypatch.setattr(grpo, "accumulation_steps", lambda *_: 2)
+    with pytest.raises(TrainingError, match=r"rl.groups \(2\) must be a multiple of 3 ranks"):
+        trainer(policy, tmp_path, ScriptedRoller(4))
 
 
 def test_tool_tokens_get_exactly_no_gradient(policy: LoadedPolicy, tmp_path: Path) -> None:
@@ -335,3 +365,35 @@ def test_resume_without_stream_state_is_refused(policy: LoadedPolicy, tmp_path: 
     one = trainer(policy, tmp_path, ScriptedRoller(4))
     with pytest.raises(TrainingError, match=STATE_FILE):
         restore_parts(str(tmp_path / "checkpoint-1"), {"stream": stream_of(one)})
+
+
+def test_trimmed_passes_give_the_numbers_and_gradients_of_the_padded_one(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    """Prompts and completions of many lengths, more rows than one pass holds."""
+    one: Any = trainer(policy, tmp_path, ScriptedRoller(4))
+    policy.model.double()  # the head still works in float32
+    rng = random.Random(0)
+    rows, prompt, width = 11, 12, 9
+    ids = torch.tensor([[rng.randrange(2000) for _ in range(prompt + width)] for _ in range(rows)])
+    mask = torch.zeros_like(ids)
+    for row in mask:
+        row[rng.randrange(prompt - 1) : prompt + rng.randrange(1, width)] = 1
+    weights = torch.randn(
+        rows, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    weights = weights * mask[:, prompt:]
+    parent: Any = super(AdaptiveGRPOTrainer, one)
+    found: list[tuple[torch.Tensor, ...]] = []
+    for each in (parent, one):
+        policy.model.zero_grad()
+        logps, entropies, _ = each._get_per_token_logps_and_entropies(
+            policy.model, ids, mask, width, compute_entropy=True
+        )
+        (logps * weights).sum().backward()
+        gradients = torch.cat([p.grad.flatten() for p in policy.model.parameters()])
+        real = mask[:, prompt:].bool()
+        found.append((logps[real], entropies[real], gradients))
+    for padded, trimmed in zip(*found, strict=True):
+        assert (trimmed - padded).abs().max() < 1e-5 * padded.abs().max()
+    assert found[0][2].abs().max() > 0

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import TIMEOUT_S, last_json, run_python, script
 
 
 @pytest.fixture(scope="module")
 def report(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All runs in one process, which imports torch once."""
-    script = root / "tests" / "train" / "kill_points.py"
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path_factory.mktemp("kills"))],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{script.parent}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    folder = tmp_path_factory.mktemp("kills")
+    return last_json(run_python(root, script(root, "kill_points.py"), str(folder)))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 60)
 @pytest.mark.parametrize("stage", ["sft", "rl"])
 def test_a_killed_run_resumes_and_ends_the_same(report: dict[str, Any], stage: str) -> None:
     whole = report[stage].pop("none")["made"]

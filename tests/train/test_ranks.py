@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import TIMEOUT_S, run_python, script
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S + 60)
 def test_two_ranks_choose_the_same_groups_and_stay_equal(root: Path, tmp_path: Path) -> None:
-    script = root / "tests" / "train" / "two_ranks.py"
     # `accelerate launch --cpu --num_processes 2` would run one process and say nothing.
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [sys.executable, *command, str(script), str(tmp_path)],
-        cwd=root,
-        env={
-            **os.environ,
-            "ACCELERATE_USE_CPU": "1",
-            "PYTHONPATH": f"{root / 'src'}:{script.parent}",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    ranks = script(root, "two_ranks.py")
+    run_python(root, *launch, ranks, str(tmp_path), ACCELERATE_USE_CPU="1")
     first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
     assert first["world"] == second["world"] == 2
     assert first["chosen"] == second["chosen"]

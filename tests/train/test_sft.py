@@ -8,8 +8,10 @@ import pytest
 import torch
 from training_world import make_sample
 
-from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.records.trajectory import SFTSample
+from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec, load_policy
 from astra.store.metrics import StageMetrics
+from astra.store.tables import read_records, write_records
 from astra.tracking.mlflow import Run
 from astra.train.checkpoints import optimizer_files, save_policy
 from astra.train.config import SFTConfig
@@ -17,6 +19,7 @@ from astra.train.errors import TrainingError
 from astra.train.sft import (
     IGNORED,
     Encoded,
+    _arguments,
     encode_samples,
     report_sft,
     split_samples,
@@ -60,6 +63,25 @@ def test_labels_cover_what_the_assistant_writes_alone(policy: LoadedPolicy) -> N
         label in (IGNORED, token)
         for label, token in zip(row["labels"], row["input_ids"], strict=True)
     )
+
+
+def test_schemas_of_different_tools_stay_apart_on_disk_and_in_prompts(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    """As structs, Arrow would give every tool the parameters of all, as nulls in the prompt."""
+    samples = [make_sample(seed) for seed in range(6)]
+    names = [frozenset(tool.name for tool in sample.tools) for sample in samples]
+    assert len(set(names)) > 1
+    write_records(tmp_path / "sft_set.parquet", samples, SFTSample)
+    again = {one.id: one for one in read_records(tmp_path / "sft_set.parquet", SFTSample)}
+    codec = load_codec(PolicyConfig(path="policies/tiny", template="hermes"))
+    for sample in samples:
+        read = again[sample.id]
+        assert [tool.parameters for tool in read.tools] == [t.parameters for t in sample.tools]
+        (one,) = encode_samples([read], codec, 9999).rows
+        (other,) = encode_samples([sample], codec, 9999).rows
+        assert one == other
+        assert "null" not in codec.tokenizer.decode(one["input_ids"])
 
 
 def test_long_samples_are_dropped_and_counted(policy: LoadedPolicy) -> None:
@@ -117,6 +139,22 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
     resumed = run(tmp_path / "b")
     for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_settings_that_bite_are_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer's own defaults are bfloat16, checkpointing, packing's and a missing last loss."""
+    made = _arguments(config(), tmp_path, 8, True)
+    assert (made.bf16, made.use_cpu, made.packing, made.max_length) == (False, True, False, None)
+    assert made.activation_checkpointing is False
+    assert made.logging_nan_inf_filter is False
+    assert made.save_only_model is False
+    assert made.save_total_limit is None, "it would delete weights too"
+    assert made.dataset_kwargs == {"skip_prepare_dataset": True}
+    assert made.parallelism_config is None
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    shared = _arguments(config(context_parallel=2), tmp_path, 8, True)
+    assert shared.pad_to_multiple_of == 4
+    assert shared.gradient_accumulation_steps == 1, "two replicas of two devices"
 
 
 def test_stalled_evaluation_ends_training(policy: LoadedPolicy, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class CapturingTeacher:
 
     async def ask(self, ask: Ask[Reply]) -> Reply:
         template, text = self._wanted
-        prompt = render(ask.template, ask.variables)
+        prompt = render(ask.template, ask.shown)
         if ask.template == template and text in prompt:
             self._nth -= 1
             if self._nth <= 0:

@@ -17,7 +17,7 @@ from astra.errors import AstraError
 from astra.stage import run_stage
 
 SOURCE = Path("src")
-PLUGINS = ("astra.bench.suites.known",)
+PLUGINS = ("astra.bench.suites.known", "astra.toolbank.known", "astra.toolgraph.known")
 """Packages whose modules are imported or run by name: importing one means all of them."""
 
 

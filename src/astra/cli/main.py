@@ -20,6 +20,7 @@ from astra.cli.cache import cache_app
 from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table, table_path
 from astra.cli.prompts import prompts_app
+from astra.cli.remote import remote_app
 from astra.cli.report import report
 from astra.cli.scores import draw_figure, score_tables, where_next
 from astra.cli.serve import serve_command
@@ -44,6 +45,7 @@ commands.add_typer(arena_app, name="arena")
 commands.add_typer(cache_app, name="cache")
 commands.add_typer(contamination_app, name="contamination")
 commands.add_typer(prompts_app, name="prompts")
+commands.add_typer(remote_app, name="remote")
 commands.add_typer(sft_app, name="sft")
 commands.add_typer(teacher_app, name="teacher")
 commands.add_typer(train_app, name="train")

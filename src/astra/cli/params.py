@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dvc.utils.hydra import compose_and_dump
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel
 
 from astra.bench.config import BenchConfig
@@ -20,7 +22,7 @@ from astra.errors import AstraError
 from astra.llm.protocol import ModelsConfig
 from astra.qa.config import QAConfig, QAValidConfig
 from astra.scoring.config import SFTSetConfig
-from astra.settings import PARAMS, RuntimeConfig, validate
+from astra.settings import PARAMS, ParamsError, RuntimeConfig, validate
 from astra.stage import run_stage
 from astra.tasking.config import TasksConfig
 from astra.toolbank.config import ToolsConfig
@@ -56,9 +58,16 @@ def checked(*, _root_: Any) -> str:
 
 
 def compose(output: Path, overrides: list[str]) -> None:
-    """Write the composition of ``conf/`` with ``overrides`` to ``output``."""
+    """Write the composition of ``conf/`` with ``overrides`` to ``output``. Raises ParamsError."""
     root = Path.cwd()
-    compose_and_dump(str(output), str(root / "conf"), None, "config", str(root / "src"), overrides)
+    place = (str(output), str(root / "conf"), None, "config", str(root / "src"))
+    try:
+        compose_and_dump(*place, overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        # What `checked` refused says more than what was made of it on the way here.
+        if isinstance(error.__context__, ParamsError):
+            raise error.__context__ from None
+        raise ParamsError(f"conf/ does not compose: {error}") from None
 
 
 def main() -> None:

@@ -100,6 +100,13 @@ def render(
     typer.echo(f"template {template}, hash {prompting.template_hash(template)}", err=True)
 
 
+@prompts_app.command("list")
+def show_all() -> None:
+    """Every template with its hash: what a record's prompt_hash is made of."""
+    for template in prompting.templates():
+        typer.echo(f"{prompting.template_hash(template)}  {template}")
+
+
 def _variables(params: str) -> dict[str, Any]:
     text = Path(params[1:]).read_text(encoding="utf-8") if params.startswith("@") else params
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from astra.envsynth.worlds import around, effects, is_refused, is_stateful, may_write
+from astra.envsynth.worlds import around, effects, is_refused, is_stateful, key_of, may_write
 from astra.llm.protocol import Ask
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion, Table
@@ -172,6 +172,7 @@ def _world(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
             table.name: [name for name, kind in table.fields.items() if kind == FieldClass.IGNORE]
             for table in instance.knowledge
         },
+        "row_keys": {table.name: key_of(table) for table in instance.knowledge},
         "may_write": sorted(may_write(question)),
         "writes": [write.model_dump(mode="json") for write in effects(instance, question)],
         "refused": is_refused(instance, question),

@@ -129,6 +129,7 @@ def assemble(plan: Plan) -> Arena:
         expected_state=canonical_json(expected_state(instance)) if state else "",
         entities=instance.entities,
         composition=instance.composition,
+        prompt_hash=plan.notes.prompt_hash,
     )
 
 

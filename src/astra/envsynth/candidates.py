@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from astra.arena.state import state_hash
 from astra.envsynth.perturb import Perturbation, optional_probes, perturbations
 from astra.envsynth.static import Problem, call_problem
-from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write
+from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write, taken
 from astra.records.base import canonical_json
 from astra.records.qa import Answer, QAInstance, SubQuestion
 from astra.records.state import ArenaState, Tables, World
@@ -33,6 +33,8 @@ class GoldCall:
     """What the world must be after it; that of ``before`` where the call only reads."""
     refused: bool = False
     """Whether the tool must refuse the call, cleanly and without a change."""
+    taken: World | None = None
+    """The world in which the row that the call adds would be the second of its key."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Candidate:
                         call.before and call.before.model_dump(mode="json"),
                         call.after,
                         call.refused,
+                        call.taken and call.taken.model_dump(mode="json"),
                     ]
                     for call in self.calls
                 ],
@@ -106,7 +109,8 @@ def _gold_call(
         if call_problem(tool, item.arguments) is None  # others never reach a tool
     )
     refused = is_refused(instance, question)
-    return GoldCall(arguments, answer, wrong, optional, before, after, refused)
+    full = None if refused else taken(instance, question, before)
+    return GoldCall(arguments, answer, wrong, optional, before, after, refused, full)
 
 
 class Trial(NamedTuple):
@@ -157,12 +161,13 @@ def wrong_trials(candidate: Candidate) -> list[Trial]:
 
 
 def probes(candidate: Candidate) -> list[Trial]:
-    """Per stateful gold call: the same in a world with its rows reversed, and in an empty one."""
+    """Per stateful gold call: the same in a world with its rows reversed, in an empty one, and in
+    one where the key of the row that it adds is taken."""
     return [
         Trial(call, call.arguments, world)
         for call in candidate.calls
         if call.before is not None
-        for world in _variants(call.before)
+        for world in (*_variants(call.before), *([call.taken] if call.taken else []))
     ]
 
 

@@ -70,6 +70,11 @@ def judge(run: Run) -> Verdict:
             if problem is not None:
                 return Verdict(problem)
             checks["worlds"] = checks.get("worlds", 0) + 2
+            if call.taken is not None:
+                problem = _taken_problem(next(rest))
+                if problem is not None:
+                    return Verdict(problem)
+                checks["worlds"] += 1
     return Verdict(None, checks)
 
 
@@ -193,6 +198,12 @@ def _state_problem(
     if _hits(candidate, call, empty):
         return "ignores_state", "an empty world makes no difference"
     return None
+
+
+def _taken_problem(ran: Ran) -> Problem | None:
+    if _answered(ran):
+        return "duplicate_key", "a row is added under a key that another row has"
+    return None if _clean(ran.result) else ("unclean_error", ran.result.error[:200])
 
 
 def _leaks(call: GoldCall, item: Perturbation, error: str) -> bool:

@@ -20,6 +20,7 @@ from astra.envsynth.config import EnvsMergedConfig
 from astra.envsynth.static import Problem, call_problem
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import is_stateful
+from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.environment import Environment
@@ -46,6 +47,7 @@ class Plan:
     instance: QAInstance
     environments: Mapping[int, Environment]
     tools: list[MergedTool] = field(default_factory=list[MergedTool])
+    notes: PromptNotes = field(default_factory=PromptNotes)
 
 
 @dataclass
@@ -110,7 +112,8 @@ async def _clusters(plan: Plan, teacher: Teacher) -> tuple[list[list[Member]], s
     if len(members) < 2:
         return apart, ""
     try:
-        reply = await teacher.ask(asks.cluster_ask(plan.instance, list(members.values())))
+        ask = asks.cluster_ask(plan.instance, list(members.values()))
+        reply = await plan.notes.of(teacher).ask(ask)
     except ProviderError:
         return apart, "provider_error"
     except ParseError:
@@ -161,7 +164,8 @@ async def _draft(group: _Group, attempt: int, teacher: Teacher) -> MergedTool | 
         calls = {question.id: environment.arguments for question, environment in group.members}
     else:
         try:
-            reply = await teacher.ask(asks.merge_ask(group.members, group.feedback, attempt))
+            ask = asks.merge_ask(group.members, group.feedback, attempt)
+            reply = await group.plan.notes.of(teacher).ask(ask)
         except ProviderError as error:
             return "provider_error", str(error)[:200]
         except ParseError as error:

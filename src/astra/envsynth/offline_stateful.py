@@ -91,7 +91,7 @@ def _insert(
                 f'if not any(row["{name}"] == {name} for row in world.tables["{owner}"]):',
                 f'    raise ValueError(f"no {name} named {{{name}}}")',
             ]
-    key = world["columns"][table][0]
+    key = world["row_keys"][table]
     if key in parameters:  # named by who inserts: one row per name
         lines += [
             f'if any(row["{key}"] == {key} for row in world.tables["{table}"]):',

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from astra.envsynth import asks
@@ -23,6 +23,7 @@ from astra.envsynth.static import (
 )
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import has_writes, is_stateful, nodes_of, world_problem
+from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.environment import Environment
@@ -45,6 +46,7 @@ class _Node:
     tool: Tool | None = None
     problem: Problem | None = None
     outcome: Outcome | None = None
+    notes: PromptNotes = field(default_factory=PromptNotes)
 
     @property
     def feedback(self) -> str:
@@ -113,7 +115,7 @@ async def _attempt(
 
     async def draft(node: _Node) -> _Draft | Problem:
         try:
-            return await _draft(node, teacher, config)
+            return await _draft(node, node.notes.of(teacher), config)
         except ProviderError as error:
             return "provider_error", str(error)[:200]
         except ParseError as error:
@@ -140,6 +142,7 @@ async def _attempt(
             arguments=dict(made.arguments),
             answer=node.question.answer,
             checks=verdict.checks,
+            prompt_hash=node.notes.prompt_hash,
         )
 
 

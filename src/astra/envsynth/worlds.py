@@ -9,14 +9,14 @@ refuses the step's call where the task is infeasible or done already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
 from astra.arena.state import StateError, apply_writes, same_state
 from astra.envsynth.static import Problem
 from astra.records.base import content_id
-from astra.records.qa import Bar, QAInstance, QuestionKind, SubQuestion
+from astra.records.qa import Bar, QAInstance, QuestionKind, SubQuestion, Table
 from astra.records.state import ArenaState, FieldClass, Tables, World, Write, WriteAction
 
 Nodes = Literal["needed", "non_leaf"]
@@ -85,6 +85,39 @@ def may_write(question: SubQuestion) -> set[str]:
     return stated | {write.table for write in question.writes}
 
 
+def key_of(table: Table) -> str:
+    """The column that names the rows of a table, no two alike: the first, unless tools make it or
+    rows share it already; empty where there is none."""
+    first = table.columns[0]
+    names = [row[0] for row in table.rows]
+    made = table.fields.get(first) == FieldClass.IGNORE
+    return "" if made or len(set(names)) < len(names) else first
+
+
+def _named_rows(
+    instance: QAInstance, writes: Sequence[Write]
+) -> Iterator[tuple[Write, Table, str]]:
+    """Each write that adds a row to a table with a key, the table as it starts, and the key."""
+    tables = {table.name: table for table in instance.knowledge}
+    for write in writes:
+        key = key_of(tables[write.table]) if write.table in tables else ""
+        if write.action == WriteAction.INSERT and key:
+            yield write, tables[write.table], key
+
+
+def taken(instance: QAInstance, question: SubQuestion, before: World) -> World | None:
+    """``before``, where the key of a row that the step's call adds is another row's already; None
+    where it adds none with a key."""
+    tables = dict(before.tables)
+    for write, table, key in _named_rows(instance, effects(instance, question)):
+        name = write.values[key]
+        new = {column: write.values.get(column) for column in table.columns}
+        others = [{**row, key: name} for row in tables[table.name]]
+        other = next((row for row in others if row != new), new)
+        tables[table.name] = [*tables[table.name], other]
+    return before.model_copy(update={"tables": tables}) if tables != before.tables else None
+
+
 def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
     """The world that the gold call of a sub-question meets, and its tables afterwards."""
     order = sorted(instance.sub_questions, key=lambda one: (one.hop_level, one.id))
@@ -132,6 +165,11 @@ def world_problem(instance: QAInstance, question: SubQuestion) -> Problem | None
         before, after = around(instance, question)
     except StateError as error:
         return "impossible_write", str(error)
+    wanted = () if is_refused(instance, question) else effects(instance, question)
+    for write, table, key in _named_rows(instance, wanted):
+        name = write.values[key]
+        if any(row[key] == name for row in before.tables[table.name]):
+            return "impossible_write", f"{table.name} has a row named {name!r} already"
     fields = arena_state(instance, {}).fields
     if question.writes and same_state(before.tables, after, fields):
         return "idle_write", "what the sub-question writes changes nothing"

@@ -61,7 +61,7 @@ class OpenAITeacher:
     async def ask(self, ask: Ask[Reply]) -> Reply:
         """The reply, from the cache if it was ever given. ProviderError, ParseError otherwise."""
         await self._gateway.enter()
-        prompt = render(ask.template, ask.variables)
+        prompt = render(ask.template, ask.shown)
         key = self.key(ask, prompt)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:

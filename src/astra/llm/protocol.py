@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -44,12 +44,22 @@ class ModelsConfig(StageConfig):
 
 @dataclass(frozen=True)
 class Ask(Generic[Reply]):
-    """One question to a teacher. ``variables`` are JSON-able; ``sample`` tells repeats apart."""
+    """One question to a teacher. ``variables`` are JSON-able; ``sample`` tells repeats apart.
+
+    ``limits`` are further variables of the template: what the asker's own checks will hold the
+    reply to. Offline rules neither see them nor draw by them.
+    """
 
     template: str
     variables: Mapping[str, Any]
     response: type[Reply]
     sample: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def shown(self) -> Mapping[str, Any]:
+        """What the template is rendered with."""
+        return {**self.variables, **self.limits}
 
 
 class ProviderError(AstraError):

@@ -226,3 +226,5 @@ class QAValidConfig(StageConfig):
     """Whether a sub-question that others depend on may do without a tool (ASTRA: no)."""
     duplicate_similarity: float = Field(ge=0.5, le=1.0)
     """Jaccard similarity of words and word pairs at which the later of two questions goes."""
+    contamination: str | None
+    """Index of benchmark suites whose texts are kept out; None: not checked."""

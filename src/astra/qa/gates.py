@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from astra.contamination.index import ContaminationIndex
 from astra.qa.rules import CHINESE
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
@@ -27,6 +28,21 @@ class FreshQuestions:
         if self._known.add(spaced(instance.main_question)):
             return None
         return Rejection(item=instance.id, reason="near_duplicate")
+
+
+class OwnQuestions:
+    """Refuses an instance whose question, or a part of it, shares a text with a benchmark suite."""
+
+    def __init__(self, index: ContaminationIndex) -> None:
+        self._index = index
+
+    def __call__(self, instance: QAInstance) -> Rejection | None:
+        texts = [instance.main_question, *(step.question for step in instance.sub_questions)]
+        overlap = self._index.shared_text(texts)
+        if overlap is None:
+            return None
+        detail = f"{overlap.suite}, {overlap.share:.2f}"
+        return Rejection(item=instance.id, reason="contaminated_text", detail=detail)
 
 
 def spaced(text: str) -> str:

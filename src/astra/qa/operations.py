@@ -3,7 +3,9 @@
 A sub-question carries an ``Operation(op, relation, table, arguments, select)``. Arguments that
 name a table's columns are equality filters; a value is a JSON literal or ``{"from": id}``, the
 answer of sub-question ``id`` (always a scalar). ``matching`` below means the rows of
-``knowledge[table]`` whose cells equal every argument. Parameters are one word each.
+``knowledge[table]`` whose cells equal every argument. Parameters are one word each; their order
+means nothing (a stored record has them sorted): where one is a cell and not a filter, ``select``
+names it. The first column of a table that takes new rows is its key.
 
 ====================  =================================  ===================================
 op                    arguments / select                 answer
@@ -172,11 +174,16 @@ def writes_of(operation: Operation, answers: Mapping[int, Any]) -> tuple[Write, 
     if operation.op not in WRITE_OPS:
         return ()
     given = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
-    key = next(iter(given))
     action = WriteAction(operation.op)
-    where = {} if action is WriteAction.INSERT else {key: given[key]}
-    values = given if action is WriteAction.INSERT else {n: given[n] for n in given if n != key}
+    where = {} if action is WriteAction.INSERT else _filters(operation, given)
+    values = {name: value for name, value in given.items() if name not in where}
     return (Write(action=action, table=operation.table, where=where, values=values),)
+
+
+def _filters(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that choose rows: all but the cell that a check or an update states."""
+    stated = operation.select if operation.op in ("check", "update") else None
+    return {name: value for name, value in given.items() if name != stated}
 
 
 def after(tables: Sequence[Table], writes: Sequence[Write]) -> tuple[Table, ...]:
@@ -263,14 +270,12 @@ def _calculate(op: str, arguments: Mapping[str, Any]) -> Any:
 def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
     op, select = operation.op, operation.select
     position = {column: index for index, column in enumerate(table.columns)}
-    filters = dict(arguments)
+    filters = _filters(operation, arguments)
     apart = {"convert": "amount", "above": "bound", "below": "bound"}.get(op)
     special = filters.pop(apart) if apart else None
     if op == "check":
-        [column] = list(filters)[1:]
-        special = filters.pop(column)
         row = _only(_matching(table, filters), table, filters)
-        return bool(row[position[column]] == special)
+        return bool(row[position[select]] == arguments[select])
     rows = _matching(table, filters)
     if not rows:
         raise EvaluationError(f"no row of {table.name} with {filters}")
@@ -312,17 +317,18 @@ def _ranked(
 
 
 def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
-    key, column = next(iter(arguments)), operation.select
-    filters = {key: arguments[key]}
-    rows, place = _matching(table, filters), table.columns.index(column)
+    column, place = operation.select, table.columns.index(operation.select)
     if operation.op == "insert":
         if set(arguments) != set(table.columns):
             raise EvaluationError(f"a new row of {table.name} needs {list(table.columns)}")
+        filters = {table.columns[0]: arguments[table.columns[0]]}
+        rows = _matching(table, filters)
         if rows:
             same = any(row == tuple(arguments[c] for c in table.columns) for row in rows)
             raise Refused(f"{filters} has a row", rows[0][place], already=same)
         return arguments[column]
-    standing = _only(rows, table, filters)[place]
+    filters = _filters(operation, arguments)
+    standing = _only(_matching(table, filters), table, filters)[place]
     if operation.op == "delete":
         return standing
     if standing == arguments[column]:

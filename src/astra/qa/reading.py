@@ -102,15 +102,14 @@ def _answer(
         [target] = [name for name in given if name != "amount"]
         [rate] = [row[step["select"]] for row in rows if row[target] == given[target]]
         return _two_places(value(given["amount"]) * rate)
-    bound = None
+    bound = given.get("bound")
+    apart = step["select"] if op == "check" else "bound"
     for column, argument in given.items():
-        if column == "bound":
-            bound = argument
-            continue
-        wanted = value(argument)
-        if op == "check" and column != next(iter(given)):
-            return bool(rows) and rows[0][column] == wanted
-        rows = [row for row in rows if row[column] == wanted]
+        if column != apart:
+            wanted = value(argument)
+            rows = [row for row in rows if row[column] == wanted]
+    if op == "check":
+        return bool(rows) and rows[0][apart] == value(given[apart])
     if bound is not None:
         measure = str(step["select"]).partition(":")[2]
         rows = [r for r in rows if (r[measure] > bound) is (op == "above") and r[measure] != bound]
@@ -124,12 +123,12 @@ def _two_places(number: float) -> float:
 
 def _act(step: Mapping[str, Any], tables: Mapping[str, list[Row]], value: Any) -> Any:
     """The cell named by select: as the action leaves or removes it, or as it stands in its way."""
-    key, *others = step["arguments"]
-    asked = value(step["arguments"][key])
-    standing = [row[step["select"]] for row in tables[step["table"]] if row[key] == asked]
+    given, select = step["arguments"], step["select"]
+    [key] = [name for name in given if name != select]
+    standing = [row[select] for row in tables[step["table"]] if row[key] == value(given[key])]
     if step["op"] == "delete" or (step["op"] == "insert" and standing):
         return standing[0]
-    return value(step["arguments"][others[0]])
+    return value(given[select])
 
 
 def _write(step: Mapping[str, Any], tables: dict[str, list[Row]], known: Mapping[int, Any]) -> None:
@@ -138,7 +137,7 @@ def _write(step: Mapping[str, Any], tables: dict[str, list[Row]], known: Mapping
         name: known[argument["from"]] if isinstance(argument, dict) else argument
         for name, argument in step["arguments"].items()
     }
-    key = next(iter(given))
+    [key] = [name for name in given if name != step["select"]]
     rows = tables[step["table"]]
     if step["op"] == "insert":
         rows.append(given)

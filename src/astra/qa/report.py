@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
 
+from astra.contamination.index import ContaminationIndex
 from astra.qa.config import QAValidConfig
-from astra.qa.gates import Gate
+from astra.qa.gates import Gate, OwnQuestions
 from astra.qa.generate import describe
 from astra.qa.validate import QS, select
 from astra.records.qa import QAInstance
@@ -38,13 +40,16 @@ def validated(
     config: QAValidConfig,
     metrics: StageMetrics,
     progress: Progress,
-    gates: Sequence[Gate] = (),
 ) -> list[QAInstance]:
     """Instances that all verifiers scored and the threshold and every gate let pass.
 
-    ``gates`` come before the check for near-duplicates; a benchmark's questions are refused there.
     All instances are held: a percentile is known only when every score is.
     """
+    gates: list[Gate] = []
+    if config.contamination is not None:
+        index = ContaminationIndex.load(Path(config.contamination))
+        metrics.value("contamination_suites", index.about)
+        gates.append(OwnQuestions(index))
     judged: list[QAInstance] = []
     for outcome in blocking(outcomes):
         metrics.count("in")

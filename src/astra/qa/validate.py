@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
+from astra.prompting import joined_hashes
 from astra.qa.config import QAValidConfig, Threshold
 from astra.qa.gates import FreshQuestions, Gate
 from astra.qa.operations import PLAIN_OPS
@@ -50,6 +52,8 @@ async def judge_all(
 async def judge_instance(instance: QAInstance, config: QAValidConfig, judge: Teacher) -> Outcome:
     """The instance with ``tool_necessity`` and ``scores`` set, or why it cannot pass."""
     variables = judge_variables(instance)
+    notes = PromptNotes()
+    judge = notes.of(judge)
     try:
         needs = await _necessity(instance, variables, judge)
     except JudgeFailed as error:
@@ -75,7 +79,12 @@ async def judge_instance(instance: QAInstance, config: QAValidConfig, judge: Tea
     # Identity covers the sub-questions, so the id is made anew.
     fields = {name: getattr(instance, name) for name in QAInstance.model_fields if name != "id"}
     return QAInstance.model_validate(
-        {**fields, "sub_questions": steps, "scores": {**scores, QS: score}}
+        {
+            **fields,
+            "sub_questions": steps,
+            "scores": {**scores, QS: score},
+            "prompt_hash": joined_hashes(instance.prompt_hash, notes.prompt_hash),
+        }
     )
 
 

@@ -24,6 +24,8 @@ class Environment(Record):
     answer: Answer
     checks: dict[str, int]
     """How often each verification was made, for example ``{"fresh_sessions": 2, ...}``."""
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
 
 
 class Band(StrEnum):
@@ -58,6 +60,7 @@ class Arena(Record):
     """One RL row: everything needed to run and reward an episode, without any framework."""
 
     identity: ClassVar[tuple[str, ...]] = ("qa_id", "split", "tools", "steps")
+    sparse: ClassVar[tuple[str, ...]] = ("prompt_hash",)
     qa_id: str
     split: Split
     domain: str
@@ -78,3 +81,5 @@ class Arena(Record):
     expected_state: str = ""
     entities: tuple[str, ...]
     composition: str
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

@@ -23,6 +23,8 @@ class ToolGraph(Record):
     edges: tuple[Edge, ...]
     proposals: int
     """Proposed chains that counted (verdict yes, every tool known)."""
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
 
 
 class ArgumentOrigin(StrEnum):
@@ -60,3 +62,5 @@ class Chain(Record):
     votes_against: int
     task_sketch: str
     """The task that the coherence judge wrote for the chain (ASTRA section 3.1, check ii)."""
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

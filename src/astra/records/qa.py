@@ -135,3 +135,4 @@ class QAInstance(Record):
     """Canonical shape of the question: operations and relations without entities."""
     scores: dict[str, Score] = {}
     prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

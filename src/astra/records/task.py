@@ -39,3 +39,4 @@ class Task(Record):
     """Tools removed from the agent's view (kind missing_function)."""
     scores: dict[str, Score] = {}
     prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

@@ -95,6 +95,7 @@ class HttpLaunch(Launch):
 
 class ToolServer(Record):
     identity: ClassVar[tuple[str, ...]] = ("name", "source", "tools")
+    sparse: ClassVar[tuple[str, ...]] = ("prompt_hash",)
     name: str
     title: str
     description: str
@@ -110,6 +111,8 @@ class ToolServer(Record):
     tools: tuple[Tool, ...]
     repairs: tuple[str, ...] = ()
     """What normalisation changed, one line each."""
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
 
     def view(self) -> dict[str, str]:
         """What a teacher is shown of the server itself."""

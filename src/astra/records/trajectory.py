@@ -24,7 +24,7 @@ class StopReason(StrEnum):
 
 class Trajectory(Record):
     identity: ClassVar[tuple[str, ...]] = ("task_id", "sample", "policy", "messages")
-    sparse: ClassVar[tuple[str, ...]] = ("follow_ups",)
+    sparse: ClassVar[tuple[str, ...]] = ("follow_ups", "prompt_hash")
     task_id: str
     server_id: str
     sample: int
@@ -40,6 +40,8 @@ class Trajectory(Record):
     stop_reason: StopReason
     follow_ups: tuple[str, ...] = ()
     """Of a conversation: the further tasks that its user asked for, by id."""
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
 
 
 class SFTSample(Record):
@@ -55,3 +57,5 @@ class SFTSample(Record):
     messages: tuple[Message, ...]
     scores: dict[str, Score]
     mean_score: float
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

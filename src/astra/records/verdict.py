@@ -37,3 +37,5 @@ class ChainVerdict(Record):
     chain_id: str
     """The chain's record, where it was accepted."""
     verdicts: tuple[Verdict, ...]
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

@@ -9,11 +9,14 @@ changes a third of them).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from astra.errors import AstraError
 from astra.records.message import Message, MessageRole, ToolCall
@@ -21,6 +24,7 @@ from astra.records.tool import Tool
 from astra.settings import StageConfig
 
 THINK, THINK_END = "<think>", "</think>"
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class PolicyError(AstraError):
@@ -38,6 +42,15 @@ class PolicyConfig(StageConfig):
     pad_token: str | None = None
     """Where the tokenizer names none."""
     dtype: Literal["float32", "bfloat16"] = "float32"
+
+    @model_validator(mode="after")
+    def _pinned(self) -> Self:
+        if not _is_local(self.path) and not _COMMIT.fullmatch(self.revision or ""):
+            raise ValueError(
+                f"{self.path} is no folder here, and a hub model may change under its name: set "
+                "revision to the 40 digits of a commit"
+            )
+        return self
 
 
 @dataclass
@@ -90,13 +103,18 @@ def load_codec(config: PolicyConfig) -> ChatCodec:
     return ChatCodec(tokenizer)
 
 
+def _is_local(path: str) -> bool:
+    """Whether a path means a folder, be it there or not, and no model of the hub."""
+    named = path.startswith((".", "/")) or path.split("/")[0] in ("models", "policies")
+    return named or Path(path).is_dir()
+
+
 def _check_folder(path: str) -> None:
     folder = Path(path)
-    looks_local = path.startswith((".", "/")) or path.split("/")[0] in ("models", "policies")
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise PolicyError(f"policy {path}: the folder has no config.json; is it a model?")
-    elif looks_local:
+    elif _is_local(path):
         raise PolicyError(
             f"policy {path}: no such folder; build it (`dvc repro {folder.name}`), fetch it "
             "(`dvc pull`), or set policy.path to a model folder or hub id"

@@ -6,8 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 
 from astra.contamination.index import load_index
+from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Teacher
+from astra.prompting import joined_hashes
 from astra.records.score import Rejection, Score, Scored
 from astra.records.trajectory import SFTSample, Trajectory
 from astra.scoring.config import SFTSetConfig
@@ -26,10 +28,13 @@ from astra.store.metrics import StageMetrics
 async def scored(
     trajectories: Iterable[Trajectory], judge: Teacher, concurrency: int
 ) -> AsyncIterator[tuple[Trajectory, dict[str, Score]]]:
-    """Every trajectory with its seven scores, in order."""
+    """Every trajectory with its seven scores, in order; its ``prompt_hash`` covers the judge's."""
 
     async def work(trajectory: Trajectory) -> tuple[Trajectory, dict[str, Score]]:
-        return trajectory, await score(trajectory, judge)
+        notes = PromptNotes()
+        scores = await score(trajectory, notes.of(judge))
+        behind = joined_hashes(trajectory.prompt_hash, notes.prompt_hash)
+        return trajectory.model_copy(update={"prompt_hash": behind}), scores
 
     try:
         async for pair in map_bounded(trajectories, work, concurrency):
@@ -96,6 +101,7 @@ def samples(
             messages=trajectory.messages,
             scores=dict(one.scores),
             mean_score=one.mean,
+            prompt_hash=one.prompt_hash,
         )
 
 

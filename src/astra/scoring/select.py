@@ -46,6 +46,7 @@ class Candidate:
     """User messages and calls, for the near-duplicate check."""
     scores: Mapping[str, Score]
     follow_ups: tuple[str, ...] = ()
+    prompt_hash: str = ""
 
 
 def candidate(
@@ -73,6 +74,7 @@ def candidate(
         text="\n".join([*asked, canonical_json(calls)]),
         scores=scores,
         follow_ups=trajectory.follow_ups,
+        prompt_hash=trajectory.prompt_hash,
     )
 
 

@@ -97,7 +97,7 @@ def _used(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]
 
 
 def chain_task_ask(
-    server: ToolServer, chain: Chain, sample: int, language: str
+    server: ToolServer, chain: Chain, sample: int, language: str, max_words: int
 ) -> Ask[WrittenTask]:
     variables = {
         "server": _server_view(server, language),
@@ -105,18 +105,18 @@ def chain_task_ask(
         "steps": _steps_view(chain.steps),
         "sketch": chain.task_sketch,
     }
-    return Ask(CHAIN_TASK, variables, WrittenTask, sample)
+    return Ask(CHAIN_TASK, variables, WrittenTask, sample, {"max_words": max_words})
 
 
 def server_task_ask(
-    server: ToolServer, number: int, sample: int, language: str
+    server: ToolServer, number: int, sample: int, language: str, max_words: int
 ) -> Ask[WrittenTask]:
     variables = {
         "server": _server_view(server, language),
         "tools": [_tool_view(tool) for tool in server.tools],
         "number": number,
     }
-    return Ask(SERVER_TASK, variables, WrittenTask, sample)
+    return Ask(SERVER_TASK, variables, WrittenTask, sample, {"max_words": max_words})
 
 
 def drop_parameter_ask(server: ToolServer, task: Task, step: int, parameter: str) -> Ask[Rewritten]:
@@ -138,6 +138,7 @@ def augment_ask(
     mode: Mode,
     persona: str,
     sample: int,
+    max_words: int,
 ) -> Ask[Rewritten]:
     variables = {
         "server": _server_view(server, task.language),
@@ -146,7 +147,7 @@ def augment_ask(
         "mode": mode,
         "persona": persona,
     }
-    return Ask(AUGMENT, variables, Rewritten, sample)
+    return Ask(AUGMENT, variables, Rewritten, sample, {"max_words": max_words})
 
 
 def score_ask(

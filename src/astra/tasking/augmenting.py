@@ -32,7 +32,7 @@ async def augment_task(
     who = _who(task, variant, people) if mode == "persona" else ""
     try:
         literals = task_literals(task.plan)
-        ask = augment_ask(server, task, literals, mode, who, variant)
+        ask = augment_ask(server, task, literals, mode, who, variant, config.max_words)
         asked = (await teacher.ask(ask)).question
         check_preserved(task.question, asked, literals, task.language)
         check_question(asked, task.plan, server.tools, task.language, config.max_words)

@@ -8,10 +8,11 @@ solve it is no question there.
 from __future__ import annotations
 
 from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.prompting import joined_hashes, template_hash
 from astra.records.score import Rejection, Score, Scored, Unscored
 from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
-from astra.tasking.asks import score_ask
+from astra.tasking.asks import SCORE, score_ask
 from astra.tasking.config import ThresholdsConfig
 from astra.tasking.writing import failed_ask
 
@@ -44,4 +45,5 @@ async def score_task(
         if label < least:
             detail = f"{label} < {least}: {task.question}"
             return Rejection(item=task.id, reason=f"low_{name}", detail=detail)
-    return task.model_copy(update={"scores": scores})
+    behind = joined_hashes(task.prompt_hash, template_hash(SCORE))
+    return task.model_copy(update={"scores": scores, "prompt_hash": behind})

@@ -37,11 +37,12 @@ class Donor:
     tools: frozenset[str]
     task_id: str
     question: str
+    prompt_hash: str = ""
 
 
 def donor_of(server: ToolServer, task: Task) -> Donor:
     tools = frozenset(step.tool for step in task.plan)
-    return Donor(server.id, server.domain, tools, task.id, task.question)
+    return Donor(server.id, server.domain, tools, task.id, task.question, task.prompt_hash)
 
 
 def withhold_function(server: ToolServer, task: Task, rng: random.Random) -> Task | Rejection:
@@ -171,4 +172,5 @@ def misplaced(
         question=donor.question,
         plan=(),
         parent_id=donor.task_id,
+        prompt_hash=donor.prompt_hash,
     )

@@ -38,11 +38,13 @@ def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) 
     for chain in chains:
         for sample in range(config.samples):
             language = _language(server, chain.id, sample, config.languages)
-            jobs.append(Job(chain_task_ask(server, chain, sample, language), chain, language))
+            ask = chain_task_ask(server, chain, sample, language, config.max_words)
+            jobs.append(Job(ask, chain, language))
     for number in range(1, min(config.server_tasks.max_tools, len(server.tools)) + 1):
         for sample in range(config.server_tasks.per_server):
             language = _language(server, str(number), sample, config.languages)
-            jobs.append(Job(server_task_ask(server, number, sample, language), None, language))
+            ask = server_task_ask(server, number, sample, language, config.max_words)
+            jobs.append(Job(ask, None, language))
     return jobs
 
 

@@ -54,12 +54,17 @@ class NearDuplicates:
             for band, key in zip(self._bands, keys, strict=True)
             for index in band.get(key, ())
         }
-        if any(jaccard(items, self._seen[index]) >= self._threshold for index in candidates):
+        if any(self._near(items, self._seen[index]) for index in candidates):
             return False
         for band, key in zip(self._bands, keys, strict=True):
             band.setdefault(key, []).append(len(self._seen))
         self._seen.append(items)
         return True
+
+    def _near(self, items: frozenset[str], other: frozenset[str]) -> bool:
+        # The sizes alone bound the similarity: most candidates need no intersection.
+        shorter, longer = sorted((len(items), len(other)))
+        return shorter / longer >= self._threshold and jaccard(items, other) >= self._threshold
 
     def _keys(self, items: frozenset[str]) -> list[tuple[int, ...]]:
         numbers = [

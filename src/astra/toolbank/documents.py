@@ -1,8 +1,8 @@
 """Documents in the formats that tools are published in -> raw servers.
 
-``parse_document(format, document, base)`` is the one interface; each format is a function of
-the parsed document. Unusable documents raise BadDocument; odd tools inside a usable document
-are passed on, normalisation decides about them.
+``parse_document(format, document, base)`` is the one interface; each format is a function of the
+parsed document, here or, one file each, in ``known``. Unusable documents raise BadDocument; odd
+tools inside a usable document are passed on, normalisation decides about them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from typing import Any, TextIO
 
 import yaml
 
+from astra.plugins import find
+from astra.toolbank import known
 from astra.toolbank.catalogue import parse_catalogue
 from astra.toolbank.listings import parse_docker, parse_mcp_registry, parse_smithery
 from astra.toolbank.openapi import parse_openapi
 from astra.toolbank.raw import BadDocument, RawServer, RawTool, raw_tool, raw_tools
-from astra.toolbank.sources import SourceFormat
 
 MAX_BYTES = 64 * 2**20
 
 
-def read_documents(path: Path, kind: SourceFormat) -> Iterator[tuple[str, Any]]:
+def read_documents(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
     """Each document of a file with its place: one, or one a line of JSON lines (``.jsonl``).
 
     A document that cannot be read is a BadDocument in its place; raises BadDocument for the file.
@@ -87,7 +88,8 @@ def _with_tools(path: Path) -> Any:
 
 def parse_document(kind: str, document: Any, base: RawServer) -> list[RawServer]:
     """Raw servers of a document in format ``kind``. Raises BadDocument."""
-    return list(FORMATS[kind](document, base))
+    parse = FORMATS[kind] if kind in FORMATS else find(known, kind).parse
+    return list(parse(document, base))
 
 
 def _mcp(document: Any, base: RawServer) -> Iterable[RawServer]:

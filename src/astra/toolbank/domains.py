@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
+from astra.prompting import template_hash
 from astra.records.base import Frozen
 from astra.records.score import Rejection
 from astra.records.tool import ToolServer
@@ -43,4 +44,4 @@ async def label_domain(
         return Rejection(item=server.name, reason=reason, detail=str(error))
     if label not in labels:
         return Rejection(item=server.name, reason="domain_unknown", detail=label[:100])
-    return server.model_copy(update={"domain": label})
+    return server.model_copy(update={"domain": label, "prompt_hash": template_hash(DOMAIN)})

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from astra.errors import AstraError
+from astra.plugins import names
 from astra.records.tool import HttpLaunch, Launch
 from astra.settings import StageConfig
+from astra.toolbank import known
 
 SourceFormat = Literal[
     "mcp", "openai", "openapi", "rapidapi", "bfcl", "astra", "docker", "smithery", "mcp_registry",
     "catalogue",
 ]  # fmt: skip
+"""Those that come along; the files of ``toolbank/known`` are further ones."""
+
+
+def _is_known(name: str) -> str:
+    allowed = [*get_args(SourceFormat), *names(known)]
+    if name not in allowed:
+        raise ValueError(f"{name!r} is no format; allowed: {', '.join(allowed)}")
+    return name
+
+
+Format = Annotated[str, AfterValidator(_is_known)]
 
 
 class SourceError(AstraError):
@@ -50,7 +63,7 @@ class DocumentSource(StageConfig):
     """
 
     path: str
-    format: SourceFormat
+    format: Format
     licence: str = ""
     domain: str = ""
     deterministic: bool = True

@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Teacher
 from astra.records.base import content_id
@@ -17,7 +18,7 @@ from astra.store.metrics import StageMetrics
 from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graphs import as_networkx
-from astra.toolgraph.operators import Candidate, back_translate, vote
+from astra.toolgraph.operators import Candidate, Operator, back_translate, vote
 from astra.toolgraph.walks import Walk, sample_walks
 
 REPLAYS = 2
@@ -26,10 +27,11 @@ REPLAYS = 2
 
 @dataclass(frozen=True)
 class Judges:
-    """The models of both operators; back-translation without models is off."""
+    """The models of both operators, and further ones; back-translation without models is off."""
 
     vote: Sequence[Teacher]
     back_translation: Sequence[Teacher] = ()
+    operators: Sequence[Operator] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,11 @@ async def judged_chains(
     async def work(candidate: Candidate | Judged) -> Judged:
         if isinstance(candidate, Judged):
             return candidate
-        return await _judge(candidate, judges, config)
+        judged = await _judge(candidate, judges, config)
+        for operator in judges.operators:
+            if judged.chain is not None:
+                judged = await _operate(candidate, judged, operator)
+        return judged
 
     candidates = _candidates(graphs, servers, config, metrics)
     async for judged in map_bounded(candidates, work, concurrency):
@@ -101,7 +107,7 @@ def _candidates(
 
 def _generator(graph: ToolGraph, config: ChainsConfig) -> random.Random:
     """Seeded by the graph and by how it is walked (and, as ever, by the votes on the walks)."""
-    seed = config.model_dump(mode="json", exclude={"vote", "back_translation"})
+    seed = config.model_dump(mode="json", exclude={"vote", "back_translation", "operators"})
     seed["votes"] = config.vote.samples
     return random.Random(int(content_id(["walks", graph.id, seed]), 16))
 
@@ -115,15 +121,18 @@ def _satisfiable(walk: Walk, tools: Mapping[str, Tool]) -> tuple[ChainStep, ...]
 
 
 async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> Judged:
-    verdicts, reason = await vote(candidate, judges.vote, config.vote)
+    notes = PromptNotes()
+    voters = [notes.of(model) for model in judges.vote]
+    verdicts, reason = await vote(candidate, voters, config.vote)
     votes = list(verdicts)
     if not reason and config.back_translation:
-        more, reason = await back_translate(
-            candidate, judges.back_translation, config.back_translation
-        )
+        translators = [notes.of(model) for model in judges.back_translation]
+        more, reason = await back_translate(candidate, translators, config.back_translation)
         verdicts = [*verdicts, *more]
     if reason:
-        return _rejected(candidate.server, candidate.walk, reason, tuple(verdicts))
+        return _rejected(
+            candidate.server, candidate.walk, reason, tuple(verdicts), notes.prompt_hash
+        )
     agreed = [verdict for verdict in votes if verdict.outcome is Outcome.YES]
     chain = Chain(
         server_id=candidate.server.id,
@@ -132,6 +141,7 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         votes_for=len(agreed),
         votes_against=sum(verdict.outcome is Outcome.NO for verdict in votes),
         task_sketch=agreed[0].detail,
+        prompt_hash=notes.prompt_hash,
     )
     verdict = ChainVerdict(
         server_id=candidate.server.id,
@@ -140,11 +150,28 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         reason="",
         chain_id=chain.id,
         verdicts=tuple(verdicts),
+        prompt_hash=notes.prompt_hash,
     )
     return Judged(verdict, chain)
 
 
-def _rejected(server: ToolServer, walk: Walk, reason: str, verdicts: tuple[Verdict, ...]) -> Judged:
+async def _operate(candidate: Candidate, judged: Judged, operator: Operator) -> Judged:
+    """``judged``, an accepted chain, with what one more operator says of it."""
+    verdicts, reason = await operator(candidate)
+    said = judged.verdict.model_dump(exclude={"id"})
+    said["verdicts"] = (*judged.verdict.verdicts, *verdicts)
+    if reason:
+        said |= {"accepted": False, "reason": reason, "chain_id": ""}
+    return Judged(ChainVerdict.model_validate(said), None if reason else judged.chain)
+
+
+def _rejected(
+    server: ToolServer,
+    walk: Walk,
+    reason: str,
+    verdicts: tuple[Verdict, ...],
+    prompt_hash: str = "",
+) -> Judged:
     return Judged(
         ChainVerdict(
             server_id=server.id,
@@ -153,6 +180,7 @@ def _rejected(server: ToolServer, walk: Walk, reason: str, verdicts: tuple[Verdi
             reason=reason,
             chain_id="",
             verdicts=verdicts,
+            prompt_hash=prompt_hash,
         )
     )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from astra.errors import AstraError
 from astra.llm.protocol import ModelConfig, ModelsConfig
+from astra.plugins import find
 from astra.settings import StageConfig
+from astra.toolgraph import known
 
 
 class GraphConfig(StageConfig):
@@ -56,10 +59,30 @@ class BackTranslationConfig(PanelConfig):
     """More than this share of all models must find it; one that gives no answer does not."""
 
 
+class OperatorConfig(StageConfig):
+    """One more operator, a file of ``toolgraph/known``: see docs/extending.md."""
+
+    name: str
+    models: tuple[ModelConfig, ...] = ()
+    """Whom it asks, if anybody."""
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What only this operator knows; it refuses unknown ones."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        try:
+            find(known, self.name).Options.model_validate(self.options)
+        except AstraError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
 class ChainsConfig(StageConfig):
     vote: VoteConfig
     back_translation: BackTranslationConfig | None
     """None: off. Asked of chains that pass the vote."""
+    operators: tuple[OperatorConfig, ...] = ()
+    """Further ones, in this order, each asked of chains that passed all before it."""
     walks: int = Field(ge=1)
     """Random walks tried per server: bounds the work whatever the graph."""
     max_chains: int = Field(ge=1)

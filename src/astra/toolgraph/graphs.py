@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import networkx as nx
 
+from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.graph import Edge, ToolGraph
@@ -24,6 +25,7 @@ class Proposed:
     server: ToolServer
     proposals: tuple[ChainProposal, ...]
     rejections: tuple[Rejection, ...]
+    prompt_hash: str
 
 
 async def build_graphs(
@@ -45,7 +47,7 @@ async def build_graphs(
         if len(proposed.rejections) == config.samples:
             metrics.reject(Rejection(item=proposed.server.id, reason="server_without_proposals"))
             continue
-        graph = build_graph(proposed.server, proposed.proposals, metrics)
+        graph = build_graph(proposed.server, proposed.proposals, metrics, proposed.prompt_hash)
         metrics.count("graphs")
         metrics.count("edges", len(graph.edges))
         metrics.distribution("edges_per_graph", [len(graph.edges)])
@@ -56,17 +58,22 @@ async def build_graphs(
 async def _propose(server: ToolServer, teacher: Teacher, samples: int) -> Proposed:
     proposals: list[ChainProposal] = []
     rejections: list[Rejection] = []
+    notes = PromptNotes()
+    noted = notes.of(teacher)
     for sample in range(samples):
         try:
-            proposals += (await teacher.ask(propose_ask(server, sample))).proposals
+            proposals += (await noted.ask(propose_ask(server, sample))).proposals
         except (ProviderError, ParseError) as error:
             reason = "ask_failed" if isinstance(error, ProviderError) else "reply_unparsable"
             rejections.append(Rejection(item=server.id, reason=reason, detail=str(error)))
-    return Proposed(server, tuple(proposals), tuple(rejections))
+    return Proposed(server, tuple(proposals), tuple(rejections), notes.prompt_hash)
 
 
 def build_graph(
-    server: ToolServer, proposals: Iterable[ChainProposal], metrics: StageMetrics
+    server: ToolServer,
+    proposals: Iterable[ChainProposal],
+    metrics: StageMetrics,
+    prompt_hash: str = "",
 ) -> ToolGraph:
     """Weights count consecutive pairs of known tools in chains with verdict yes.
 
@@ -90,6 +97,7 @@ def build_graph(
         nodes=tuple(sorted(known)),
         edges=tuple(Edge(source=a, target=b, weight=n) for (a, b), n in sorted(weights.items())),
         proposals=counted,
+        prompt_hash=prompt_hash,
     )
 
 

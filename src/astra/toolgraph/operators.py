@@ -1,20 +1,24 @@
 """The operators that judge a chain: *vote* and *back-translation* (ASTRA section 3.1, check ii).
 
 Both run over several models, and neither passes a chain that nobody judged: a model that gives
-no usable answer abstains, and abstentions never count as a yes.
+no usable answer abstains, and abstentions never count as a yes. Further operators are files of
+``known``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.plugins import find
 from astra.records.graph import ChainStep
 from astra.records.tool import Tool, ToolServer
 from astra.records.verdict import Outcome, Verdict
+from astra.toolgraph import known
 from astra.toolgraph.asks import back_chain_ask, back_query_ask, coherence_ask
-from astra.toolgraph.config import BackTranslationConfig, VoteConfig
+from astra.toolgraph.config import BackTranslationConfig, OperatorConfig, VoteConfig
 from astra.toolgraph.walks import Walk
 
 VOTE = "vote"
@@ -32,6 +36,16 @@ class Candidate:
         """The chain's tools, each once."""
         named = {tool.name: tool for tool in self.server.tools}
         return [named[name] for name in dict.fromkeys(self.walk.tools)]
+
+
+Operator = Callable[[Candidate], Awaitable[tuple[list[Verdict], str]]]
+"""Its verdicts, and why they reject the chain; an empty reason accepts it."""
+
+
+def build_operator(config: OperatorConfig, models: Sequence[Teacher]) -> Operator:
+    """The operator that ``toolgraph/known/<name>.py`` holds."""
+    module = find(known, config.name)
+    return partial(module.judge, models=models, options=module.Options(**config.options))
 
 
 async def vote(

@@ -8,20 +8,24 @@ file, ``training_state.json``, is in place; what a kill left before that is dele
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from astra.records.base import content_id
+from astra.stage import AT_END
 from astra.store.paths import repository_root
 from astra.train.distributed import barrier, is_main
 from astra.train.errors import TrainingError
 
+log = logging.getLogger("astra")
 OPTIMIZER_PATTERNS = ("optimizer.pt", "optimizer.bin", "optimizer_*", "global_step*")
 FINISHED = "finished"
 STATE_FILE = "training_state.json"
@@ -41,6 +45,24 @@ def run_folder(stage: str, config: BaseModel, inputs: dict[str, str]) -> Path:
     """``runs/<stage>/<key>``: one folder per parameters and input data, never shared."""
     key = content_id([stage, config.model_dump(mode="json"), sorted(inputs.values())])
     return repository_root() / "runs" / stage / key
+
+
+def claim(folder: Path) -> None:
+    """Keep a run's folder until the stage ends; its first rank claims for all.
+
+    Experiments run side by side and share ``runs/`` so that a killed one can be resumed from any
+    workspace. Two that train the same would write the same checkpoints: the later one waits.
+    """
+    if not is_main():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{folder}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.info("another process trains exactly this in %s; waiting for it to end", folder)
+        lock.acquire()
+    AT_END.append(lock.release)
 
 
 def start_afresh_if_finished(folder: Path) -> None:

@@ -158,7 +158,8 @@ def _reward(rollout: Rollout) -> float:
 def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Means over scored rollouts; a figure that nothing was measured for is left out.
 
-    ``tool_errors_in_positives`` is the share of failed calls in rollouts with a reward.
+    ``tool_errors_in_positives`` is the share of failed calls in rollouts with a reward;
+    ``state_reached`` the share of worlds that ended as they should, of rollouts whose tools write.
     """
     scored = [(r, r.score) for r in rollouts if r.score is not None]
     if not scored:
@@ -185,6 +186,9 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
         figures["tool_errors_in_positives"] = sum(failed_share(r.calls) for r in positives) / len(
             positives
         )
+    ends = [float(s.state_reached) for _, s in scored if s.state_reached is not None]
+    if ends:
+        figures["state_reached"] = sum(ends) / len(ends)
     return figures
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import gather_object
+from torch.nn.functional import pad
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -26,6 +27,8 @@ from astra.train.filling import BatchFiller, Filled
 from astra.train.groups import Group, GroupRoller, PromptStream, Sample, seed_of
 
 BatchHook = Callable[[int, Filled[Group]], None]
+TRIMMED_ROWS = 8
+"""Rows of similar length that share a forward pass, cut to the longest of them."""
 
 
 def replay_reward(
@@ -102,6 +105,44 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         elif self.rl.importance_cap is not None:
             self._weigh(output, self.rl.importance_cap)
         return output
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        **others: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """The parent's numbers without computing padding: (rows, logits_to_keep), 0 where padded.
+
+        A batch is padded to its longest prompt and its longest completion, of which a tiny policy
+        would compute twice as much as of text. Every rank makes the same number of passes.
+        """
+        if any(value is not None and value is not False for value in others.values()):
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy,
+                **others,
+            )  # fmt: skip
+        size = min(batch_size or TRIMMED_ROWS, TRIMMED_ROWS)
+        prompt = input_ids.shape[1] - logits_to_keep
+        order = attention_mask.sum(1).argsort(stable=True)
+        logps, entropies = [], []
+        for rows in order.split(size):
+            seen = attention_mask[rows].any(0)
+            before, after = int(seen[:prompt].sum()), int(seen[prompt:].sum())
+            kept = slice(prompt - before, prompt + after)
+            found, spread, _ = super()._get_per_token_logps_and_entropies(
+                model, input_ids[rows, kept], attention_mask[rows, kept], after, None,
+                compute_entropy,
+            )  # fmt: skip
+            logps.append(pad(found, (0, logits_to_keep - after)))
+            if spread is not None:
+                entropies.append(pad(spread, (0, logits_to_keep - after)))
+        back = order.argsort()
+        return torch.cat(logps)[back], torch.cat(entropies)[back] if entropies else None, None
 
     @torch.no_grad()
     def _weigh(self, output: dict[str, Any], cap: float) -> None:

@@ -14,6 +14,7 @@ from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.agent.protocols import Env, Policy
 from astra.llm.build import build_teacher
+from astra.llm.notes import PromptNotes
 from astra.llm.policy import EndpointPolicy
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Teacher
@@ -105,9 +106,11 @@ class Synthesis:
         if tools is None:
             return Rejection(item=task.id, reason="plan_tool_unknown", detail=server.name)
         policy = self.policy_for(script, sample)
-        env = self._env(server, tools, key, sample)
+        notes = PromptNotes()
+        env = self._env(server, tools, key, sample, notes)
         try:
-            done = await self._converse(script, server, policy, env, key, sample)
+            user = self._user(script, server, sample, notes)
+            done = await self._converse(script.tasks[0], policy, env, key, user)
         finally:
             await env.close()
         if done.transcript.stop_reason in REJECTED_STOPS:
@@ -116,32 +119,39 @@ class Synthesis:
             return Rejection(
                 item=task.id, reason=f"user_{done.user_stop}", detail=done.detail[:500]
             )
-        return _trajectory(script, sample, server, tools, policy, done.transcript)
+        made = _trajectory(script, sample, server, tools, policy, done.transcript)
+        return made.model_copy(update={"prompt_hash": notes.prompt_hash})
+
+    def _user(
+        self, script: Script, server: ToolServer, sample: int, notes: PromptNotes
+    ) -> SimulatedUser | None:
+        if not script.goals:
+            return None
+        most, language = self.config.conversations.max_user_turns, script.tasks[0].language
+        return SimulatedUser(script.goals, server, language, most, notes.of(self.user), sample)
 
     async def _converse(
-        self,
-        script: Script,
-        server: ToolServer,
-        policy: Policy,
-        env: Env,
-        key: str,
-        sample: int,
+        self, task: Task, policy: Policy, env: Env, key: str, user: SimulatedUser | None
     ) -> Conversation:
-        task, most = script.tasks[0], self.config.conversations.max_user_turns
         opening = (
             Message(role=MessageRole.SYSTEM, content=self._system_prompt(key)),
             Message(role=MessageRole.USER, content=task.question),
         )
-        user = None
-        if script.goals:
-            user = SimulatedUser(script.goals, server, task.language, most, self.user, sample)
         limits, timeout_s = self.config.limits, self.config.episode_timeout_s
+        most = self.config.conversations.max_user_turns
         return await converse(policy, env, opening, limits, timeout_s, user, most)
 
-    def _env(self, server: ToolServer, tools: tuple[Tool, ...], key: str, sample: int) -> Env:
+    def _env(
+        self,
+        server: ToolServer,
+        tools: tuple[Tool, ...],
+        key: str,
+        sample: int,
+        notes: PromptNotes,
+    ) -> Env:
         if server.execution == Execution.EMULATED:
             failures = FailureInjector(self.config.failure_rate, key)
-            return EmulatedEnv(server, tools, self.emulator, failures, sample)
+            return EmulatedEnv(server, tools, notes.of(self.emulator), failures, sample)
         launch = server.launch.model_dump(mode="json") if server.launch else None
         episode = content_id([key, server.id, launch, [tool.name for tool in tools]])
         return JournaledEnv(McpEnv(server, tools, self.processes), self.journal, episode)

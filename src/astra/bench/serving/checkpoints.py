@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -28,8 +29,8 @@ TAIL_CHARS = 2000
 class ServedCheckpoints:
     """``Serving`` for model folders and hub models: one server at a time, by name."""
 
-    def __init__(self, checkpoints: Mapping[str, ServeConfig]) -> None:
-        self._checkpoints = checkpoints
+    def __init__(self, configs: Mapping[str, ServeConfig]) -> None:
+        self.configs = configs
 
     @classmethod
     def of(
@@ -53,7 +54,7 @@ class ServedCheckpoints:
 
     @contextmanager
     def __call__(self, checkpoint: str) -> Generator[Subject]:
-        config = self._checkpoints[checkpoint]
+        config = self.configs[checkpoint]
         with served(config) as url:
             endpoint = Endpoint(base_url=url, model=config.name)
             yield Subject(checkpoint, endpoint, identity(config))
@@ -105,6 +106,7 @@ def served(config: ServeConfig, timeout_s: float = START_TIMEOUT_S) -> Generator
         process = subprocess.Popen(
             [sys.executable, "-m", "astra.bench.serving.main"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None

@@ -74,7 +74,8 @@ class ServingEngine(BatchedEngine):
         head = list(prompt[:-1])
         layers = self._computed(head)
         row, self._next = self._next, self._next + 1
-        self._compact()
+        if any(one.done for one in self._rows):
+            self._compact()
         self._join(layers, len(head))
         self._slot[row] = len(self._rows)
         self._rows.append(_Row(row, deque(prompt[-1:]), decoding.max_tokens))

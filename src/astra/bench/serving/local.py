@@ -14,6 +14,8 @@ from astra.bench.serving.generation import Decoding, Generated, GenerationError
 
 log = logging.getLogger(__name__)
 
+SHUTDOWN = "the server is shutting down"
+
 
 @dataclass
 class _Job:
@@ -45,12 +47,13 @@ class LocalGenerator:
         self._engine = engine
         self._jobs: queue.Queue[_Job | None] = queue.Queue()
         self._live: dict[int, _Job] = {}
+        self._closed = False
         self._thread = threading.Thread(target=self._work, name="generation", daemon=True)
         self._thread.start()
 
     async def generate(self, ids: Sequence[int], decoding: Decoding) -> Generated:
-        if not self._thread.is_alive():
-            raise GenerationError("the server is shutting down")
+        if self._closed:
+            raise GenerationError(SHUTDOWN)
         loop = asyncio.get_running_loop()
         job = _Job(list(ids), decoding, loop, loop.create_future())
         self._jobs.put(job)
@@ -61,6 +64,7 @@ class LocalGenerator:
 
     async def close(self) -> None:
         """End what is being generated, and the thread."""
+        self._closed = True
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -72,7 +76,11 @@ class LocalGenerator:
                 # One request's fault must not end the server; what shared its batch is lost.
                 log.exception("generation failed")
                 self._fail(f"{type(error).__name__}: {error}")
-        self._fail("the server is shutting down")
+        self._fail(SHUTDOWN)
+        while not self._jobs.empty():
+            job = self._jobs.get_nowait()
+            if job is not None:
+                job.settle(GenerationError(SHUTDOWN))
 
     def _take(self) -> bool:
         """Let waiting requests join; sleeps while there is nothing to do. False: shut down."""
@@ -107,8 +115,3 @@ class LocalGenerator:
             job.settle(GenerationError(reason))
         self._live.clear()
         self._engine.clear()
-        if reason.endswith("shutting down"):
-            while not self._jobs.empty():
-                job = self._jobs.get_nowait()
-                if job is not None:
-                    job.settle(GenerationError(reason))

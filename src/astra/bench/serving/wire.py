@@ -75,7 +75,7 @@ def read_request(body: Any) -> ChatRequest:
     if not isinstance(messages, list) or not messages:
         raise RequestError("messages must be a list with at least one message", "messages")
     read = tuple(_message(at, one) for at, one in enumerate(messages))
-    limit = "max_completion_tokens" if given.get("max_completion_tokens") else "max_tokens"
+    limit = "max_tokens" if given.get("max_completion_tokens") is None else "max_completion_tokens"
     stop = given.get("stop") or ()
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     if not all(isinstance(one, str) and one for one in stops):

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -49,8 +49,9 @@ def converse(
     Raises SuiteError when it ends early, says something else than replies, is silent for
     ``silence_s``, or an endpoint stops answering.
     """
+    keys = {one.api_key_env for one in endpoints.values()}
     with ExitStack() as stack:
-        running = stack.enter_context(_caged(driver) if driver.caged else _plain(driver))
+        running = stack.enter_context(_caged(driver) if driver.caged else _plain(driver, keys))
         relay = Relay(running.listener, endpoints)
         stack.callback(relay.close)
         told = {
@@ -152,14 +153,16 @@ def _caged(driver: Driver) -> Generator[_Running]:
 
 
 @contextmanager
-def _plain(driver: Driver) -> Generator[_Running]:
+def _plain(driver: Driver, keys: Collection[str]) -> Generator[_Running]:
+    inherited = {name: value for name, value in os.environ.items() if name not in keys}
+    source = str(Path(__file__).parents[3])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = subprocess.Popen(
             driver.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **driver.environment},
+            env={**inherited, "PYTHONPATH": source, **driver.environment},
         )
         running = _Running(process, listener)
         try:

@@ -47,16 +47,9 @@ _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 class Relay:
     """Answers the connections of one listener until it is closed."""
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        endpoints: Mapping[str, Endpoint],
-        attempts: int = ATTEMPTS,
-        pause_s: float = PAUSE_S,
-    ) -> None:
+    def __init__(self, listener: socket.socket, endpoints: Mapping[str, Endpoint]) -> None:
         """Raises SuiteError if a key's environment variable is not set."""
         self.endpoints = dict(endpoints)
-        self.attempts, self.pause_s = attempts, pause_s
         self.keys = {role: _key(role, endpoint) for role, endpoint in endpoints.items()}
         self.lost = ""
         """Why an endpoint is given up; empty while all answer."""
@@ -87,10 +80,10 @@ class Relay:
         if entry:
             headers[ENTRY_HEADER] = entry
         problem = self.lost
-        for attempt in range(self.attempts):
+        for attempt in range(ATTEMPTS):
             if self.lost:
                 break
-            pause = min(self.pause_s * 2**attempt, MAX_PAUSE_S)
+            pause = min(PAUSE_S * 2**attempt, MAX_PAUSE_S)
             try:
                 reply = self._client.post(
                     url, json={**body, "model": endpoint.model}, headers=headers
@@ -102,7 +95,7 @@ class Relay:
                     return self._settled(role, endpoint, reply)
                 problem = f"status {reply.status_code}: {reply.text[:300]}"
                 pause = max(pause, min(_retry_after(reply), MAX_PAUSE_S))
-            if attempt + 1 < self.attempts:
+            if attempt + 1 < ATTEMPTS:
                 time.sleep(pause)
         self._lose(f"{endpoint.base_url} ({role}: {endpoint.model}) does not answer: {problem}")
         return 502, _error(self.lost, "endpoint_lost")

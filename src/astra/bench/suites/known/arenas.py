@@ -9,6 +9,7 @@ ends its episode.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,10 @@ def play(request: PlayRequest) -> Iterator[Played]:
     runtime = RuntimeConfig(
         sandbox_min_tier=options.sandbox_min_tier, sandbox_workers=options.sandbox_workers
     )
-    client = ChatClient(request.endpoints["model"])
-    with build_sandbox(options.sandbox, runtime) as sandbox:
+    with (
+        closing(ChatClient(request.endpoints["model"])) as client,
+        build_sandbox(options.sandbox, runtime) as sandbox,
+    ):
 
         def attempt(job: Job) -> Played:
             played = job_of(
@@ -85,7 +88,6 @@ def play(request: PlayRequest) -> Iterator[Played]:
             return _Attempt(job, played, client, options.limits, fields).play(sandbox)
 
         yield from play_jobs(request.jobs, request.config.concurrency, attempt)
-    client.close()
 
 
 def _options(config: SuiteConfig) -> ArenaOptions:
@@ -189,15 +191,17 @@ class _Attempt:
                 end_state=rollout.end_state,
             )  # fmt: skip
         found = rollout_scores(rollout)
+        solved = rollout.score is not None and rollout.score.success
         if "f1_plain" in found:
             # The headline is the paper's F1; where no sub-task needs a tool, the answer decides.
             combined, plain = found["f1"], found["f1_plain"]
             found = {**found, "f1": combined if isinstance(plain, Unscored) else plain}
             found["f1_with_answer"] = combined
             del found["f1_plain"]
+        reason = self._overflow[:600] or ("" if solved else f"ended: {stop}")
         return Played(
             entry_id=self._job.entry_id, attempt=self._job.attempt, outcome=outcome,
-            scores=found, reason=self._overflow[:600] or f"ended: {stop}", steps=self._steps,
+            scores=found, reason=reason, steps=self._steps,
             prompt_tokens=self._prompt_tokens, completion_tokens=self._completion_tokens,
             messages=rollout.messages,
         )  # fmt: skip

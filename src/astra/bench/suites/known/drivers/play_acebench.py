@@ -39,8 +39,12 @@ NUDGE = "Please do not ask me any questions, use the known conditions to solve t
 """What the official executor answers a text that holds no call."""
 
 
-def official(module: str) -> Any:
-    """A module of evalscope's ACEBench port, without running the packages above it."""
+OFFICIAL: dict[str, Any] = {}
+"""Modules of evalscope's ACEBench port by name."""
+
+
+def load_official() -> None:
+    """Import them without running the packages above them."""
     spec = importlib.util.find_spec("evalscope")
     assert spec is not None
     assert spec.submodule_search_locations
@@ -50,11 +54,11 @@ def official(module: str) -> Any:
         ("evalscope.benchmarks", root / "benchmarks"),
         ("evalscope.third_party", root / "third_party"),
     ):
-        if name not in sys.modules:
-            package = types.ModuleType(name)
-            package.__path__ = [str(folder)]
-            sys.modules[name] = package
-    return importlib.import_module(f"evalscope.benchmarks.acebench.{module}")
+        package = types.ModuleType(name)
+        package.__path__ = [str(folder)]
+        sys.modules[name] = package
+    for name in ("scenarios", "prompts", "parser", "checker"):
+        OFFICIAL[name] = importlib.import_module(f"evalscope.benchmarks.acebench.{name}")
 
 
 def read_samples(folder: Path, language: str, categories: list[str]) -> dict[str, dict[str, Any]]:
@@ -96,7 +100,7 @@ class World:
     """The simulators of one attempt."""
 
     def __init__(self, sample: dict[str, Any], language: str) -> None:
-        self.scenarios = official("scenarios")
+        self.scenarios = OFFICIAL["scenarios"]
         self.apis = self.scenarios.load_scenario_instances(
             sample["initial_config"], sample["classes"], language
         )
@@ -130,7 +134,7 @@ class Attempt:
         self.fc = options["mode"] == "fc"
         self.decoding = main.decoding(job)
         self.user_decoding = options["user_decoding"]
-        self.models = {
+        self.models: dict[str, tuple[Any, str]] = {
             role: (
                 OpenAI(
                     base_url=one["base_url"], api_key="none", max_retries=0,
@@ -140,8 +144,8 @@ class Attempt:
             )
             for role, one in main.request["endpoints"].items()
         }  # fmt: skip
-        self.prompts = official("prompts")
-        self.parser = official("parser")
+        self.prompts = OFFICIAL["prompts"]
+        self.parser = OFFICIAL["parser"]
         self.world = World(sample, self.language)
         self.process: list[str] = []
         self.seen: list[dict[str, Any]] = []
@@ -327,7 +331,7 @@ def attempt(
 ) -> dict[str, Any]:
     sample = samples[job["entry_id"]]
     played = Attempt(main, job, sample)
-    checker = official("checker")
+    checker = OFFICIAL["checker"]
     outcome, reason, valid = "scored", "", False
     try:
         played.play()
@@ -359,6 +363,7 @@ def main() -> None:
         listed = ((name, sample["category"]) for name, sample in samples.items())
         channel.listing(listed, PACKAGES, data=digest(samples))
         return
+    load_official()
     channel.play(lambda job: attempt(channel, samples, job))
 
 

@@ -76,7 +76,7 @@ def attempt(
     main: wire.Wire, questions: dict[str, dict[str, Any]], job: dict[str, Any]
 ) -> dict[str, Any]:
     endpoint = main.request["endpoints"]["model"]
-    client = OpenAI(
+    client: Any = OpenAI(
         base_url=endpoint["base_url"], api_key="none", max_retries=0, http_client=CONNECTIONS,
         default_headers={wire.ENTRY_HEADER: job["entry_id"].encode("ascii", "replace").decode()},
     )  # fmt: skip

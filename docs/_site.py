@@ -1,0 +1,43 @@
+"""Pages that MkDocs makes while it builds: the reference, and files of the repository's root."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from astra.cli.reference import pages  # noqa: E402
+
+PROJECT = {
+    "CONTRIBUTING.md": "project/contributing.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "SECURITY.md": "project/security.md",
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    made = {f"reference/{name}.md": text for name, text in pages(ROOT).items()}
+    made |= {place: relinked((ROOT / name).read_text("utf-8")) for name, place in PROJECT.items()}
+    for place, text in made.items():
+        files.append(File.generated(config, place, content=text))
+    return files
+
+
+def relinked(text: str) -> str:
+    """Links of a file at the repository's root, as seen from project/."""
+
+    def moved(link: re.Match[str]) -> str:
+        target, anchor = link.group(1), link.group(2) or ""
+        if target in PROJECT:
+            return f"]({Path(PROJECT[target]).name}{anchor})"
+        if target.startswith("docs/"):
+            return f"](../{target.removeprefix('docs/')}{anchor})"
+        return link.group(0)
+
+    return re.sub(r"\]\(([^)#]+)(#[^)]*)?\)", moved, text)

@@ -1,0 +1,272 @@
+"""A run of a suite: drawn, played in a process of its own, resumed, scored whole or not at all."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from astra.bench.suites import registry
+from astra.bench.suites.protocol import (
+    Driver,
+    Endpoint,
+    Entry,
+    Sample,
+    Subject,
+    SuiteConfig,
+    SuiteError,
+)
+from astra.bench.suites.run import draw, run_suite
+from astra.bench.suites.scripted import ScriptedServer, Turn, Writer
+from astra.bench.suites.stage import play_suites
+from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
+from astra.records.score import Scored
+from astra.settings import ParamsError, StageConfig, validate
+from astra.store.tables import read_records
+
+DRIVER = Path(__file__).with_name("suite_driver.py")
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    behaviour: str = "good"
+    name: str = "made_up"
+    score: str = "accuracy"
+    roles: tuple[str, ...] = ()
+
+    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
+        return validate("bench.suites.made_up", options, StageConfig).model_dump()
+
+    def driver(self, config: SuiteConfig) -> Driver:
+        return Driver((sys.executable, str(DRIVER), self.behaviour), caged=False)
+
+
+Use = Callable[..., None]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Let the registry know a suite of this behaviour."""
+
+    def put(behaviour: str = "good", **fields: Any) -> None:
+        suite = MadeUp(behaviour, **fields)
+        monkeypatch.setattr(registry, "find", lambda name: suite)
+
+    put()
+    return put
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("astra.bench.suites.relay.PAUSE_S", 0.01)
+
+
+def right(entry: str, body: dict[str, Any]) -> Turn:
+    return Turn(content="1")
+
+
+def run(write: Writer, root: Path, **fields: Any) -> tuple[SuiteRun, list[SuiteEpisode]]:
+    with ScriptedServer(write) as server:
+        subject = Subject("sft", server.endpoint, "weights")
+        return run_suite(SuiteConfig(name="made_up", **fields), subject, root)
+
+
+def score(episode: SuiteEpisode) -> float:
+    found = episode.scores["accuracy"]
+    assert isinstance(found, Scored)
+    return found.value
+
+
+def test_a_whole_run_is_scored_and_says_how_it_was_measured(use: Use, tmp_path: Path) -> None:
+    def write(entry: str, body: dict[str, Any]) -> Turn:
+        assert body["model"] == "scripted"  # the endpoint's name, whatever the driver said
+        return Turn(content="1" if entry.startswith("a") else "0")
+
+    found, episodes = run(write, tmp_path, tries=2, decoding={"temperature": 0.6, "top_k": 20})
+    assert len(episodes) == 40
+    assert sum(map(score, episodes)) == 20
+    assert {(one.checkpoint, one.suite, one.steps) for one in episodes} == {("sft", "made_up", 1)}
+    assert all(one.prompt_tokens and one.completion_tokens and one.messages for one in episodes)
+    assert (found.sample_count, found.sample_of, found.tries) == (20, 20, 2)
+    assert found.versions == {"made_up": "1"}
+    assert found.decoding["top_k"] == 20
+    assert found.outcomes == {"scored": 40}
+
+
+def test_a_sample_is_seeded_and_keeps_the_shares_of_categories() -> None:
+    entries = [Entry(id=f"{c}{i}", category=c) for c, n in (("x", 60), ("y", 20)) for i in range(n)]
+    drawn = draw(entries, Sample(count=20, seed=1))
+    assert Counter(entry.category for entry in drawn) == {"x": 15, "y": 5}
+    assert drawn == draw(list(reversed(entries)), Sample(count=20, seed=1))
+    assert drawn != draw(entries, Sample(count=20, seed=2))
+    assert len(draw(entries, Sample())) == 80
+    assert {entry.category for entry in draw(entries, Sample(count=2))} == {"x", "y"}
+
+
+def test_an_overflow_is_the_models_failure_and_counted(use: Use, tmp_path: Path) -> None:
+    def write(entry: str, body: dict[str, Any]) -> Turn:
+        if entry == "a_3":
+            return Turn(status=400, error="This model's maximum context length is 2048 tokens.")
+        return Turn(content="1")
+
+    found, episodes = run(write, tmp_path)
+    assert found.outcomes == {"overflow": 1, "scored": 19}
+    assert sum(map(score, episodes)) == 19
+
+
+def test_an_endpoint_that_dies_gives_no_score_and_a_run_to_resume(use: Use, tmp_path: Path) -> None:
+    asked: list[str] = []
+    with ScriptedServer(right) as server:
+        port = server.endpoint
+
+        def write(entry: str, body: dict[str, Any]) -> Turn:
+            asked.append(entry)
+            if len(asked) > 7:
+                return Turn(status=503, error="shutting down")
+            return Turn(content="1")
+
+        server.write = write
+        config = SuiteConfig(name="made_up")
+        with pytest.raises(SuiteError, match=r"after 7 of 20 attempts and has no score.*resume"):
+            run_suite(config, Subject("sft", port, "weights"), tmp_path)
+        done = set(asked[:7])
+        asked.clear()
+        server.write = lambda entry, body: (asked.append(entry), Turn(content="1"))[1]
+        found, episodes = run_suite(config, Subject("sft", port, "weights"), tmp_path)
+        assert found.outcomes == {"scored": 20}
+        assert len(asked) == 13
+        assert not done & set(asked)
+        # Another checkpoint has nothing in the journal, whatever its name.
+        asked.clear()
+        run_suite(config, Subject("sft", port, "other weights"), tmp_path)
+        assert len(asked) == 20
+        assert len({episode.id for episode in episodes}) == 20
+
+
+def test_a_server_that_is_gone_fails_the_run(use: Use, tmp_path: Path) -> None:
+    with ScriptedServer(right) as server:
+        endpoint = server.endpoint
+    with pytest.raises(SuiteError, match="does not answer"):
+        run_suite(SuiteConfig(name="made_up"), Subject("rl", endpoint, ""), tmp_path)
+
+
+def test_lost_attempts_are_no_wrong_answers_and_are_played_again(use: Use, tmp_path: Path) -> None:
+    broken = True
+
+    def write(entry: str, body: dict[str, Any]) -> Turn:
+        return Turn(status=418, error="no tea") if broken and entry == "b_2" else Turn(content="1")
+
+    with pytest.raises(SuiteError, match=r"lost 1 of 20 attempts.*b_2"):
+        run(write, tmp_path)
+    found, episodes = run(write, tmp_path, max_infra_share=0.05)
+    assert found.outcomes == {"infra": 1, "scored": 19}
+    (lost,) = [one for one in episodes if one.outcome == SuiteOutcome.INFRA]
+    assert lost.scores == {}
+    assert "no tea" in lost.reason
+    broken = False
+    assert run(write, tmp_path)[0].outcomes == {"scored": 20}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        ("dies", "a simulator broke"),
+        ("cut", "ended before it was done"),
+        ("twice", "answered before"),
+        ("invents", "was not asked"),
+        ("chatty", "hello from a library"),
+    ],
+)
+def test_a_driver_that_breaks_the_protocol_gives_no_score(
+    use: Use, tmp_path: Path, behaviour: str, said: str
+) -> None:
+    use(behaviour)
+    with pytest.raises(SuiteError, match=said):
+        run(right, tmp_path)
+
+
+def test_a_silent_driver_is_ended(use: Use, tmp_path: Path) -> None:
+    use("silent")
+    with pytest.raises(SuiteError, match="said nothing for 2 s"):
+        run(right, tmp_path, entry_timeout_s=2.0)
+
+
+def test_scores_outside_of_their_range_are_refused(use: Use, tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match="no accuracy in \\[0, 1\\]"):
+        run(lambda entry, body: Turn(content="7"), tmp_path)
+
+
+def test_keys_stay_in_the_relay(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use("leaky")
+    with ScriptedServer(right) as server:
+        endpoint = Endpoint(
+            base_url=server.endpoint.base_url, model="m", api_key_env="SUITE_TEST_KEY"
+        )
+        subject = Subject("sft", endpoint, "")
+        with pytest.raises(SuiteError, match="SUITE_TEST_KEY, which is not set"):
+            run_suite(SuiteConfig(name="made_up"), subject, tmp_path)
+        monkeypatch.setenv("SUITE_TEST_KEY", "sk-of-the-relay")
+        episodes = run_suite(SuiteConfig(name="made_up"), subject, tmp_path)[1]
+        assert server.keys == {"Bearer sk-of-the-relay"}
+        assert "PATH" in episodes[0].reason  # the driver did say what it has
+        assert "sk-of-the-relay" not in episodes[0].reason
+
+
+def test_roles_and_names_are_checked_before_any_work(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(roles=("user",))
+    with pytest.raises(SuiteError, match=r"needs endpoints for the roles \['user'\]"):
+        run(right, tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(SuiteError, match="known: bfcl, "):
+        registry.find("nothing")
+    with pytest.raises(ParamsError, match=r"bench.suites.bfcl.mode.*'fc' or 'prompt'"):
+        registry.find("bfcl").complete({"mode": "text"})
+    with pytest.raises(ParamsError, match="categoriez"):
+        registry.find("bfcl").complete({"categoriez": ["base"]})
+
+
+def test_every_suite_of_the_registry_is_named_as_its_module() -> None:
+    names = registry.names()
+    assert {"bfcl", "tau2"} <= set(names)
+    assert [registry.find(name).name for name in names] == names
+
+
+def test_the_stage_writes_a_table_per_suite_and_checkpoint_with_the_floor(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import contextmanager
+
+    monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("astra.bench.suites.stage.idle", lambda entry, body: Turn(content="0"))
+    served: list[str] = []
+
+    @contextmanager
+    def serving(checkpoint: str):  # type: ignore[no-untyped-def]
+        served.append(checkpoint)
+        with ScriptedServer(right) as server:
+            yield Subject(checkpoint, server.endpoint, checkpoint)
+
+    suites = [
+        SuiteConfig(name="made_up", label="one"),
+        SuiteConfig(name="made_up", label="two", sample=Sample(count=4)),
+    ]
+    folder = tmp_path / "suites"
+    runs = play_suites(suites, serving, ["rl"], folder)
+    assert served == ["rl"]  # once for all suites
+    assert len(runs) == 4
+    for name, mean in (("floor", 0.0), ("rl", 1.0)):
+        rows = list(read_records(folder / "two" / f"{name}.parquet", SuiteEpisode))
+        assert [score(row) for row in rows] == [mean] * 4
+        text = (folder / "two" / f"{name}.json").read_text(encoding="utf-8")
+        assert SuiteRun.model_validate_json(text).sample_count == 4
+    with pytest.raises(SuiteError, match="label twice"):
+        play_suites([suites[0], suites[0]], serving, ["sft"], folder)
+    play_suites([], serving, ["sft"], folder)
+    assert list(folder.iterdir()) == []  # nothing of a former run is left

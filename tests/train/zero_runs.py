@@ -1,0 +1,128 @@
+"""SFT and RL under DeepSpeed in one CPU process: run by test_zero.py through accelerate.
+
+Forks a child per run, as one process holds one DeepSpeed configuration. ``plain`` runs without
+DeepSpeed, ``torn`` is a run whose last checkpoint is taken away, which then trains again. Prints
+JSON: what every run ended with, and what its newest checkpoints hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from kill_points import child
+from test_grpo import ScriptedRoller
+from training_world import make_arena, make_sample
+
+from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.tracking.mlflow import Run
+from astra.train import rl
+from astra.train.checkpoints import save_policy
+from astra.train.config import RLConfig, SFTConfig
+from astra.train.errors import TrainingError
+from astra.train.launch import load_device
+from astra.train.sft import Encoded, encode_samples, train_sft
+
+POLICY = {"path": "policies/tiny"}
+NO_RUN = Run(None, "", "")
+
+
+def started() -> LoadedPolicy:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    return load_policy(PolicyConfig.model_validate(POLICY), load_device("cpu"))
+
+
+def saved(policy: LoadedPolicy, folder: Path, weights: dict[str, Any] | None) -> dict[str, Any]:
+    """What a stage does at its end; the weights as the next stage reads them."""
+    save_policy(policy.model, policy.codec.tokenizer, folder, weights)
+    again = load_policy(PolicyConfig(path=str(folder)))
+    torch.save(again.model.state_dict(), folder / "weights.pt")
+    return {"gathered": weights is not None}
+
+
+def run_sft(folder: Path) -> dict[str, Any]:
+    policy = started()
+    config = SFTConfig.model_validate(
+        {"policy": POLICY, "max_steps": 4, "epochs": 9, "batch_size": 4, "micro_batch_size": 2,
+         "learning_rate": 1e-3, "save_steps": 2, "keep_optimizer_states": 9}
+    )  # fmt: skip
+    train = encode_samples([make_sample(seed) for seed in range(8)], policy.codec, 512)
+    result = train_sft(policy, train, Encoded(), config, folder / "run", NO_RUN)
+    made = saved(policy, folder / "policy", result.weights)
+    return made | {"steps": result.steps, "losses": result.curves.values("loss")}
+
+
+def run_rl(folder: Path) -> dict[str, Any]:
+    policy = started()
+    config = RLConfig.model_validate(
+        {"groups": 2, "group_size": 2, "micro_batch_size": 2, "learning_rate": 1e-3, "steps": 2,
+         "save_steps": 1, "keep_optimizer_states": 9}
+    )  # fmt: skip
+    rl.GroupRoller = lambda driver, config: ScriptedRoller(config.group_size)  # type: ignore
+    arenas = rl.Arenas(train=[make_arena(seed) for seed in range(4)])
+    sandbox: Any = None
+    try:
+        result = rl.train_rl(policy, arenas, config, sandbox, folder / "run", NO_RUN)
+    except TrainingError as error:
+        return {"refused": str(error)}
+    made = saved(policy, folder / "policy", result.weights)
+    return made | {"steps": result.steps, "losses": result.curves.values("loss")}
+
+
+def finish(work: Callable[[Path], dict[str, Any]], folder: Path, deepspeed: bool) -> dict[str, Any]:
+    """``work`` in a child; what it returned, and the files of its last checkpoint."""
+
+    def whole() -> None:
+        if not deepspeed:
+            for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:
+                del os.environ[name]
+            os.environ["ACCELERATE_USE_CPU"] = "1"
+        # Each run is a group of its own, not the one that the launcher holds open.
+        os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "made.json").write_text(json.dumps(work(folder)))
+
+    assert child(whole) == 0, folder
+    made = json.loads((folder / "made.json").read_text())
+    checkpoints = sorted((folder / "run").glob("checkpoint-*"))
+    made["files"] = sorted(path.name for path in checkpoints[-1].iterdir()) if checkpoints else []
+    return made
+
+
+def difference(one: Path, other: Path) -> float:
+    """The largest difference of any weight of two saved policies."""
+    a, b = (torch.load(folder / "policy" / "weights.pt") for folder in (one, other))
+    assert a.keys() == b.keys()
+    return max(float((a[name] - b[name]).abs().max()) for name in a)
+
+
+def main(root: Path) -> None:
+    report: dict[str, Any] = {}
+    for name, work in (("sft", run_sft), ("rl", run_rl)):
+        whole, plain, torn = (root / name / kind for kind in ("whole", "plain", "torn"))
+        report[name] = found = {"whole": finish(work, whole, deepspeed=True)}
+        if "refused" in found["whole"]:
+            continue
+        found["plain"] = finish(work, plain, deepspeed=False)
+        shutil.copytree(whole / "run", torn / "run")
+        newest = max((torn / "run").glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
+        shutil.rmtree(newest)
+        found["torn"] = finish(work, torn, deepspeed=True)
+        found["from_plain"] = difference(whole, plain)
+        found["from_torn"] = difference(whole, torn)
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,95 @@
+"""Queued experiments run beside each other, leave the workspace alone and can be taken over."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from versions_world import WAIT_S, Key, Repository, small_repository
+
+pytestmark = pytest.mark.timeout(1800)  # of a machine that trains beside it; each wait is bounded
+WALKS = {"few": 3, "more": 9}
+
+
+@pytest.fixture(scope="module")
+def queued(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Two experiments that two workers of the queue ran at once."""
+    folder = tmp_path_factory.mktemp("queued")
+    repository = small_repository(root, folder / "repo", folder / "home", Key("", ""))
+    repository.run("dvc", "repro", "-q")
+    repository.commit("built")
+    for name, walks in WALKS.items():
+        repository.run("dvc", "exp", "run", "--queue", "-n", name, "-S", f"chains.walks={walks}")
+    repository.run("dvc", "queue", "start", "--jobs", "2")
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while len(finished(repository)) < len(WALKS) and time.monotonic() < deadline:
+            time.sleep(0.5)
+    finally:
+        repository.run("dvc", "queue", "stop", "--kill")
+    assert finished(repository) == set(WALKS), repository.run("dvc", "queue", "status")
+    return repository
+
+
+def finished(repository: Repository) -> set[str]:
+    refs = repository.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").splitlines()
+    # refs/exps/<two characters>/<the rest of the commit>/<name>, beside others for the queue
+    return {ref.split("/")[-1] for ref in refs} & set(WALKS)
+
+
+def params(text: str) -> int:
+    return yaml.safe_load(text)["chains"]["walks"]
+
+
+def test_each_ran_with_its_own_parameters_and_the_workspace_was_left_alone(
+    queued: Repository,
+) -> None:
+    assert not queued.run("git", "status", "--porcelain")
+    tables = {queued.lock()["data/chains.parquet"]}
+    for experiment in json.loads(queued.run("dvc", "exp", "show", "--json"))[1]["experiments"]:
+        entry = experiment["revs"][0]
+        values = entry["data"]["params"]["params.yaml"]["data"]
+        assert values["chains"]["walks"] == WALKS[entry["name"]]
+        tables.add(entry["data"]["outs"]["data/chains.parquet"]["hash"])
+    assert len(tables) == 3
+
+
+def test_the_table_has_what_was_changed_and_little_else(queued: Repository, root: Path) -> None:
+    """The line of `make experiments`."""
+    printed = subprocess.run(
+        ["make", "-s", "-n", "-C", str(root), "-o", ".venv/.installed", "experiments", "SHOW=--md"],
+        capture_output=True, text=True, check=True, timeout=WAIT_S,
+    )  # fmt: skip
+    words = shlex.split(printed.stdout.replace("\\\n", " "))
+    table = queued.run(*words[words.index("dvc") :]).splitlines()
+    head = [cell.strip() for cell in table[0].strip("|").split("|")]
+    assert head == ["Experiment", "Created", "State", "chains.walks"]
+    rows = {cells[0].strip(): cells[-1].strip() for cells in
+            (line.strip("|").split("|") for line in table[2:])}  # fmt: skip
+    assert {name: rows[row] for name in WALKS for row in rows if f"[{name}]" in row} == {
+        name: str(walks) for name, walks in WALKS.items()
+    }
+
+
+def test_an_experiment_is_applied_branched_and_saved(queued: Repository) -> None:
+    queued.run("dvc", "exp", "branch", "few", "fewer-walks")
+    assert params(queued.run("git", "show", "fewer-walks:params.yaml")) == WALKS["few"]
+    queued.run("dvc", "exp", "apply", "more")
+    try:
+        assert params((queued.folder / "params.yaml").read_text()) == WALKS["more"]
+        assert "up to date" in queued.run("dvc", "repro"), "its outputs came along"
+        queued.run("dvc", "exp", "save", "-n", "by-hand")
+    finally:
+        queued.run("git", "reset", "-q", "--hard")
+    assert "by-hand" in queued.run("dvc", "exp", "list", "--name-only")
+
+
+def test_a_bad_value_queues_nothing(queued: Repository) -> None:
+    wrong = queued.run("dvc", "exp", "run", "--queue", "-S", "chains.walks=many", fails=True)
+    assert "chains.walks" in wrong
+    assert "Queued" not in queued.run("dvc", "queue", "status")

@@ -1,0 +1,204 @@
+"""Data sets, paid answers and past runs travel through a store that speaks S3, or fail loudly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from chat_server import Answer, ChatServer
+from versions_world import BUCKET, WAIT_S, Gate, Repository, Store, running_store, small_repository
+
+pytestmark = pytest.mark.timeout(1800)  # of a machine that trains beside it; each wait is bounded
+PREFIX = "project"
+VERDICT = Answer(json.dumps({"valid": True, "task": "Book a table."}))
+RUNNING = "Running stage"
+CHAINS = "data/chains.parquet"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with running_store(tmp_path_factory.mktemp("store") / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def origin(store: Store, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Version 1 of the chains judged by rules, version 2 by a paid judge; all of it pushed."""
+    folder = tmp_path_factory.mktemp("origin")
+    repository = small_repository(root, folder / "repo", folder / "home", store.writer)
+    where = (f"s3://{BUCKET}/{PREFIX}", "--endpoint", store.url)
+    assert "may be read and written" in repository.run("astra", "remote", "set", *where)
+    repository.run("dvc", "repro", "-q")
+    repository.commit("first")
+    repository.run("gto", "register", "chains", "--version", "v1.0.0")
+    with ChatServer(default=lambda body: VERDICT) as judge:
+        endpoint = f"{{base_url: '{judge.url}', api_key_env: ''}}"
+        repository.params("judge=openai", "judge.model=m", f"runtime.endpoints=[{endpoint}]")
+        repository.run("dvc", "repro", "-q")
+        assert judge.requests
+    repository.run("astra", "cache", "export", "answers.jsonl.gz")
+    repository.run("dvc", "add", "-q", "answers.jsonl.gz")
+    repository.commit("second")
+    repository.run("gto", "register", "chains", "--version", "v1.1.0")
+    repository.run("dvc", "push", "--run-cache")
+    return repository
+
+
+@pytest.fixture(scope="module")
+def clone(origin: Repository, tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Another person's working copy: what git and the store hold, nothing else."""
+    copy = origin.clone(tmp_path_factory.mktemp("clone") / "repo")
+    copy.run("dvc", "pull", "--run-cache")
+    return copy
+
+
+@pytest.fixture
+def at_rest(clone: Repository) -> Iterator[Repository]:
+    """The clone, and afterwards as it was."""
+    yield clone
+    clone.run("git", "checkout", "-q", ".")
+
+
+def version(repository: Repository, revision: str) -> str:
+    """The hash of the chains that a revision's lock file holds."""
+    lock = yaml.safe_load(repository.run("git", "show", f"{revision}:dvc.lock"))
+    return next(out["md5"] for out in lock["stages"]["chains"]["outs"] if out["path"] == CHAINS)
+
+
+def md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+def key_of(digest: str, prefix: str = PREFIX) -> str:
+    return f"{prefix}/files/md5/{digest[:2]}/{digest[2:]}"
+
+
+def test_a_fresh_clone_pulls_and_has_nothing_to_do(origin: Repository, clone: Repository) -> None:
+    assert {path: md5(clone.folder / path) for path in clone.lock()} == origin.lock()
+    output = clone.run("dvc", "repro")
+    assert RUNNING not in output
+    assert "up to date" in output
+    assert not clone.run("git", "status", "--porcelain")
+
+
+def test_a_run_that_somebody_else_made_is_not_repeated(at_rest: Repository) -> None:
+    at_rest.params()
+    output = at_rest.run("dvc", "repro")
+    assert "Stage 'chains' is cached - skipping run" in output
+    assert RUNNING not in output
+    assert at_rest.lock()[CHAINS] == version(at_rest, "chains@v1.0.0")
+
+
+def test_paid_answers_rebuild_the_data_without_the_endpoint(at_rest: Repository) -> None:
+    """The judge's server is gone: every answer has to come from what was pulled."""
+    rebuild = ("dvc", "repro", "--force", "--single-item", "--no-run-cache", "chains")
+    assert "chains" in at_rest.run(*rebuild, fails=True)
+    assert "answers added" in at_rest.run("astra", "cache", "import", "answers.jsonl.gz")
+    assert RUNNING in at_rest.run(*rebuild)
+    assert at_rest.lock()[CHAINS] == version(at_rest, "chains@v1.1.0")
+
+
+def test_versions_are_had_by_name(origin: Repository, tmp_path: Path) -> None:
+    hub = origin.folder.with_suffix(".git")
+    origin.run("git", "clone", "-q", "--bare", ".", str(hub))
+    other = Repository(tmp_path, origin.home, origin.key)
+    first, second = (version(origin, f"chains@v1.{minor}.0") for minor in (0, 1))
+    assert first != second
+    other.run("dvc", "artifacts", "get", f"file://{hub}", "chains", "-o", "newest.parquet")
+    assert md5(tmp_path / "newest.parquet") == second
+    other.run("git", "init", "-q")
+    other.run("dvc", "init", "-q")
+    other.run("dvc", "import", f"file://{hub}", CHAINS, "--rev", "chains@v1.0.0")
+    assert md5(tmp_path / "chains.parquet") == first
+    other.run("dvc", "update", "--rev", "chains@v1.1.0", "chains.parquet.dvc")
+    assert md5(tmp_path / "chains.parquet") == second
+    missing = other.run("dvc", "get", f"file://{hub}", CHAINS, "--rev", "chains@v9", fails=True)
+    assert "chains@v9" in missing
+
+
+def test_an_object_that_was_tampered_with_is_not_taken(
+    origin: Repository, store: Store, tmp_path: Path
+) -> None:
+    path = "data/graph.parquet"
+    key = key_of(origin.lock()[path])
+    whole = store.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    store.client().put_object(Bucket=BUCKET, Key=key, Body=whole[:-9] + b"ATTACKER!")
+    copy = origin.clone(tmp_path / "repo")
+    try:
+        assert path in copy.run("dvc", "pull", fails=True)
+        assert not (copy.folder / path).exists()
+    finally:
+        store.client().put_object(Bucket=BUCKET, Key=key, Body=whole)
+    copy.run("dvc", "pull")
+    assert md5(copy.folder / path) == origin.lock()[path]
+
+
+def test_an_interrupted_push_goes_on_where_it_was(origin: Repository, store: Store) -> None:
+    prefix = "interrupted"
+    config = origin.folder / ".dvc" / "config.local"
+    gate = Gate(store.url, allowed=2)
+    try:
+        config.write_text(
+            f"['remote \"storage\"']\n url = s3://{BUCKET}/{prefix}\n endpointurl = {gate.url}\n"
+        )
+        pushing = origin.start("dvc", "push", "--jobs", "1")
+        try:
+            assert gate.stalled.wait(WAIT_S)
+        finally:
+            pushing.kill()
+            pushing.wait(WAIT_S)
+        gate.close()
+        arrived = store.objects(prefix)
+        assert len(arrived) == 2
+        config.write_text(config.read_text().replace(gate.url, store.url))
+        said = origin.run("dvc", "push")
+    finally:
+        gate.close()
+        config.unlink()
+    wanted = {*origin.lock().values(), md5(origin.folder / "answers.jsonl.gz")}
+    assert f"{len(wanted) - 2} files pushed" in said, "what had arrived was not sent again"
+    stored = store.objects(prefix)
+    assert set(stored) == {key_of(digest, prefix) for digest in wanted}
+    assert all(key == key_of(hashlib.md5(body).hexdigest(), prefix) for key, body in stored.items())
+
+
+def test_wrong_keys_are_one_clear_error(origin: Repository, store: Store) -> None:
+    check = ("astra", "remote", "check")
+    wrong = origin.run(*check, fails=True, env={"AWS_SECRET_ACCESS_KEY": "wrong"})
+    assert "access was refused" in wrong
+    assert "AWS_SECRET_ACCESS_KEY" in wrong
+    none = origin.run(
+        *check, fails=True, env={"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    )
+    assert "no credentials were found" in none
+    assert "may be read (dvc pull), not written" in origin.run(*check, env=store.reader.env)
+    pushed = origin.run("dvc", "push", fails=True, env={"AWS_ACCESS_KEY_ID": "wrong"})
+    assert "Access Key Id you provided does not exist" in pushed
+    assert all("Traceback" not in said for said in (wrong, none, pushed))
+
+
+def test_keys_in_the_committed_configuration_are_refused(origin: Repository, store: Store) -> None:
+    config = origin.folder / ".dvc" / "config"
+    before = config.read_text()
+    config.write_text(f"{before}\n    secret_access_key = {store.writer.secret}\n")
+    try:
+        refused = origin.run("astra", "remote", "check", fails=True)
+    finally:
+        config.write_text(before)
+    assert "secret_access_key" in refused
+    assert store.writer.secret not in refused
+    inside = origin.run("astra", "remote", "set", "s3://ID:SECRET@bucket/path", fails=True)
+    assert "must hold no key" in inside
+    assert config.read_text() == before
+
+
+def test_no_key_is_written_anywhere(origin: Repository, clone: Repository, store: Store) -> None:
+    for repository in (origin, clone):
+        for path in repository.folder.rglob("*"):
+            if path.is_file():
+                assert store.writer.secret.encode() not in path.read_bytes(), path
+                assert store.writer.id.encode() not in path.read_bytes(), path
