@@ -136,7 +136,7 @@ def test_prompts_are_listed_with_stages_and_variables(
 ) -> None:
     monkeypatch.chdir(root)
     output = CliRunner().invoke(commands, ["prompts", "list", "--stage", "qa"]).output
-    assert "qa/decompose  " in output
+    assert "  qa/decompose\n" in output
     assert "stages: qa" in output
     assert "scoring/" not in output
     everything = CliRunner().invoke(commands, ["prompts", "list", "--json"]).output

@@ -8,7 +8,6 @@ import os
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,15 +23,9 @@ from astra.settings import PARAMS
 prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
 
 
-def templates() -> list[str]:
-    """Every template, as ``<domain>/<name>``."""
-    found = Path(str(resources.files("astra"))).glob("*/prompts/*.md.j2")
-    return sorted(f"{path.parts[-3]}/{path.name.removesuffix('.md.j2')}" for path in found)
-
-
 def complete_template(incomplete: str) -> list[str]:
     """For shell completion."""
-    return [template for template in templates() if template.startswith(incomplete)]
+    return [template for template in prompting.templates() if template.startswith(incomplete)]
 
 
 @prompts_app.command("list")
@@ -40,8 +33,10 @@ def list_(
     stage: Annotated[str, typer.Option(help="Only what this stage may send.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Print every template with its hash, the stages that may send it and its variables."""
-    for template, stages in _senders(templates()).items():
+    """Print every template with its hash (a record's prompt_hash is made of these), the stages
+    that may send it and its variables.
+    """
+    for template, stages in _senders(prompting.templates()).items():
         if stage and stage not in stages:
             continue
         row = {
@@ -53,7 +48,7 @@ def list_(
         if as_json:
             typer.echo(json.dumps(row))
         else:
-            typer.echo(f"{template}  {row['hash']}")
+            typer.echo(f"{row['hash']}  {template}")
             typer.echo(f"  stages: {', '.join(stages) or 'none'}")
             typer.echo(f"  variables: {', '.join(prompting.variables_of(template)) or 'none'}")
 
@@ -98,13 +93,6 @@ def render(
             for message in captured.plain["messages"]:
                 typer.echo(message["content"])
     typer.echo(f"template {template}, hash {prompting.template_hash(template)}", err=True)
-
-
-@prompts_app.command("list")
-def show_all() -> None:
-    """Every template with its hash: what a record's prompt_hash is made of."""
-    for template in prompting.templates():
-        typer.echo(f"{prompting.template_hash(template)}  {template}")
 
 
 def _variables(params: str) -> dict[str, Any]:
