@@ -33,24 +33,23 @@ def list_(
     stage: Annotated[str, typer.Option(help="Only what this stage may send.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Print every template with its hash (a record's prompt_hash is made of these), the stages
-    that may send it and its variables.
+    """Print every template with its hash, of which a record's prompt_hash is made.
+
+    With --json also the stages that may send it and the variables it reads.
     """
-    for template, stages in _senders(prompting.templates()).items():
-        if stage and stage not in stages:
+    names = prompting.templates()
+    senders = _senders(names) if stage or as_json else {}
+    for template in names:
+        if stage and stage not in senders[template]:
             continue
-        row = {
-            "template": template,
-            "hash": prompting.template_hash(template),
-            "stages": stages,
-            "variables": prompting.variables_of(template),
-        }
+        digest = prompting.template_hash(template)
         if as_json:
+            reads = prompting.variables_of(template)
+            stages = senders[template]
+            row = {"template": template, "hash": digest, "stages": stages, "variables": reads}
             typer.echo(json.dumps(row))
         else:
-            typer.echo(f"{row['hash']}  {template}")
-            typer.echo(f"  stages: {', '.join(stages) or 'none'}")
-            typer.echo(f"  variables: {', '.join(prompting.variables_of(template)) or 'none'}")
+            typer.echo(f"{digest}  {template}")
 
 
 @prompts_app.command("render")
