@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -136,10 +137,12 @@ def test_prompts_are_listed_with_stages_and_variables(
 ) -> None:
     monkeypatch.chdir(root)
     output = CliRunner().invoke(commands, ["prompts", "list", "--stage", "qa"]).output
-    assert "qa/decompose  " in output
-    assert "stages: qa" in output
+    assert "  qa/decompose\n" in output
     assert "scoring/" not in output
     everything = CliRunner().invoke(commands, ["prompts", "list", "--json"]).output
+    rows = {row["template"]: row for row in map(json.loads, everything.splitlines())}
+    assert "qa" in rows["qa/decompose"]["stages"]
+    assert rows["qa/decompose"]["variables"]
     assert len(everything.splitlines()) == len(list((root / "src").glob("astra/*/prompts/*.j2")))
 
 

@@ -8,7 +8,6 @@ import os
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,15 +23,9 @@ from astra.settings import PARAMS
 prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
 
 
-def templates() -> list[str]:
-    """Every template, as ``<domain>/<name>``."""
-    found = Path(str(resources.files("astra"))).glob("*/prompts/*.md.j2")
-    return sorted(f"{path.parts[-3]}/{path.name.removesuffix('.md.j2')}" for path in found)
-
-
 def complete_template(incomplete: str) -> list[str]:
     """For shell completion."""
-    return [template for template in templates() if template.startswith(incomplete)]
+    return [template for template in prompting.templates() if template.startswith(incomplete)]
 
 
 @prompts_app.command("list")
@@ -40,22 +33,23 @@ def list_(
     stage: Annotated[str, typer.Option(help="Only what this stage may send.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Print every template with its hash, the stages that may send it and its variables."""
-    for template, stages in _senders(templates()).items():
-        if stage and stage not in stages:
+    """Print every template with its hash, of which a record's prompt_hash is made.
+
+    With --json also the stages that may send it and the variables it reads.
+    """
+    names = prompting.templates()
+    senders = _senders(names) if stage or as_json else {}
+    for template in names:
+        if stage and stage not in senders[template]:
             continue
-        row = {
-            "template": template,
-            "hash": prompting.template_hash(template),
-            "stages": stages,
-            "variables": prompting.variables_of(template),
-        }
+        digest = prompting.template_hash(template)
         if as_json:
+            reads = prompting.variables_of(template)
+            stages = senders[template]
+            row = {"template": template, "hash": digest, "stages": stages, "variables": reads}
             typer.echo(json.dumps(row))
         else:
-            typer.echo(f"{template}  {row['hash']}")
-            typer.echo(f"  stages: {', '.join(stages) or 'none'}")
-            typer.echo(f"  variables: {', '.join(prompting.variables_of(template)) or 'none'}")
+            typer.echo(f"{digest}  {template}")
 
 
 @prompts_app.command("render")
@@ -98,13 +92,6 @@ def render(
             for message in captured.plain["messages"]:
                 typer.echo(message["content"])
     typer.echo(f"template {template}, hash {prompting.template_hash(template)}", err=True)
-
-
-@prompts_app.command("list")
-def show_all() -> None:
-    """Every template with its hash: what a record's prompt_hash is made of."""
-    for template in prompting.templates():
-        typer.echo(f"{prompting.template_hash(template)}  {template}")
 
 
 def _variables(params: str) -> dict[str, Any]:

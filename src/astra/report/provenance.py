@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sqlite3
 import subprocess
 from collections.abc import Mapping
@@ -50,7 +51,9 @@ def stages(workspace: Workspace) -> list[dict[str, Any]]:
     """Per stage of the lock file its outputs with hashes, its parameters, and what differs now."""
     lock = _yaml(workspace, "dvc.lock", "no hashes of data and code; `dvc repro` writes it")
     params = _yaml(workspace, str(PARAMS), "no parameters; `make params` writes it")
-    locked = lock.get("stages", {})
+    locked = lock.get("stages")
+    if not isinstance(locked, Mapping):
+        locked = {}
     rows: list[dict[str, Any]] = []
     for stage in STAGES:
         entry = locked.get(stage)
@@ -120,17 +123,24 @@ def machine(workspace: Workspace) -> dict[str, Any]:
         workspace.lacks(f"MLflow was not asked: {error}")
         return {}
     uri = tracking_uri(runtime)
+    shown = _without_login(uri)
     try:
         check_store(uri)
-        return {"uri": uri, "runs": _newest_runs(uri)}
+        return {"uri": shown, "runs": _newest_runs(uri)}
     except FileNotFoundError:
         workspace.lacks(
-            f"no MLflow store at {uri}: wall times, device, sandbox tier and library versions of "
+            f"no MLflow store at {shown}: wall times, device, sandbox tier and library versions of "
             "the runs are not known here"
         )
     except Exception as error:  # stores raise what their drivers raise; all of it is said
-        workspace.lacks(f"MLflow store {uri} cannot be read: {str(error)[:300]}")
+        reason = _without_login(str(error)[:300])
+        workspace.lacks(f"MLflow store {shown} cannot be read: {reason}")
     return {}
+
+
+def _without_login(text: str) -> str:
+    """Pages are sent around: no user name or password of an address may be on one."""
+    return re.sub(r"//[^/@\s]*@", "//", text)
 
 
 def check_store(uri: str) -> None:

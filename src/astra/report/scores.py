@@ -53,7 +53,7 @@ def arenas(workspace: Workspace, charts: Charts) -> dict[str, Any]:
         return {}
     try:
         return _arenas(document, charts)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         workspace.lacks(f"metrics/bench.json is not of this version ({error!r}); rebuild bench")
         return {}
 
