@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def reserved_port() -> Iterator[int]:
+def reserved_port() -> Generator[int]:
     """A free port that nobody else is given before the context is left.
 
     Without it two runs side by side could be given the same one before the first server listens,
