@@ -73,7 +73,7 @@ def config(root: Path, **values: Any) -> BenchConfig:
         },
         "arenas": None, "irrelevant_tools": "banded", "irrelevant_per_band": 1,
         "engine_rows": 16, "resamples": 200, "confidence": 0.95, "max_infra_share": 0.01,
-        "examples": 2, "sandbox": {}, "seed": 0,
+        "examples": 2, "suites": [], "serving": {}, "endpoints": {}, "sandbox": {}, "seed": 0,
     }  # fmt: skip
     return validate("bench", block | values, BenchConfig)
 

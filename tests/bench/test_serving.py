@@ -436,9 +436,9 @@ def test_a_vllm_that_does_not_start_says_why(fake_vllm: Path, tmp_path: Path) ->
         async with vllm.launched(made, 1, tmp_path / "log", timeout_s):
             pass
 
-    policy = PolicyConfig(path="somewhere", revision="abc")
+    policy = PolicyConfig(path="somewhere", revision="a" * 40)
     made = vllm.command(str(fake_vllm), policy, 1, None, ["--fail"])
-    assert made[made.index("--revision") + 1] == "abc"
+    assert made[made.index("--revision") + 1] == "a" * 40
     with pytest.raises(GenerationError, match="no such device"):
         asyncio.run(start(made))
     with pytest.raises(GenerationError, match="does not start"):

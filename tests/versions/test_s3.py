@@ -38,7 +38,10 @@ def ask(repository: Repository, url: str) -> None:
 
     async def asking() -> None:
         teacher = build_teacher(ModelConfig(backend="openai", model="m"), runtime(url), {})
-        members = ["price of Amber Cove", "price of Gold Hollow"]
+        members = [
+            {"id": number, "question": f"the price of {name}", "tool": {}, "arguments": {}}
+            for number, name in enumerate(("Amber Cove", "Gold Hollow"))
+        ]
         try:
             reply = await teacher.ask(Ask("envsynth/cluster", {"members": members}, Groups))
         finally:
@@ -61,6 +64,7 @@ def origin(store: Store, root: Path, tmp_path_factory: pytest.TempPathFactory) -
     repository.run("dvc", "repro", "-q")
     repository.commit("first")
     repository.run("gto", "register", "chains", "--version", "v1.0.0")
+    repository.run("dvc", "push", "--run-cache")
     repository.params("chains.walks=3")
     repository.run("dvc", "repro", "-q")
     with ChatServer(Answer(json.dumps({"groups": [[0, 1]]}))) as server:
@@ -106,7 +110,7 @@ def test_a_fresh_clone_pulls_and_has_nothing_to_do(origin: Repository, clone: Re
 def test_a_run_that_somebody_else_made_is_not_repeated(clone: Repository) -> None:
     clone.params()
     try:
-        output = clone.run("dvc", "repro")
+        output = clone.run("dvc", "repro", "--pull")
         assert "Stage 'chains' is cached - skipping run" in output
         assert RUNNING not in output
         assert clone.lock()[CHAINS] == version(clone, "chains@v1.0.0")
