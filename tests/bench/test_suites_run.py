@@ -225,7 +225,7 @@ def test_roles_and_names_are_checked_before_any_work(
     with pytest.raises(SuiteError, match=r"needs endpoints for the roles \['user'\]"):
         run(right, tmp_path)
     monkeypatch.undo()
-    with pytest.raises(SuiteError, match="known: .*bfcl, "):
+    with pytest.raises(SuiteError, match=r"known: .*bfcl, "):
         registry.find("nothing")
     with pytest.raises(ParamsError, match=r"bench.suites.bfcl.mode.*'fc' or 'prompt'"):
         registry.find("bfcl").complete({"mode": "text"})

@@ -179,8 +179,8 @@ def test_in_running_text(one: Typed, caplog: pytest.LogCaptureFixture) -> None:
     try:
         check(one)
     except DvcParserError as error:
-        incomplete = re.search("expected one argument|arguments are required", caplog.text)
-        assert incomplete, f"{one.where}: {error} {caplog.text}"
+        if not re.search("expected one argument|arguments are required", caplog.text):
+            pytest.fail(f"{one.where}: {error} {caplog.text}")
     except (AssertionError, TyperException) as error:
         if type(error).__name__ != "MissingParameter":
             pytest.fail(f"{one.where}: {error}")
