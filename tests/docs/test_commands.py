@@ -44,6 +44,7 @@ FOREIGN = {
     "export": "a shell builtin",
     "gto": "DVC's registry of versions, tests/versions runs it",
     "pre-commit": "a tool of the reader's own",
+    "mlflow": "a tracking server; tests/tracking starts one",
     "printf": "a shell builtin",
     "sbatch": "a cluster's",
     "server": "a command of an exported package, tests/export starts it",

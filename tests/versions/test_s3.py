@@ -64,7 +64,7 @@ def origin(store: Store, root: Path, tmp_path_factory: pytest.TempPathFactory) -
     repository.run("dvc", "repro", "-q")
     repository.commit("first")
     repository.run("gto", "register", "chains", "--version", "v1.0.0")
-    repository.run("dvc", "push", "--run-cache")
+    repository.run("dvc", "push")
     repository.params("chains.walks=3")
     repository.run("dvc", "repro", "-q")
     with ChatServer(Answer(json.dumps({"groups": [[0, 1]]}))) as server:
@@ -73,7 +73,7 @@ def origin(store: Store, root: Path, tmp_path_factory: pytest.TempPathFactory) -
     repository.run("dvc", "add", "-q", "answers.jsonl.gz")
     repository.commit("second")
     repository.run("gto", "register", "chains", "--version", "v1.1.0")
-    repository.run("dvc", "push", "--run-cache")
+    repository.run("dvc", "push")
     return repository
 
 
@@ -81,7 +81,7 @@ def origin(store: Store, root: Path, tmp_path_factory: pytest.TempPathFactory) -
 def clone(origin: Repository, tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """Another person's working copy: what git and the store hold, nothing else."""
     copy = origin.clone(tmp_path_factory.mktemp("clone") / "repo")
-    copy.run("dvc", "pull", "--run-cache")
+    copy.run("dvc", "pull")
     return copy
 
 
@@ -105,17 +105,6 @@ def test_a_fresh_clone_pulls_and_has_nothing_to_do(origin: Repository, clone: Re
     assert RUNNING not in output
     assert "up to date" in output
     assert not clone.run("git", "status", "--porcelain")
-
-
-def test_a_run_that_somebody_else_made_is_not_repeated(clone: Repository) -> None:
-    clone.params()
-    try:
-        output = clone.run("dvc", "repro", "--pull")
-        assert "Stage 'chains' is cached - skipping run" in output
-        assert RUNNING not in output
-        assert clone.lock()[CHAINS] == version(clone, "chains@v1.0.0")
-    finally:
-        clone.run("git", "checkout", "-q", ".")
 
 
 def test_paid_answers_travel(clone: Repository) -> None:
