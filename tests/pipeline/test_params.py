@@ -10,7 +10,7 @@ import yaml
 
 from astra.cli import params
 from astra.llm.protocol import ModelsConfig
-from astra.settings import ParamsError, load
+from astra.settings import ParamsError, load, validate
 
 SCALES = ("test", "smoke", "small", "full")
 
@@ -38,11 +38,11 @@ def test_every_combination_composes(root: Path, tmp_path: Path) -> None:
         overrides = [f"scale={scale}", f"policy={policy}", f"embedding={embedding}"]
         overrides += [f"{role}={teacher}" for role in ("teacher", "judge", "emulator", "user")]
         params.compose(tmp_path / "params.yaml", overrides)
-        composed = yaml.safe_load((tmp_path / "params.yaml").read_text())
+        composed = yaml.load((tmp_path / "params.yaml").read_text(), yaml.CSafeLoader)
         assert composed["scale"] == scale
         assert (root / composed["policy_files"]).exists(), "a dependency of sft and bench"
         for block, model in params.BLOCKS.items():
-            load(block, model, tmp_path / "params.yaml")
+            validate(block, composed[block], model)
 
 
 def test_roles_of_several_models_take_any_list_of_model_blocks(tmp_path: Path) -> None:
