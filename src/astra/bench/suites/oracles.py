@@ -10,7 +10,7 @@ import ast
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from astra.bench.suites.environment import bench_environment
 from astra.bench.suites.protocol import SuiteError
@@ -115,9 +115,11 @@ def tau2_tasks() -> dict[str, dict[str, Any]]:
     """Tasks of the base splits by entry id, ``<domain>/<task id>``."""
     tasks: dict[str, dict[str, Any]] = {}
     for domain in TAU2_DOMAINS:
-        path = package("tau2") / "data" / "tau2" / "domains" / domain / "tasks.json"
-        for task in cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8"))):
-            tasks[f"{domain}/{task['id']}"] = task
+        folder = package("tau2") / "data" / "tau2" / "domains" / domain
+        base = set(json.loads((folder / "split_tasks.json").read_text(encoding="utf-8"))["base"])
+        for task in json.loads((folder / "tasks.json").read_text(encoding="utf-8")):
+            if task["id"] in base:
+                tasks[f"{domain}/{task['id']}"] = task
     return tasks
 
 
