@@ -183,7 +183,8 @@ def _late(curve: Curve) -> dict[int, float]:
 
 def verdict(expected: str, low: float, high: float, per_seed: Sequence[float]) -> str:
     if expected == "not less":
-        return "disagrees" if high < 0 else "agrees"
+        kept = "agrees" if all(one >= 0 for one in per_seed) else "not clear"
+        return "disagrees" if high < 0 else kept
     sign = 1 if expected == "more" else -1
     nearer, farther = sorted((sign * low, sign * high))
     if farther < 0:

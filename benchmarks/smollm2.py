@@ -35,13 +35,15 @@ SAMPLES = {"train": 32, "eval": 4}
 SETTINGS = (
     "scale=test", "policy=smollm2", f"policy.path={POLICY}", "policy.revision=null",
     "sft.optimizer=adamw", "sft.embedding_rows=all", "sft.lora.rank=16",
-    "sft.learning_rate=4e-4", "sft.batch_size=4", "sft.micro_batch_size=4", "sft.max_steps=8",
-    "sft.eval_steps=8", "sft.save_steps=2",
+    "sft.learning_rate=4e-4", "sft.batch_size=4", "sft.micro_batch_size=4", "sft.max_steps=6",
+    "sft.eval_steps=6", "sft.save_steps=2",
     "rl.embedding_rows=all", "rl.lora.rank=16", "rl.learning_rate=2e-5", "rl.groups=2",
     "rl.group_size=4", "rl.micro_batch_size=4", "rl.steps=2", "rl.dev_arenas=0",
     "rl.save_steps=1", "rl.irrelevant_tools=none", "rl.limits.max_turns=3",
+    "rl.limits.max_prompt_tokens=16384",  # of a prompt with every candidate; none is offered
     "rl.limits.max_turn_tokens=64", "rl.limits.max_response_tokens=256",
     "bench.irrelevant_tools=none", "bench.limits.max_turns=3",
+    "bench.limits.max_prompt_tokens=2048",
     "bench.limits.max_turn_tokens=64", "bench.limits.max_response_tokens=256",
     "runtime.threads=1",
 )  # fmt: skip

@@ -61,6 +61,7 @@ def test_verdicts_follow_from_interval_and_seeds() -> None:
     assert verdict("less", 0.1, 0.3, [0.2]) == "disagrees"
     assert verdict("less", -0.3, 0.1, [-0.2]) == "not clear"
     assert verdict("not less", -0.1, 0.1, [0.0]) == "agrees"
+    assert verdict("not less", -0.1, 0.1, [0.2, -0.1]) == "not clear"
     assert verdict("not less", -0.3, -0.1, [-0.2]) == "disagrees"
 
 
