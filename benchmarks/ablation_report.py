@@ -143,15 +143,15 @@ def judge(
 ) -> dict[str, Any] | None:
     """The claim with its difference, interval and verdict; None where an arm is missing."""
     arms = found.get(claim.arm, {})
-    others = dict.fromkeys(arms, None) if claim.other == START else found.get(claim.other, {})
+    before = dict.fromkeys(arms, Outcome(start, {}, {}))
+    others = before if claim.other == START else found.get(claim.other, {})
     differences: list[dict[Any, float]] = []
     for seed in sorted(arms.keys() & others.keys()):
-        theirs = start if claim.other == START else others[seed].played  # type: ignore[union-attr]
+        both = arms[seed], others[seed]
         if claim.name in SCORES:
-            pair = arms[seed].played["present"][claim.name], theirs["present"][claim.name]
+            pair = tuple(one.played["present"][claim.name] for one in both)
         else:
-            curves = (arms[seed].curves, others[seed].curves)  # type: ignore[union-attr]
-            pair = tuple(_late(one.get(claim.name, {})) for one in curves)
+            pair = tuple(_late(one.curves.get(claim.name, {})) for one in both)
         shared = pair[0].keys() & pair[1].keys()
         if shared:
             differences.append({key: pair[0][key] - pair[1][key] for key in shared})

@@ -18,7 +18,7 @@ from astra.records.environment import Arena
 from astra.records.qa import QuestionKind
 from astra.rollout.chat import PolicyConfig, load_codec
 from astra.rollout.driver import RolloutDriver
-from astra.rollout.engine import FakeEngine
+from astra.rollout.engine import FakeEngine, Turn
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.local import LocalSandbox
 from astra.train.config import RLConfig
@@ -47,7 +47,7 @@ def test_both_kinds_train_in_one_batch_and_are_logged_apart() -> None:
     class Rows(FakeEngine):
         """One script per row."""
 
-        def poll(self) -> list:  # type: ignore[type-arg]
+        def poll(self) -> list[Turn]:
             asked[:] = [row for row, _ in self._waiting]
             return super().poll()
 
