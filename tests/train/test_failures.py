@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from test_grpo import ScriptedRoller
@@ -183,6 +185,7 @@ def test_the_stage_becomes_its_launch_command(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv(LAUNCHED, raising=False)
     monkeypatch.delenv(launch.LAUNCH, raising=False)
     monkeypatch.setattr(launch.os, "execvpe", lambda *args: started.append(args))
+    monkeypatch.setattr(launch, "die_with_parent", lambda: None)
     start_processes(RuntimeConfig(), "stages/rl.py")
     assert not started, "one process needs no launcher"
     runtime = RuntimeConfig(launch="torchrun --nproc_per_node 2")
@@ -198,6 +201,32 @@ def test_the_stage_becomes_its_launch_command(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("WORLD_SIZE")
     with pytest.raises(TrainingError, match="started 1 of 2 processes"):
         start_processes(runtime, "stages/rl.py")
+
+
+LAUNCHER = """
+import subprocess, sys, time
+command = "import time; from astra.settings import RuntimeConfig; "
+command += "from astra.train.launch import start_processes; "
+command += "start_processes(RuntimeConfig(launch='x'), ''); print('trains', flush=True); "
+command += "time.sleep(60)"
+print(subprocess.Popen([sys.executable, "-c", command]).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_was_launched_dies_with_its_launcher() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {LAUNCHED: "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as launcher:
+        assert launcher.stdout
+        child = psutil.Process(int(launcher.stdout.readline()))
+        assert launcher.stdout.readline() == "trains\n"
+        launcher.kill()
+        gone, alive = psutil.wait_procs([child], timeout=10)
+    assert gone or alive[0].status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_launcher_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

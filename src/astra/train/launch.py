@@ -14,6 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from astra.sandbox.zygote_kernel import die_with_parent
 from astra.settings import RuntimeConfig
 from astra.train.distributed import world_size
 from astra.train.errors import TrainingError
@@ -32,6 +33,7 @@ def start_processes(runtime: RuntimeConfig, stage_file: str) -> None:
     if not launch:
         return
     if os.environ.get(LAUNCHED):
+        die_with_parent()  # else a killed launcher's processes would go on writing checkpoints
         wanted = _PROCESSES.search(launch)
         if wanted and world_size() < int(wanted[1]):
             raise TrainingError(
