@@ -8,7 +8,6 @@ import os
 from astra.errors import AstraError
 from astra.settings import RuntimeConfig
 
-
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # glibc, malloc.h
 _INT_MAX = 2**31 - 1
 
