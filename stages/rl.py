@@ -39,7 +39,6 @@ def main() -> None:
         if not is_main():
             return
         save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
-        run.output(MODEL)
         run.register("rl", MODEL, inputs)
     metrics = StageMetrics("rl")
     report_rl(metrics, arenas, result)

@@ -36,7 +36,6 @@ def main() -> None:
         if not is_main():
             return
         save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
-        run.output(MODEL)
         run.register("sft", MODEL, inputs)
     metrics = StageMetrics("sft")
     report_sft(metrics, encoded[0], encoded[1], result)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from astra.errors import AstraError
@@ -16,6 +17,21 @@ from astra.errors import AstraError
 def names(package: ModuleType) -> list[str]:
     """The modules of ``package``, sorted."""
     return sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.ispkg)
+
+
+def choice(what: str, built_in: Sequence[str], package: ModuleType) -> Callable[[str], str]:
+    """A check of a parameter that names a ``what``: one that comes along, or a file of ``package``.
+
+    It raises ValueError listing both.
+    """
+
+    def check(name: str) -> str:
+        allowed = [*built_in, *names(package)]
+        if name not in allowed:
+            raise ValueError(f"{name!r} is no {what}; allowed: {', '.join(allowed)}")
+        return name
+
+    return check
 
 
 def find(package: ModuleType, name: str) -> ModuleType:

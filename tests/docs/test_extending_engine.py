@@ -1,53 +1,95 @@
-"""The engine of docs/extending.md rolls an episode in a real sandbox."""
+"""The engine of docs/extending.md, chosen as the page says, rolls episodes in a real sandbox."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import pytest
+import torch
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 sys.path.insert(0, str(Path(__file__).parent))
 from pages import blocks
 from training_world import make_arena
 
-from astra.records.qa import Scenario
-from astra.rollout.chat import PolicyConfig, load_codec
+from astra.errors import AstraError
+from astra.rollout import known
+from astra.rollout.build import EngineOptions, build_driver, build_engine
+from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Job, RolloutLimits
-from astra.rollout.streaming import StreamingDriver
+from astra.rollout.live import Job, Rollout, RolloutLimits
 from astra.sandbox.local import LocalSandbox
+from astra.settings import ParamsError, validate
+from astra.train.config import RLConfig
+
+LIMITS = RolloutLimits(
+    max_turns=2, max_turn_tokens=12, max_prompt_tokens=500, max_response_tokens=60
+)
 
 
-def test_the_engine_solves_an_arena_with_gold_calls(root: Path) -> None:
-    page = blocks(root / "docs/extending.md")
-    (text,) = (one.text for one in page if one.title.endswith("rollout/scripted.py"))
-    made: dict[str, Any] = {}
-    exec(compile(text, "scripted.py", "exec"), made)
+@pytest.fixture
+def entry(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The page's entry of conf/, with its file in a folder that package ``known`` also searches."""
+    page = {one.title: one.text for one in blocks(root / "docs/extending.md")}
+    (tmp_path / "plain.py").write_text(page["src/astra/rollout/known/plain.py"])
+    monkeypatch.setattr(known, "__path__", [*known.__path__, str(tmp_path)])
+    yield page["conf/rl/test.yaml"]
+    sys.modules.pop(f"{known.__name__}.plain", None)
 
-    arena = next(a for a in map(make_arena, range(99)) if a.scenario == Scenario.MULTI_HOP)
-    codec = load_codec(PolicyConfig(path=str(root / "policies/tiny")))
-    turns = [gold_call(step.tool_name, step.arguments) for step in arena.steps if step.tool_name]
-    turns.append(f" <answer>{arena.final_answer.value}</answer>")
 
-    def write(ids: Sequence[int]) -> list[int]:
-        ended = sum(token == codec.eos_id for token in ids) - 2  # system and user end with one
-        turn = turns[ended // 2]
-        return [*codec.tokenizer.encode(turn, add_special_tokens=False), codec.eos_id]
+@pytest.fixture(scope="module")
+def policy(root: Path) -> LoadedPolicy:
+    torch.manual_seed(0)
+    return load_policy(PolicyConfig(path=str(root / "policies/tiny")), "cpu")
 
-    engine = made["ScriptedEngine"](write, kv_tokens=4000)
-    limits = RolloutLimits(
-        max_turns=4, max_turn_tokens=200, max_prompt_tokens=500, max_response_tokens=600
-    )
+
+def options(entry: str) -> EngineOptions:
+    return EngineOptions(validate("rl", yaml.safe_load(entry), RLConfig).engine)
+
+
+def rolled(policy: LoadedPolicy, options: EngineOptions, sampling: Sampling) -> list[Rollout]:
+    engine = build_engine(policy, options, lambda folder: True, lambda: ([], []))
+    jobs = [Job(make_arena(seed)) for seed in range(2)]
     with LocalSandbox() as sandbox:
-        driver = StreamingDriver(engine, codec, sandbox, limits)
-        (rollout,) = driver.run([Job(arena)], Sampling())
-    assert rollout.score is not None
-    assert rollout.score.success
+        driver = build_driver(
+            engine, policy, sandbox, LIMITS, RLConfig().reward, RLConfig().final_answer, options
+        )
+        driver.weights_are(3)
+        driver.run(jobs, sampling)  # an engine serves one batch after the other
+        rollouts = driver.run(jobs, sampling)
+    assert {one.weight_version for one in rollouts} == {3}
+    assert driver.infra_retries == 0
+    return rollouts
 
 
-def gold_call(name: str, arguments: dict[str, Any]) -> str:
-    (key, value), *_ = arguments.items()
-    body = f'{{"name": "{name}", "arguments": {{"{key}": "{value}"}}}}'
-    return f"<tool_call>\n{body}\n</tool_call>"
+def test_its_log_probabilities_are_those_of_the_policy(entry: str, policy: LoadedPolicy) -> None:
+    for one in rolled(policy, options(entry), Sampling(temperature=0.7, seed=5)):
+        assert one.completion_ids
+        ids = torch.tensor([[*one.prompt_ids, *one.completion_ids]])
+        with torch.no_grad():
+            scores = torch.log_softmax(policy.model(input_ids=ids).logits[0].float() / 0.7, -1)
+        start = len(one.prompt_ids)
+        for at, token in enumerate(one.completion_ids):
+            if one.mask[at]:
+                expected = scores[start + at - 1, token].item()
+                assert one.logprobs[at] == pytest.approx(expected, abs=1e-4)
+
+
+def test_greedy_it_writes_what_the_batched_engine_writes(entry: str, policy: LoadedPolicy) -> None:
+    plain = options(entry)
+    greedy = Sampling(temperature=0.0)
+    written = [one.completion_ids for one in rolled(policy, plain, greedy)]
+    batched = rolled(policy, replace(plain, kind="batched"), greedy)
+    assert written == [one.completion_ids for one in batched]
+
+
+def test_an_unknown_engine_is_refused_with_the_known_ones(entry: str, policy: LoadedPolicy) -> None:
+    complaint = "'plane' is no engine; allowed: batched, continuous, vllm, plain"
+    with pytest.raises(ParamsError, match=complaint):
+        validate("rl", {"engine": "plane"}, RLConfig)
+    with pytest.raises(AstraError, match="no module 'plane'; there are: plain"):
+        build_engine(policy, EngineOptions("plane"), lambda folder: True, lambda: ([], []))

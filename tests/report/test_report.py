@@ -225,7 +225,7 @@ def test_runs_of_mlflow_are_shown_with_tier_and_parent(build: Path) -> None:
     made = build / "models/sft"
     made.mkdir(parents=True)
     with track("sft", StageConfig(), {}, runtime) as sft:
-        sft.output(Path("models/sft"))
+        sft.register("sft", Path("models/sft"), {})
     with track("bench", StageConfig(), digests(Path("models/sft")), runtime, part="sft") as run:
         run.tags(checkpoint="sft", sandbox_tier="A")
     text = shown(build)

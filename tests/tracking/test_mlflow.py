@@ -156,7 +156,7 @@ def test_a_run_is_the_child_of_the_one_that_made_its_checkpoint(
     ):
         with track(stage, Config(), digests(*read), runtime) as runs[stage]:
             if made is not None:
-                runs[stage].output(made)
+                runs[stage].register(stage, made, {})
     (rl / "weights").write_text("other weights")
     with track("bench", Config(), digests(data, rl), runtime) as runs["orphan"]:
         pass

@@ -17,7 +17,10 @@ from astra.errors import AstraError
 from astra.stage import run_stage
 
 SOURCE = Path("src")
-PLUGINS = ("astra.bench.suites.known", "astra.toolbank.known", "astra.toolgraph.known")
+PLUGINS = (
+    "astra.bench.suites.known", "astra.rollout.known", "astra.toolbank.known",
+    "astra.toolgraph.known",
+)  # fmt: skip
 """Packages whose modules are imported or run by name: importing one means all of them."""
 
 

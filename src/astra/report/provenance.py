@@ -17,8 +17,7 @@ import yaml
 from astra.errors import AstraError
 from astra.report.workspace import STAGES, Workspace
 from astra.settings import PARAMS, RuntimeConfig, load
-from astra.tracking import mlflow as tracking
-from astra.tracking.mlflow import EXPERIMENTS, OUTPUT, PARENT, tracking_uri
+from astra.tracking.mlflow import EXPERIMENTS, OUTPUT, PARENT, reach_server, tracking_uri
 
 SQLITE = "sqlite:///"
 GIT_TIMEOUT_S = 30
@@ -149,7 +148,7 @@ def check_store(uri: str) -> None:
     Raises FileNotFoundError for an SQLite file that is not there yet.
     """
     if uri.startswith(("http://", "https://")):
-        tracking._reach(uri)
+        reach_server(uri)
     elif uri.startswith(SQLITE):
         path = Path(uri.removeprefix(SQLITE))
         if not path.is_file():

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from astra.arena.reward import FinalAnswer, RewardMode
+from astra.plugins import find
+from astra.rollout import known
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy
 from astra.rollout.continuous import ContinuousEngine
@@ -22,7 +23,8 @@ from astra.sandbox.protocol import Sandbox
 class EngineOptions:
     """``rl.engine`` with what belongs to it; servers come from ``runtime``."""
 
-    kind: Literal["batched", "continuous", "vllm"] = "batched"
+    kind: str = "batched"
+    """``batched``, ``continuous``, ``vllm``, or a file of ``known``."""
     rows: int = 128
     kv_tokens: int | None = None
     tool_overlap: bool = False
@@ -39,7 +41,7 @@ def build_engine(
     reference: Callable[[], tuple[list[int], list[float]]],
 ) -> BatchedEngine | TurnEngine:
     """``save(folder)`` writes the policy as it is, ``reference()`` computes some of its
-    log-probabilities; both for servers (VLLMEngine)."""
+    log-probabilities; both for servers (VLLMEngine). AstraError for an unknown engine."""
     codec = policy.codec
     if options.kind == "batched":
         return BatchedEngine(policy.model, codec.eos_id, codec.pad_id, options.rows)
@@ -47,8 +49,10 @@ def build_engine(
         if options.kv_tokens is None:
             raise ValueError("continuous batching needs kv_tokens")
         return ContinuousEngine(policy.model, codec.eos_id, codec.pad_id, options.kv_tokens)
-    config = VLLMConfig(options.servers, kv_tokens=options.kv_tokens, folder=options.weights)
-    return VLLMEngine(config, codec.eos_id, save, reference)
+    if options.kind == "vllm":
+        config = VLLMConfig(options.servers, kv_tokens=options.kv_tokens, folder=options.weights)
+        return VLLMEngine(config, codec.eos_id, save, reference)
+    return find(known, options.kind).build(policy, options, save, reference)
 
 
 def build_driver(

@@ -10,7 +10,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from astra.errors import AstraError
-from astra.plugins import names
+from astra.plugins import choice
 from astra.records.tool import HttpLaunch, Launch
 from astra.settings import StageConfig
 from astra.toolbank import known
@@ -22,14 +22,7 @@ SourceFormat = Literal[
 """Those that come along; the files of ``toolbank/known`` are further ones."""
 
 
-def _is_known(name: str) -> str:
-    allowed = [*get_args(SourceFormat), *names(known)]
-    if name not in allowed:
-        raise ValueError(f"{name!r} is no format; allowed: {', '.join(allowed)}")
-    return name
-
-
-Format = Annotated[str, AfterValidator(_is_known)]
+Format = Annotated[str, AfterValidator(choice("format", get_args(SourceFormat), known))]
 
 
 class SourceError(AstraError):

@@ -106,11 +106,6 @@ class Run:
                 for name, value in values.items():
                     self._client.set_tag(self.id, name, str(value))
 
-    def output(self, path: Path) -> None:
-        """Say that this run made ``path``: a run that reads the same bytes becomes its child."""
-        if self._client is not None:
-            self.tags(**{f"{OUTPUT}{path}": file_digest(path)})
-
     def trace(
         self,
         name: str,
@@ -156,21 +151,24 @@ class Run:
         root.end(outputs={"messages": [_chat(message) for message in messages[first:]]})
 
     def register(self, stage: str, folder: Path, inputs: Mapping[str, str]) -> None:
-        """A new version of MLflow model ``astra-<stage>``: where the checkpoint is, its digest,
-        the digests of what it was made from, and the run that made it. Weights are not copied.
+        """Say that this run made ``folder``: a run that reads the same bytes becomes its child.
+
+        It is a new version of MLflow model ``astra-<stage>`` too: where the checkpoint is, its
+        digest, the digests of what it was made from, and the run. Weights are not copied.
         """
         if self._client is None:
             return
         from mlflow.exceptions import MlflowException
 
+        made = file_digest(folder)
+        self.tags(**{f"{OUTPUT}{folder}": made})
         name = f"{EXPERIMENTS}-{stage}"
         try:
             self._client.create_registered_model(name)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
-        tags = {"sha256": file_digest(folder)}
-        tags |= {f"input.{path}": digest for path, digest in inputs.items()}
+        tags = {"sha256": made} | {f"input.{path}": digest for path, digest in inputs.items()}
         source = folder.absolute().as_uri()
         self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
 
@@ -225,7 +223,7 @@ def track(
 
     It is named after the DVC experiment, plus ``part`` where a stage makes several. ``inputs``
     maps a path to its SHA-256 (``digests``), kept as tags and, of tables, as MLflow data sets.
-    The run is the child of the newest one that made one of them (``Run.output``). Raises
+    The run is the child of the newest one that made one of them (``Run.register``). Raises
     TrackingError if the store cannot be opened: a run whose record would be lost does not start.
     """
     if int(os.environ.get("RANK", "0")) != 0:
@@ -326,7 +324,7 @@ def _open(uri: str, experiment: str) -> tuple[Any, str]:
     try:
         mlflow.set_tracking_uri(uri)
         if uri.startswith(("http://", "https://")):
-            _reach(uri)
+            reach_server(uri)
         if not uri.startswith("sqlite:///"):
             return _client_and_experiment(uri, experiment, None)
         database = Path(uri.removeprefix("sqlite:///"))
@@ -342,8 +340,8 @@ def _open(uri: str, experiment: str) -> tuple[Any, str]:
         ) from error
 
 
-def _reach(uri: str) -> None:
-    """Fail soon where no server answers; asked through the client, that takes minutes."""
+def reach_server(uri: str) -> None:
+    """Raise MlflowException soon where no server answers; MLflow's client tries for minutes."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from astra.arena.irrelevant import IrrelevantMode
 from astra.arena.reward import FinalAnswer, RewardMode
+from astra.plugins import choice
+from astra.rollout import known
 from astra.rollout.chat import PolicyConfig
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
 from astra.train.lora import LoRAConfig
+
+BuiltInEngine = Literal["batched", "continuous", "vllm"]
+"""Those that come along; the files of ``rollout/known`` are further ones."""
+Engine = Annotated[str, AfterValidator(choice("engine", get_args(BuiltInEngine), known))]
 
 
 class SFTConfig(StageConfig):
@@ -108,9 +114,10 @@ class RLConfig(StageConfig):
     limits: RolloutLimits = RolloutLimits()
     sandbox: SandboxLimits = SandboxLimits()
     """Limits of one session."""
-    engine: Literal["batched", "continuous", "vllm"] = "batched"
+    engine: Engine = "batched"
     """``batched``: small policies; ``continuous``: transformers' continuous batching in the
-    training process; ``vllm``: the servers in runtime.rollout_servers."""
+    training process; ``vllm``: the servers in runtime.rollout_servers; else a file of
+    ``rollout/known``."""
     engine_rows: int = Field(default=128, ge=1)
     """Conversations generated side by side by engine ``batched``."""
     kv_tokens: int | None = Field(default=None, ge=1)
@@ -174,5 +181,5 @@ class RLConfig(StageConfig):
                 "engine vllm takes whole weights over, adapters (lora.rank) it does not"
             )
         if self.engine == "batched" and self.rollout_timeout_s is not None:
-            raise ValueError("rollout_timeout_s needs engine continuous or vllm")
+            raise ValueError("rollout_timeout_s: engine batched has no time limit, the others do")
         return self
