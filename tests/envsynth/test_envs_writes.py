@@ -43,6 +43,8 @@ from astra.sandbox.protocol import Sandbox
 from astra.stage import Progress
 
 WHOLE = house(*EVERY_WRITE)
+STATUS = step(6, "lookup", "booking.status", "bookings", {"guest": "Lena Orr"},
+              answer("string", "cancelled"), select="status", dependencies=(3,), hop=2)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +242,8 @@ def test_an_arena_whose_checker_can_be_fooled_does_not_ship(
     arena: Arena, teacher: OfflineTeacher, sandbox: Sandbox
 ) -> None:
     only_cancel = arena_of(house(CANCEL), teacher, sandbox)
+    # What the cancelled booking says is read back: a dropped write is found out by that read.
+    read_back = arena_of(house(CANCEL, STATUS), teacher, sandbox)
     tables = parse_state(only_cancel.state).world.tables
     last = arena.steps[4]
     early = arena.model_copy(
@@ -248,11 +252,25 @@ def test_an_arena_whose_checker_can_be_fooled_does_not_ship(
     bad = {
         "no_call_passes": blind(only_cancel, "status"),
         "dropped_write_passes": blind(arena, "status"),
+        "untouched_state_passes": blind(read_back, "status"),
         "order_matters": early,
         "reference_fails": arena.model_copy(update={"expected_state": canonical_json(tables)}),
     }
     found = check_arenas(list(bad.values()), sandbox)
     assert [problem and problem[0] for problem in found] == list(bad)
+    assert check_arenas([only_cancel, read_back], sandbox) == [None, None]
+
+
+def test_a_scorer_that_needs_no_answer_is_found(
+    arena: Arena, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lenient(arena: Arena, calls: Any, final: str | None, *rest: Any, **options: Any) -> Any:
+        return score_episode(arena, calls, final or "<answer>2</answer>", *rest, **options)
+
+    monkeypatch.setattr("astra.envsynth.selfcheck.score_episode", lenient)
+    problem = check_arenas([arena], sandbox)[0]
+    assert problem is not None
+    assert problem[0] == "missing_answer_passes"
 
 
 def _plain(tables: Tables, *left_out: str) -> list[str]:

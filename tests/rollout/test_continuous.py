@@ -52,6 +52,30 @@ def test_sampled_log_probabilities_are_those_of_a_plain_forward_pass(policy: Any
     assert engine.admission.held == 0
 
 
+def test_it_takes_no_more_memory_than_it_was_given(policy: Any) -> None:
+    """Left to itself the manager fills most of the machine, and masks 8,192 rows of it."""
+    held = 8 * PAGE
+    engine = ContinuousEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, held)
+    seen: list[Any] = []
+
+    async def look() -> None:
+        async with engine.running(Sampling()):
+            async with engine.admitted(2 * PAGE) as talk:
+                await talk(PROMPTS[0], 2, Sampling())
+            seen.append(engine._manager)
+            seen.append(engine._manager.batch_processor)
+
+    asyncio.run(look())
+    manager, processor = seen
+    cache = processor.cache
+    assert (cache.num_blocks, cache.max_tokens_read) == (8, held)
+    assert cache.max_batch_tokens == held
+    (mask,) = processor.inputs_and_outputs.attention_mask.values()
+    assert mask.numel() == held * 2 * held
+    assert not manager.is_running(), "it is gone before the optimizer moves the weights"
+    assert engine._manager is None
+
+
 def test_a_conversation_larger_than_the_cache_is_refused(policy: Any) -> None:
     engine = ContinuousEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, PAGE)
     with pytest.raises(EngineError, match=f"the engine has {PAGE}"):

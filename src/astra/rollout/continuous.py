@@ -19,6 +19,8 @@ from astra.rollout.streaming import Admission, Talk
 ALIVE_S = 5.0
 PAGE = 64
 """Tokens per page of the cache."""
+BATCH_TOKENS = 8192
+"""Most tokens of one forward pass, as transformers has it."""
 
 
 class ContinuousEngine:
@@ -57,6 +59,9 @@ class ContinuousEngine:
             continuous_batching_config=ContinuousBatchingConfig(
                 page_size=PAGE,
                 num_blocks=self._pages,
+                # Masks are allocated for that many rows of the whole cache and themselves; no
+                # pass has more tokens than the cache holds.
+                max_batch_tokens=min(BATCH_TOKENS, self._pages * PAGE),
                 return_logprobs=True,
                 seed=sampling.seed % 2**31,
             ),
