@@ -38,7 +38,7 @@ def start_processes(runtime: RuntimeConfig, stage_file: str) -> None:
         if wanted and world_size() < int(wanted[1]):
             raise TrainingError(
                 f"`{launch}` started {world_size()} of {wanted[1]} processes; on CPU use "
-                "`torchrun --nproc_per_node N`"
+                "`torchrun --standalone --nproc_per_node N`"
             )
         return
     command = [*shlex.split(launch), stage_file]
