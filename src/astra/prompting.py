@@ -124,7 +124,7 @@ def _compiled(template: str) -> jinja2.Template:
 def render(template: str, variables: Mapping[str, Any]) -> str:
     """Text of template ``<domain>/<name>``. Raises PromptError on an undefined variable."""
     try:
-        return _compiled(template).render(**variables)
+        return _compiled(template).render(**variables).rstrip("\n")
     except jinja2.UndefinedError as error:
         raise PromptError(f"prompt {template!r}: {error}") from error
 
