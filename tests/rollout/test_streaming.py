@@ -103,8 +103,9 @@ def test_an_episode_over_http_is_token_in_token_out(
     for body in server.requests:
         assert body["prompt"] == whole[: len(body["prompt"])]
         assert body["temperature"] == 0.7
-        assert body["top_p"] == 1.0
-        assert body["stop_token_ids"] == [codec.eos_id]
+        assert (body["top_p"], body["top_k"]) == (1.0, -1), "nothing is cut off what is sampled"
+        assert (body["stop_token_ids"], body["ignore_eos"]) == ([codec.eos_id], True)
+        assert (body["logprobs"], body["return_token_ids"]) == (0, True)
     assert len({body["seed"] for body in server.requests}) == 3, "each turn has its own seed"
     assert [m for m, lp in zip(rollout.mask, rollout.logprobs, strict=True) if lp == -0.25] == [
         1

@@ -137,9 +137,12 @@ def test_the_objective_is_the_papers_whatever_the_trainers_defaults(
     assert args.importance_sampling_level == "token"
     assert (args.epsilon, args.epsilon_high, args.delta) == (0.2, 0.28, None)
     assert args.mask_truncated_completions is False
+    assert args.off_policy_mask_threshold is None, "it would drop rollouts without a word"
     assert args.use_vllm is False
+    assert args.max_completion_length == one.rl.limits.max_response_tokens
     assert args.temperature == 0.7, "the trainer's is the engine's"
     assert (args.bf16, args.activation_checkpointing, args.use_cpu) == (False, False, True)
+    assert (args.save_only_model, args.save_total_limit) == (False, None)
 
 
 def test_groups_are_shared_evenly_by_ranks(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from training_world import make_sample
+from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
 
 from astra.records.trajectory import SFTSample
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec, load_policy
@@ -147,13 +148,28 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
 def test_settings_that_bite_are_set(tmp_path: Path) -> None:
     """The trainer's own defaults: bfloat16, recomputed activations, a last good loss for NaN."""
     made = _arguments(config(), tmp_path, 8, True)
-    assert (made.bf16, made.use_cpu, made.packing, made.max_length) == (False, True, False, None)
+    assert (made.bf16, made.use_cpu, made.max_length) == (False, True, None)
+    assert (made.packing, made.padding_free, made.eval_packing) == (False, False, None)
     assert made.activation_checkpointing is False
     assert made.logging_nan_inf_filter is False
     assert made.save_only_model is False
     assert made.save_total_limit is None, "it would delete weights too"
     assert made.dataset_kwargs == {"skip_prepare_dataset": True}
     assert made.parallelism_config is None
+
+
+def test_shared_sequences_are_padded_so_that_they_divide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of n devices takes two pieces of a sequence, one from either end."""
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    # It would ask for a process group; what is tested here is what it is told.
+    monkeypatch.setattr(TRLSFTConfig, "__post_init__", lambda self: None)
+    made = _arguments(config(context_parallel=4), tmp_path, 8, True)
+    assert (made.parallelism_config.cp_size, made.parallelism_config.dp_shard_size) == (4, 2)
+    assert made.pad_to_multiple_of == 8
+    assert made.gradient_accumulation_steps * made.per_device_train_batch_size * 2 == 8
+    assert made.packing is False, "refused with shared sequences"
 
 
 def test_stalled_evaluation_ends_training(policy: LoadedPolicy, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.train.sft import encode_samples
-from astra.train.sft_trainer import AssistantSFTTrainer, assistant_loss
+from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer, assistant_loss
 
 
 @pytest.fixture
@@ -76,6 +76,31 @@ def test_the_loss_ignores_what_stands_in_the_padding(policy: LoadedPolicy) -> No
     ]
     assert labels.shape == (1, width)
     assert sums[0] == sums[1]
+
+
+def test_samples_of_a_batch_do_not_see_each_other(policy: LoadedPolicy, tmp_path: Path) -> None:
+    """One sample a row. Packed into one row without a kernel that tells them apart, each would
+    be trained on what stands before it."""
+    one = trainer(AssistantSFTTrainer, policy, tmp_path)
+    rows = list(one.train_dataset)
+    batch = one.data_collator(rows)
+    assert len(batch["input_ids"]) == len(rows) == 4
+    assert not {"position_ids", "seq_idx", "cu_seq_lens_q"} & set(batch), "not padding-free"
+
+    def loss(ids: torch.Tensor, labels: torch.Tensor) -> float:
+        with torch.no_grad():
+            return assistant_loss(policy.model, ids, labels)[0].item()
+
+    def alone(row: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.tensor([row["input_ids"]]), torch.tensor([row["labels"]])
+
+    together = loss(batch["input_ids"], batch["labels"])
+    assert together == pytest.approx(sum(loss(*alone(row)) for row in rows), rel=1e-5)
+    (first, _), (second, labels) = alone(rows[0]), alone(rows[1])
+    packed = loss(
+        torch.cat([first, second], 1), torch.cat([torch.full_like(first, IGNORED), labels], 1)
+    )
+    assert abs(packed - loss(second, labels)) > 1e-2, "a packed sample is not what it is alone"
 
 
 def test_a_wrapped_model_takes_the_parents_path(policy: LoadedPolicy, tmp_path: Path) -> None:
