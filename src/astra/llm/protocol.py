@@ -61,7 +61,8 @@ class Ask(Generic[Reply]):
     @property
     def shown(self) -> Mapping[str, Any]:
         """What the template is rendered with."""
-        return {"names": self.names, **self.variables, **self.limits}
+        names = {"names": self.names} if self.names else {}
+        return {**self.variables, **self.limits, **names}
 
 
 class ProviderError(AstraError):
