@@ -36,7 +36,7 @@ def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
     if local_rank >= (found := torch.cuda.device_count()):
         raise DeviceError(
             f"process {local_rank} has no GPU of its own, torch sees {found}; lower the number of "
-            "processes in runtime.launch, or set runtime.device=cpu"
+            "processes in the launch command, or set runtime.device=cpu"
         )
     torch.cuda.set_device(local_rank)
     return f"cuda:{local_rank}"
