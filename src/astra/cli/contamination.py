@@ -52,8 +52,8 @@ def overlap_command(
     runs = read_runs(suites)
     if not runs:
         raise SuiteError(
-            f"{suites} holds no run of a suite, so there is nothing to compare with; let stage bench "
-            "play some (bench.suites in conf, then `dvc repro bench`)"
+            f"{suites} holds no run of a suite, so there is nothing to compare with; let stage "
+            "bench play some (bench.suites in conf, then `dvc repro bench`)"
         )
     prompts = prompts_of(runs)
     tables = {"sft_set": sft_items(sft), "envs_merged": arena_items(arenas)}
