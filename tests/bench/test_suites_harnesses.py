@@ -211,12 +211,13 @@ def test_a_harness_that_dies_and_an_endpoint_that_dies_leave_a_run_to_resume(
 
 
 def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
-    """Oracle, an agent and a user who send broken arguments, an agent who says nothing."""
-    entries = ["retail/0", "retail/1", "retail/2", "retail/3", "telecom/", "airline/2"]
+    """Oracle, broken arguments from agent and from user, an agent without words, a careless one."""
+    entries = ["retail/0", "retail/1", "retail/2", "retail/3", "telecom/", "airline/2", "retail/4"]
     tasks = oracles.tau2_tasks()
     entries[4] = next(entry for entry in tasks if entry.startswith("telecom/[service_issue]"))
     only("tau2", entries)
     agent, user = oracles.tau2_agent(), oracles.tau2_user()
+    careless = oracles.tau2_agent(drop_last=True)
     broken = Turn(calls=(("get_order_details", {}),), raw_arguments="{not json")
 
     def writes(entry: str, body: dict[str, Any]) -> Turn:
@@ -224,7 +225,7 @@ def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
             return broken
         if entry == "retail/3":
             return Turn(content="")
-        return agent(entry, body)
+        return (careless if entry == "retail/4" else agent)(entry, body)
 
     def says(entry: str, body: dict[str, Any]) -> Turn:
         if entry == "retail/2":
@@ -239,6 +240,8 @@ def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
     assert score(found["retail/1", 0]) == 0.0
     assert "JSON" in found["retail/1", 0].reason
     assert score(found["retail/3", 0]) == 0.0
+    assert score(found["retail/4", 0]) == 0.0
+    assert "DB 0" in found["retail/4", 0].reason
     assert found["retail/2", 0].outcome == SuiteOutcome.INFRA
 
 
