@@ -5,9 +5,9 @@
         [--mode fc|prompt] [--count N] [--concurrency 4]
 
 ``oracle`` answers the ground truth and must score 1 on every entry, else no score of the suite
-can be trusted; ``drops`` leaves one call out: the last of BFCL's last turn, the last of tau2 that
-does more than look up; ``idle`` says "Done.", to a tau2 user who does what a user has to do: the
-suite's floor. Without ``--count`` all entries are played. What is finished is in the journal
+can be trusted; ``drops`` leaves one call out: BFCL's last one of the last turn, tau2's last one
+that does more than look up; ``idle`` says "Done.", to a tau2 user who does what a user has to do:
+the suite's floor. Without ``--count`` all entries are played. What is finished is in the journal
 (ASTRA_CACHE), so that a killed run resumes. Prints one JSON line per run; exits 1 if an oracle
 misses an entry.
 """
