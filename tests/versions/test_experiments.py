@@ -89,6 +89,25 @@ def test_an_experiment_is_applied_branched_and_saved(queued: Repository) -> None
     assert "by-hand" in queued.run("dvc", "exp", "list", "--name-only")
 
 
+def test_one_aside_needs_no_queue_and_leaves_the_workspace_alone(queued: Repository) -> None:
+    before = {file: file.read_bytes() for file in (queued.folder / "data").glob("*.parquet")}
+    assert len(before) == 4
+    queued.run("dvc", "exp", "run", "--temp", "-n", "aside", "-S", "chains.walks=5")
+    assert not queued.run("git", "status", "--porcelain")
+    assert {file: file.read_bytes() for file in before} == before
+    assert not list((queued.folder / ".dvc/tmp").rglob("dvc.yaml")), "its copy is gone"
+    assert "aside" in queued.run("dvc", "exp", "list", "--name-only")
+    queued.run("dvc", "exp", "apply", "aside")
+    try:
+        assert params((queued.folder / "params.yaml").read_text()) == 5
+        assert "up to date" in queued.run("dvc", "repro")
+        chains = queued.folder / "data/chains.parquet"
+        assert chains.read_bytes() != before[chains]
+    finally:
+        queued.run("git", "reset", "-q", "--hard")
+        queued.run("dvc", "checkout", "-q")
+
+
 def test_a_bad_value_queues_nothing(queued: Repository) -> None:
     wrong = queued.run("dvc", "exp", "run", "--queue", "-S", "chains.walks=many", fails=True)
     assert "chains.walks" in wrong
