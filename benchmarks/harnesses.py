@@ -1,14 +1,15 @@
-"""What scripted models score in the harnesses of BFCL and tau2: an oracle, a mute, a careless one.
+"""What scripted models score in the harnesses of BFCL and tau2: oracle, careless and mute.
 
     make bench-env
     PYTHONPATH=src python benchmarks/harnesses.py [--suite bfcl|tau2] [--model oracle|idle|drops]
         [--mode fc|prompt] [--count N] [--concurrency 4]
 
 ``oracle`` answers the ground truth and must score 1 on every entry, else no score of the suite
-can be trusted; ``drops`` (BFCL) leaves the last call of the last turn out; ``idle`` says "Done.",
-to a tau2 user who does what a user has to do: the suite's floor. Without ``--count`` all entries
-are played. What is finished is in the journal (ASTRA_CACHE), so that a killed run resumes. Prints
-one JSON line per run; exits 1 if an oracle misses an entry.
+can be trusted; ``drops`` leaves one call out: BFCL's last one of the last turn, tau2's last one
+that does more than look up; ``idle`` says "Done.", to a tau2 user who does what a user has to do:
+the suite's floor. Without ``--count`` all entries are played. What is finished is in the journal
+(ASTRA_CACHE), so that a killed run resumes. Prints one JSON line per run; exits 1 if an oracle
+misses an entry.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def writers(suite: str, mode: str) -> Iterator[tuple[str, Writer, Writer]]:
         yield "idle", idle, idle
     else:
         yield "oracle", oracles.tau2_agent(), oracles.tau2_user()
+        yield "drops", oracles.tau2_agent(drop_last=True), oracles.tau2_user()
         yield "idle", idle, oracles.tau2_patient_user()
 
 

@@ -8,13 +8,15 @@
 Each model is served behind our endpoint, one after the other, and each suite played in its own
 process. Offline means: no hub (AIME and GPQA need problems) and no second model, so users are
 simulated by rule and scores are not comparable with published ones. ``floor`` is a server that
-answers "Done." to everything. Writes --out as data/suites would be, and prints a table.
+answers "Done." to everything. Writes --out as data/suites would be (`astra report` reads it from
+there), prints a table, and exits 1 if a run has no score: the same command resumes it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -92,14 +94,16 @@ def main() -> None:
         given = dict(one.split("=", 1) for one in args.models)
         models = {name: model(name, place, args) for name, place in given.items()}
         serving = WithFloor(ServedCheckpoints(models))
+        failed = False
         for name in [*models, FLOOR]:
             wanted = [one for one in configs(args, users) if not made(args.out, one, name).exists()]
             if not wanted:
                 continue
             with serving(name) as served:
                 for config in wanted:
-                    play(config, served, args.out)
+                    failed |= not play(config, served, args.out)
     show(args.out)
+    sys.exit(failed)
 
 
 def made(out: Path, config: SuiteConfig, name: str) -> Path:
@@ -107,15 +111,17 @@ def made(out: Path, config: SuiteConfig, name: str) -> Path:
     return out / config.suite / f"{name}.json"
 
 
-def play(config: SuiteConfig, served: Subject, out: Path) -> None:
+def play(config: SuiteConfig, served: Subject, out: Path) -> bool:
+    """Whether it has a score now; what is finished is in the journal either way."""
     began = time.monotonic()
     try:
         run, episodes = run_suite(config, served, out / "journal")
     except SuiteError as error:
         print(f"{config.suite} {served.checkpoint}: NO SCORE: {error}", flush=True)
-        return
+        return False
     write_run(out, run, episodes)
     print(f"{config.suite} {served.checkpoint}: {time.monotonic() - began:.0f} s", flush=True)
+    return True
 
 
 def show(out: Path) -> None:

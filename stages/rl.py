@@ -22,7 +22,7 @@ ARENAS, START, MODEL = Path("data/envs_merged.parquet"), Path("models/sft"), Pat
 
 def main() -> None:
     config, runtime = load("rl", RLConfig), load("runtime", RuntimeConfig)
-    start_processes(runtime, __file__)
+    start_processes(runtime.rl_launch, __file__)
     device = load_device(prepare_torch(runtime, config.seed))
     policy = load_policy(PolicyConfig(path=str(START), dtype=config.dtype), device)
     arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config)

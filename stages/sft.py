@@ -21,7 +21,7 @@ SFT_SET, MODEL = Path("data/sft_set.parquet"), Path("models/sft")
 
 def main() -> None:
     config, runtime = load("sft", SFTConfig), load("runtime", RuntimeConfig)
-    start_processes(runtime, __file__)
+    start_processes(runtime.sft_launch, __file__)
     device = load_device(prepare_torch(runtime, config.seed))
     policy = load_policy(config.policy, device)
     train, evaluation = split_samples(read_records(SFT_SET, SFTSample))

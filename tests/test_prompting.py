@@ -90,6 +90,24 @@ def test_json_is_written_for_a_model_not_for_a_browser() -> None:
     assert render("d/t", {"value": value}) == f"{expected} {expected}"
 
 
+def test_a_schema_is_shown_without_its_extensions_but_with_every_property() -> None:
+    TEMPLATES["d/t"] = "{{ value | schema }}"
+    properties = {"x-axis": {"type": "string", "x-entity": "thing", "enum": [{"x-a": 1}]}}
+    shown = render("d/t", {"value": {"x-version": 2, "properties": properties}})
+    assert shown == '{"properties": {"x-axis": {"type": "string", "enum": [{"x-a": 1}]}}}'
+
+
+def test_a_planned_call_shows_of_each_argument_what_its_origin_gives() -> None:
+    TEMPLATES["d/t"] = "{{ value | sources }}"
+    stated = {"origin": "task", "value": None, "step": None, "path": []}
+    default = {"origin": "default", "value": 3, "step": None, "path": []}
+    read = {"origin": "output", "value": None, "step": 0, "path": []}
+    assert render("d/t", {"value": {"a": stated, "b": default, "c": read}}) == (
+        '{"a": {"origin": "task"}, "b": {"origin": "default", "value": 3}, '
+        '"c": {"origin": "output", "step": 0, "path": []}}'
+    )
+
+
 def test_placeholders_fill_every_variable() -> None:
     TEMPLATES["d/t"] = "{{ a }}{% for x in items %} {{ x.name }} {{ x | json }}{% endfor %}"
     assert variables_of("d/t") == ["a", "items"]

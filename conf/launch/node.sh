@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One machine's share of a training stage. As runtime.launch on the machine where dvc runs, and by
+# One machine's share of a training stage. As runtime.sft_launch or .rl_launch on the machine where dvc runs, and by
 # hand on every other one, which has to see the repository under the same path:
 #   MACHINES=2 MACHINE=1 MAIN=host0 conf/launch/node.sh stages/rl.py
 # Under Slurm (slurm.sbatch) all of it comes from the allocation.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -46,6 +46,46 @@ def _shown(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LITERAL = ("enum", "const", "default", "examples", "required")
+
+
+def without_keywords(schema: Any, dropped: Callable[[str], bool]) -> Any:
+    """A JSON Schema, in its own order, without some keywords; names and literal values stay."""
+    if isinstance(schema, list):
+        return [without_keywords(part, dropped) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED and isinstance(value, Mapping):
+            kept[key] = {name: without_keywords(part, dropped) for name, part in value.items()}
+        elif not dropped(key):
+            kept[key] = value if key in _LITERAL else without_keywords(value, dropped)
+    return kept
+
+
+def _schema(value: Any) -> str:
+    """A tool's schema for one who makes up no values: extensions (``x-...``) say nothing there."""
+    return _json(without_keywords(value, lambda keyword: keyword.startswith("x-")))
+
+
+def _sources(arguments: Any) -> str:
+    """The arguments of a planned call: of each source what its origin gives, and no nulls."""
+    if not isinstance(arguments, Mapping):
+        return _json(arguments)
+    return _json(
+        {
+            name: {
+                field: value
+                for field, value in source.items()
+                if value is not None and (field != "path" or source["step"] is not None)
+            }
+            for name, source in arguments.items()
+        }
+    )
+
+
 _LINES = re.compile(r"\r\n|[\n\r\v\f]")
 _MARKS = ("#", "```", "~~~", "---", "===", "|")
 """What a heading, a fence, a rule or a quotation of our own begins with."""
@@ -71,6 +111,8 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=False,
     )
     environment.filters["json"] = environment.filters["tojson"] = _json
+    environment.filters["schema"] = _schema
+    environment.filters["sources"] = _sources
     return environment
 
 
@@ -82,7 +124,7 @@ def _compiled(template: str) -> jinja2.Template:
 def render(template: str, variables: Mapping[str, Any]) -> str:
     """Text of template ``<domain>/<name>``. Raises PromptError on an undefined variable."""
     try:
-        return _compiled(template).render(**variables)
+        return _compiled(template).render(**variables).rstrip("\n")
     except jinja2.UndefinedError as error:
         raise PromptError(f"prompt {template!r}: {error}") from error
 

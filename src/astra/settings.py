@@ -119,8 +119,9 @@ class RuntimeConfig(StageConfig):
     """Compute threads of torch; more than idle cores makes it many times slower."""
     device: str = "auto"
     """auto | cpu | cuda"""
-    launch: str = ""
-    """Command that starts the training stages on several devices or nodes, for example
+    sft_launch: str = ""
+    rl_launch: str = ""
+    """Commands that start the training stages on several devices or nodes, for example
     ``accelerate launch --config_file conf/accelerate/zero2.yaml``; empty: one process."""
     rollout_servers: tuple[str, ...] = ()
     """URLs of vLLM servers that roll episodes, where rl.engine is vllm."""

@@ -27,8 +27,9 @@ OPEN: list[Progress] = []
 
 def run_stage(name: str, main: Callable[[], None]) -> None:
     """Run a stage's ``main``; a user-facing error ends the process with its message, exit 1."""
+    usual = "INFO" if os.environ.get("RANK", "0") == "0" else "WARNING"  # ranks say the same
     logging.basicConfig(
-        level=os.environ.get("ASTRA_LOG", "INFO").upper(),
+        level=os.environ.get("ASTRA_LOG", usual).upper(),
         format=f"[{name}] %(message)s",
         stream=sys.stderr,
         force=True,

@@ -182,13 +182,42 @@ def test_a_planted_call_name_is_evaluated_and_finds_every_door_shut(
     assert SECRET not in json.dumps(heard)
 
 
+def test_a_harness_that_dies_and_an_endpoint_that_dies_leave_a_run_to_resume(
+    only: Only, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model's call ends BFCL's process; then its endpoint goes away; then all is well."""
+    monkeypatch.setattr("astra.bench.suites.relay.PAUSE_S", 0.01)
+    only("bfcl", BFCL)
+    perfect = oracles.bfcl("fc")
+    asked: list[str] = []
+
+    def deadly(entry: str, body: dict[str, Any]) -> Turn:
+        if entry == BFCL[1]:
+            return Turn(calls=(("__import__('os')._exit", {"status": 3}),))
+        return perfect(entry, body)
+
+    def leaving(entry: str, body: dict[str, Any]) -> Turn:
+        asked.append(entry)
+        return Turn(status=503, error="going") if entry == BFCL[2] else perfect(entry, body)
+
+    with pytest.raises(SuiteError, match=r"after 1 of 3 attempts.*no score.*exit code 3"):
+        play("bfcl", deadly, tmp_path, concurrency=1)
+    with pytest.raises(SuiteError, match=r"after 2 of 3 attempts.*no score.*does not answer"):
+        play("bfcl", leaving, tmp_path, concurrency=1)
+    assert BFCL[0] not in asked
+    found = play("bfcl", perfect, tmp_path)
+    assert [score(one) for one in found.values()] == [1.0] * 3
+    assert {one.outcome for one in found.values()} == {SuiteOutcome.SCORED}
+
+
 def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
-    """Oracle, an agent and a user who send broken arguments, an agent who says nothing."""
-    entries = ["retail/0", "retail/1", "retail/2", "retail/3", "telecom/", "airline/2"]
+    """Oracle, broken arguments from agent and from user, an agent without words, a careless one."""
+    entries = ["retail/0", "retail/1", "retail/2", "retail/3", "telecom/", "airline/2", "retail/4"]
     tasks = oracles.tau2_tasks()
     entries[4] = next(entry for entry in tasks if entry.startswith("telecom/[service_issue]"))
     only("tau2", entries)
     agent, user = oracles.tau2_agent(), oracles.tau2_user()
+    careless = oracles.tau2_agent(drop_last=True)
     broken = Turn(calls=(("get_order_details", {}),), raw_arguments="{not json")
 
     def writes(entry: str, body: dict[str, Any]) -> Turn:
@@ -196,7 +225,7 @@ def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
             return broken
         if entry == "retail/3":
             return Turn(content="")
-        return agent(entry, body)
+        return (careless if entry == "retail/4" else agent)(entry, body)
 
     def says(entry: str, body: dict[str, Any]) -> Turn:
         if entry == "retail/2":
@@ -211,6 +240,8 @@ def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
     assert score(found["retail/1", 0]) == 0.0
     assert "JSON" in found["retail/1", 0].reason
     assert score(found["retail/3", 0]) == 0.0
+    assert score(found["retail/4", 0]) == 0.0
+    assert "DB 0" in found["retail/4", 0].reason
     assert found["retail/2", 0].outcome == SuiteOutcome.INFRA
 
 

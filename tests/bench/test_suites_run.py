@@ -191,6 +191,28 @@ def test_a_driver_that_breaks_the_protocol_gives_no_score(
         run(right, tmp_path)
 
 
+def test_a_harness_that_crashes_is_no_failure_of_the_model_and_its_run_resumes(
+    use: Use, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def write(entry: str, body: dict[str, Any]) -> Turn:
+        asked.append(entry)
+        return Turn(content="0" if entry == "a_1" else "1")
+
+    use("dies")
+    with pytest.raises(SuiteError, match=r"after 4 of 20 attempts and has no score.*code 3"):
+        run(write, tmp_path)
+    done = set(asked)
+    asked.clear()
+    use()
+    found, episodes = run(write, tmp_path)
+    assert len(done) == 4
+    assert not done & set(asked)
+    assert found.outcomes == {"scored": 20}  # nothing of the crash is in the scores
+    assert sum(map(score, episodes)) == 19
+
+
 def test_a_silent_driver_is_ended(use: Use, tmp_path: Path) -> None:
     use("silent")
     with pytest.raises(SuiteError, match="said nothing for 2 s"):

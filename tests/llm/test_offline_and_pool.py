@@ -118,11 +118,12 @@ def test_the_first_error_cancels_what_is_in_flight() -> None:
 
 
 def test_a_rule_neither_sees_limits_nor_draws_by_them() -> None:
-    def ask(limits: dict[str, int]) -> int:
-        wanted = Ask("demo/number", {"below": 10**9}, Number, limits=limits)
+    def ask(limits: dict[str, int], names: tuple[str, ...] = ()) -> int:
+        wanted = Ask("demo/number", {"below": 10**9}, Number, limits=limits, names=names)
         return asyncio.run(teacher().ask(wanted)).value
 
-    assert ask({"below": 1}) == ask({"max_words": 9}) == ask({})
+    assert ask({"below": 1}) == ask({"max_words": 9}) == ask({}) == ask({}, ("Ada Berg",))
     assert Ask("demo/number", {"below": 9}, Number, limits={"max_words": 7}).shown == {
         "below": 9, "max_words": 7,
     }  # fmt: skip
+    assert Ask("demo/number", {}, Number, names=("Ada Berg",)).shown == {"names": ("Ada Berg",)}

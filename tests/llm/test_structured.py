@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from astra.llm.protocol import ParseError
-from astra.llm.structured import parse_reply, response_format
+from astra.llm.structured import instructions, parse_reply, response_format
 
 
 class Verdict(BaseModel):
@@ -88,3 +88,21 @@ def test_strict_only_where_a_server_can_enforce_it() -> None:
     field, _, enforced = response_format(Free)
     assert not enforced
     assert field["json_schema"]["strict"] is False
+
+
+def test_a_schema_keeps_the_order_of_the_fields_and_says_nothing_of_the_code() -> None:
+    class Judged(BaseModel):
+        """Reply to ``some/template``."""
+
+        title: str
+        reason: str
+        ok: bool
+
+    form, _, _ = response_format(Judged)
+    schema = form["json_schema"]["schema"]
+    assert list(schema["properties"]) == ["title", "reason", "ok"]
+    assert schema["properties"]["title"] == {"type": "string"}
+    assert not {"title", "description"} & schema.keys()
+    shown = instructions(Judged)
+    assert shown.index('"reason"') < shown.index('"ok"')
+    assert "some/template" not in shown

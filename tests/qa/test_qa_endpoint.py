@@ -82,7 +82,7 @@ def scripted(recorder: Recorder, spoilt: bool) -> Callable[[dict[str, Any]], Ans
     seen: set[str] = set()
 
     def answer(body: dict[str, Any]) -> Answer:
-        prompt = body["messages"][0]["content"].partition("\n\nReply with one JSON object and")[0]
+        prompt = body["messages"][0]["content"].partition("\n\nWrite the JSON object and")[0]
         if spoilt and prompt not in seen:
             seen.add(prompt)
             return Answer("Certainly! Here is what you asked for.")

@@ -67,6 +67,14 @@ def _undeclared(d: dict[str, Any]) -> None:
     d["scenario"] = "parallel_single_hop"
 
 
+def _spoken_of(d: dict[str, Any]) -> None:
+    d["sub_questions"][0].update(question="What is the age from step 2?", operation=None)
+
+
+def _spoken_of_in_chinese(d: dict[str, Any]) -> None:
+    d["sub_questions"][0].update(question="步骤2得到的年龄是多少？", operation=None)
+
+
 def _repeated(d: dict[str, Any]) -> None:
     again = {**d["sub_questions"][0], "id": 3}
     d["sub_questions"].append(again)
@@ -113,6 +121,8 @@ VIOLATIONS: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (_boolean, "answer_type"),
     (_unused, "unused_dependency"),
     (_undeclared, "undeclared_dependency"),
+    (_spoken_of, "undeclared_dependency"),
+    (_spoken_of_in_chinese, "undeclared_dependency"),
     (_repeated, "repeated_call"),
     (_wrong, "answer_mismatch"),
     (_lost_row, "not_derivable"),

@@ -231,6 +231,33 @@ def test_what_others_depend_on_must_need_a_tool(
     assert none.reason == "no_tool_needed"
 
 
+@pytest.mark.parametrize(
+    ("template", "report", "reason", "verdict"),
+    [
+        *(
+            (f"qa/{name}", StepReport, '"reason"', '"ok"')
+            for name in ("atomicity", "dependency", "sequential")
+        ),
+        ("qa/necessity", NecessityReport, '"reason"', '"needs_tool"'),
+        ("qa/completeness", CompletenessReport, '"missing"', '"complete"'),
+    ],
+)
+def test_a_judge_gives_its_reason_before_its_verdict(
+    template: str, report: Any, reason: str, verdict: str, documents: Any, build: Any
+) -> None:
+    """In the prompt, its example and the reply's fields, which enforced decoding follows."""
+    prompt = render(template, judge_variables(build(documents["chain"]())))
+    for part in prompt.split("## Reply")[1].split("## Example"):
+        assert 0 <= part.index(reason) < part.index(verdict)
+    shown = report.model_json_schema()
+    [fields] = [
+        kind["properties"]
+        for kind in (shown, *shown.get("$defs", {}).values())
+        if verdict.strip('"') in kind["properties"]
+    ]
+    assert list(fields).index(reason.strip('"')) < list(fields).index(verdict.strip('"'))
+
+
 def test_complete_with_something_missing_is_not_complete(
     documents: Any, build: Any, valid_config: Any
 ) -> None:

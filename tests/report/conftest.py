@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +100,19 @@ def bench_metrics() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def suite_run(root: Path, checkpoint: str, values: Sequence[float], of: int) -> None:
-    """A run of BFCL: one entry per value."""
+def suite_run(
+    root: Path,
+    checkpoint: str,
+    values: Sequence[float],
+    of: int,
+    parts: Sequence[str] = ("miss_func", "base"),
+    label: str = "bfcl",
+) -> None:
+    """A run of BFCL: one entry per value, the parts in turn."""
     episodes = [
         SuiteEpisode(
-            suite="bfcl", checkpoint=checkpoint, entry_id=f"e{at}", attempt=0,
-            category="base" if at % 2 else "miss_func", outcome=SuiteOutcome.SCORED,
+            suite=label, checkpoint=checkpoint, entry_id=f"e{at}", attempt=0,
+            category=f"multi_turn_{parts[at % len(parts)]}", outcome=SuiteOutcome.SCORED,
             scores={"accuracy": Scored(value=value)}, reason="wrong state" if value < 1 else "",
             steps=3, prompt_tokens=100, completion_tokens=60,
             messages=(
@@ -115,11 +123,11 @@ def suite_run(root: Path, checkpoint: str, values: Sequence[float], of: int) -> 
         for at, value in enumerate(values)
     ]  # fmt: skip
     run = SuiteRun(
-        suite="bfcl", checkpoint=checkpoint, model="m", harness="bfcl", score="accuracy",
+        suite=label, checkpoint=checkpoint, model="m", harness="bfcl", score="accuracy",
         versions={"bfcl-eval": "1.2"}, sample_count=len(values), sample_of=of, sample_seed=0,
         tries=1, decoding={"temperature": 0.6}, options={}, outcomes={"scored": len(values)},
     )  # fmt: skip
-    folder = root / "data/suites/bfcl"
+    folder = root / "data/suites" / label
     folder.mkdir(parents=True, exist_ok=True)
     write_records(folder / f"{checkpoint}.parquet", episodes, SuiteEpisode)
     (folder / f"{checkpoint}.json").write_text(run.model_dump_json(), encoding="utf-8")
@@ -180,3 +188,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }}}  # fmt: skip
     (tmp_path / "dvc.lock").write_text(yaml.safe_dump(lock))
     return tmp_path
+
+
+@pytest.fixture
+def add_run(build: Path) -> Callable[..., None]:
+    """Adds a run of BFCL to ``build``."""
+    return partial(suite_run, build)

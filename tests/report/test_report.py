@@ -4,17 +4,19 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from astra.bench.suites.known import acebench, aime, bfcl
 from astra.cli.main import app, commands
 from astra.records.message import Message, MessageRole
 from astra.report.charts import Charts, Interval, Series, ticks, trailing_mean
 from astra.report.page import render, write_report
-from astra.report.published import COLUMNS, ROWS
+from astra.report.published import COLUMNS, HARNESSES, ROWS
 from astra.report.rollouts import CHARACTERS, clean, turns
 from astra.report.workspace import Workspace
 from astra.settings import RuntimeConfig, StageConfig
@@ -77,11 +79,33 @@ def test_suites_are_scored_from_their_records(build: Path) -> None:
     text = shown(build)
     assert "RL 0.750" in text  # 3 of 4 entries
     assert "4 of 800" in text
-    assert "base 0.500, miss_func 1.000" in text
+    assert "multi_turn_base 0.500, multi_turn_miss_func 1.000" in text
     assert "bfcl-eval 1.2" in text
-    # In the paper's columns, in percent: base, missing function, overall as mean of categories.
-    assert re.search(r"this build, RL \(samples\) measured here 50.00 100.00 – – 75.00", text)
+    # In the paper's columns, in percent: base, missing function; two parts of four, so no overall.
+    assert "this build, RL (samples) measured here 50.00 100.00 – – – –" in text
     assert "wrong state" in text
+
+
+def test_an_overall_needs_every_part_and_a_second_setting_has_its_own_row(
+    build: Path, add_run: Callable[..., None]
+) -> None:
+    parts = ("base", "miss_func", "miss_param", "long_context")
+    add_run("sft", [1.0, 0.0, 1.0, 1.0], of=4, parts=parts)
+    add_run("sft", [0.0, 0.0, 0.0, 1.0], of=4, parts=parts, label="bfcl_prompt")
+    text = shown(build)
+    assert "this build, SFT measured here 100.00 0.00 100.00 100.00 75.00 –" in text
+    assert "this build, SFT, bfcl_prompt measured here 0.00 0.00 0.00 100.00 25.00 –" in text
+
+
+def test_the_columns_are_the_parts_that_suites_count() -> None:
+    """The names that drivers give are tested beside the harnesses."""
+    parts = {
+        "bfcl": [f"multi_turn_{part}" for part in bfcl.CATEGORIES], "tau2": ("retail", "telecom"),
+        "acebench": acebench.CATEGORIES, "aime": [f"aime{year}" for year in aime.SOURCES],
+    }  # fmt: skip
+    for harness, title in HARNESSES.items():
+        shown_parts = {one.category for one in COLUMNS if one.suite == title and one.category}
+        assert shown_parts == set(parts[harness])
 
 
 def test_every_drop_is_shown_and_what_no_reason_explains_is_said(build: Path) -> None:

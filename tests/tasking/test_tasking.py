@@ -229,7 +229,7 @@ def test_low_scores_and_outages_of_the_judge_drop_tasks() -> None:
     def strict(variables: Any, rng: random.Random) -> TaskScores:
         if len(variables["question"]) % 2:
             raise ProviderError("down")
-        return TaskScores(quality=5, realism=3, necessity=5, difficulty=1, uniqueness=1)
+        return TaskScores(reason="", quality=5, realism=3, necessity=5, difficulty=1, uniqueness=1)
 
     tasks, metrics, _ = build({**HANDLERS, SCORE: strict})
     assert tasks == []

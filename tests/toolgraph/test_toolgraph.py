@@ -206,7 +206,7 @@ def test_votes(verdicts: list[bool | None], accepted: bool, reason: str | None) 
         verdict = next(turn)
         if verdict is None:
             raise ParseError("garbled")
-        return CoherenceVerdict(valid=verdict, task="x")
+        return CoherenceVerdict(reason="r", valid=verdict, task="x")
 
     metrics = StageMetrics("chains")
     chains = chains_of({COHERENCE: judge}, metrics)
@@ -246,7 +246,7 @@ def test_quorum_refuses_a_lone_vote() -> None:
 
     def judge(variables: Any, rng: random.Random) -> CoherenceVerdict:
         if next(turn):
-            return CoherenceVerdict(valid=True, task="x")
+            return CoherenceVerdict(reason="r", valid=True, task="x")
         raise ProviderError("down")
 
     vote = VoteConfig(models=(MODEL,), temperature=None, samples=3, quorum=2, min_share=0.5)

@@ -97,7 +97,7 @@ class Script:
             chain = names[:3]
             return {"proposals": [{"verdict": "yes", "chain": chain, "task": "All of it."}]}
         if prompt.startswith("You judge"):
-            return {"valid": model not in self.no, "task": f"Task by {model}."}
+            return {"reason": "why", "valid": model not in self.no, "task": f"Task by {model}."}
         if prompt.startswith("You write the request"):
             # The request carries what the fake needs to find the tools again, but no names.
             return {"valid": True, "query": f"Wanted: {' then '.join(map(_hidden, called))}"}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from test_grpo import ScriptedRoller
@@ -16,7 +18,6 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.errors import EngineError
-from astra.settings import RuntimeConfig
 from astra.tracking.mlflow import Run
 from astra.train import launch, rl
 from astra.train.checkpoints import STATE_FILE
@@ -183,27 +184,53 @@ def test_the_stage_becomes_its_launch_command(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv(LAUNCHED, raising=False)
     monkeypatch.delenv(launch.LAUNCH, raising=False)
     monkeypatch.setattr(launch.os, "execvpe", lambda *args: started.append(args))
-    start_processes(RuntimeConfig(), "stages/rl.py")
+    monkeypatch.setattr(launch, "die_with_parent", lambda: None)
+    start_processes("", "stages/rl.py")
     assert not started, "one process needs no launcher"
-    runtime = RuntimeConfig(launch="torchrun --nproc_per_node 2")
-    start_processes(runtime, "stages/rl.py")
+    torchrun = "torchrun --nproc_per_node 2"
+    start_processes(torchrun, "stages/rl.py")
     ((program, command, environment),) = started
     assert program == "torchrun"
     assert command == ["torchrun", "--nproc_per_node", "2", "stages/rl.py"]
     assert environment[LAUNCHED] == "1"
     monkeypatch.setenv(LAUNCHED, "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    start_processes(runtime, "stages/rl.py")
+    start_processes(torchrun, "stages/rl.py")
     assert len(started) == 1, "what was launched trains"
     monkeypatch.delenv("WORLD_SIZE")
     with pytest.raises(TrainingError, match="started 1 of 2 processes"):
-        start_processes(runtime, "stages/rl.py")
+        start_processes(torchrun, "stages/rl.py")
+
+
+LAUNCHER = """
+import subprocess, sys, time
+command = "import time; from astra.train.launch import start_processes; "
+command += "start_processes('x', ''); print('trains', flush=True); "
+command += "time.sleep(60)"
+print(subprocess.Popen([sys.executable, "-c", command]).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_was_launched_dies_with_its_launcher() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {LAUNCHED: "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as launcher:
+        assert launcher.stdout
+        child = psutil.Process(int(launcher.stdout.readline()))
+        assert launcher.stdout.readline() == "trains\n"
+        launcher.kill()
+        gone, alive = psutil.wait_procs([child], timeout=10)
+    assert gone or alive[0].status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_launcher_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(LAUNCHED, raising=False)
-    with pytest.raises(TrainingError, match="no-such-launcher cannot be started"):
-        start_processes(RuntimeConfig(launch="no-such-launcher"), "stages/rl.py")
+    with pytest.raises(TrainingError, match=r"no-such-launcher. cannot be started"):
+        start_processes("no-such-launcher", "stages/rl.py")
 
 
 def test_a_model_to_be_spread_is_loaded_on_the_cpu(

@@ -137,6 +137,6 @@ def test_the_emulator_sees_the_whole_episode(homes: ToolServer) -> None:
     model = Fixed(5)
     run(homes, *[("get_price", {"listing": f"Opal Peak {n}"}) for n in range(9)], emulator=model)
     assert len(model.asks[-1].variables["state"]) == 8
-    text = render(model.asks[-1].template, model.asks[-1].variables)
+    text = render(model.asks[-1].template, model.asks[-1].shown)
     assert "8. get_price" in text
     assert '"Opal Peak 0"' in text

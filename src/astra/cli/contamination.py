@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from astra.bench.overlap import arena_items, overlap, prompts_of, sft_items, write_overlap
+from astra.bench.suites.protocol import SuiteError
 from astra.bench.summary import read_runs
 from astra.contamination.index import NGRAM, ContaminationIndex
 from astra.contamination.suites import read_suites
@@ -48,7 +49,13 @@ def overlap_command(
     ),
 ) -> None:
     """Count n-grams that training data share with the prompts of the suites that were played."""
-    prompts = prompts_of(read_runs(suites))
+    runs = read_runs(suites)
+    if not runs:
+        raise SuiteError(
+            f"{suites} holds no run of a suite, so there is nothing to compare with; let stage "
+            "bench play some (bench.suites in conf, then `dvc repro bench`)"
+        )
+    prompts = prompts_of(runs)
     tables = {"sft_set": sft_items(sft), "envs_merged": arena_items(arenas)}
     document = overlap(prompts, tables, ngram)
     write_overlap(document, out)

@@ -196,7 +196,7 @@ async def _listed(target: Target, transport: ChatTransport) -> list[Finding]:
 
 async def _plain(target: Target, transport: ChatTransport) -> Finding:
     """A JSON reply to a plain question:"""
-    reply = await _chat(target, transport, f"Name a colour.\n\n{instructions(Probe)}")
+    reply = await _chat(target, transport, f"Name a colour in JSON.\n\n{instructions(Probe)}")
     if reply.truncated:
         return Finding(
             "warning", "the reply to one short question was cut off", "raise max_tokens of the role"

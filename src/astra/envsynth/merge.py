@@ -172,7 +172,7 @@ async def _draft(group: _Group, attempt: int, teacher: Teacher) -> MergedTool | 
             return "parse_error", str(error)[:200]
         code, calls = reply.code, {call.id: call.arguments for call in reply.calls}
     if sorted(calls) != sorted(question.id for question, _ in group.members):
-        return "calls_missing", f"calls are needed for each member, got {sorted(calls)}"
+        return "calls_missing", f"all members or none: the calls are for {sorted(calls)}"
     for arguments in calls.values():
         problem = call_problem(base.tool, arguments)
         if problem is not None:

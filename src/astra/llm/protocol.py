@@ -47,7 +47,8 @@ class Ask(Generic[Reply]):
     """One question to a teacher. ``variables`` are JSON-able; ``sample`` tells repeats apart.
 
     ``limits`` are further variables of the template: what the asker's own checks will hold the
-    reply to. Offline rules neither see them nor draw by them.
+    reply to. ``names`` (the template's variable ``names``) are drawn for askers whose reply makes
+    up names. Offline rules neither see these two nor draw by them.
     """
 
     template: str
@@ -55,11 +56,13 @@ class Ask(Generic[Reply]):
     response: type[Reply]
     sample: int = 0
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    names: tuple[str, ...] = ()
 
     @property
     def shown(self) -> Mapping[str, Any]:
         """What the template is rendered with."""
-        return {**self.variables, **self.limits}
+        names = {"names": self.names} if self.names else {}
+        return {**self.variables, **self.limits, **names}
 
 
 class ProviderError(AstraError):

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from astra.llm.protocol import ParseError, Reply
+from astra.prompting import without_keywords
 from astra.records.base import canonical_json
 from astra.text.strict_json import STRICT
 
@@ -109,14 +110,25 @@ def _validated(value: Any, response: type[Reply]) -> Reply:
 
 @lru_cache(maxsize=256)
 def schema_text(response: type[BaseModel]) -> str:
-    """The response model's JSON Schema as canonical JSON (part of an answer's identity)."""
-    return canonical_json(response.model_json_schema())
+    """The response model's JSON Schema as JSON (part of an answer's identity).
+
+    Properties stand in the order of the model's fields: a reason that is declared before its
+    verdict is written before it.
+    """
+    return json.dumps(_schema(response), ensure_ascii=False, separators=(",", ":"))
+
+
+def _schema(response: type[BaseModel]) -> dict[str, Any]:
+    """The schema without titles and docstrings, which speak of the code."""
+    return without_keywords(
+        response.model_json_schema(), lambda keyword: keyword in ("title", "description")
+    )
 
 
 def instructions(response: type[BaseModel]) -> str:
     """What the model is told when no server enforces the schema."""
     return (
-        "Reply with one JSON object and nothing else. It must satisfy this JSON Schema:\n"
+        "Write the JSON object and nothing else. It must satisfy this JSON Schema:\n"
         f"{schema_text(response)}"
     )
 
@@ -134,7 +146,7 @@ def response_format(response: type[BaseModel]) -> tuple[dict[str, Any], str, boo
     Strict decoding needs closed objects whose properties are all required; a schema with
     free-form parts is sent as a hint, and the prompt then shows it as well.
     """
-    schema = response.model_json_schema()
+    schema = _schema(response)
     strict = _closable(schema)
     if strict:
         _close(schema)

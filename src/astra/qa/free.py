@@ -23,7 +23,7 @@ from astra.qa.config import Corpus, Mode, QAConfig
 from astra.qa.corpora import Item, items_of
 from astra.qa.operations import UNORDERED
 from astra.qa.replies import Synthesis, SynthesisStep
-from astra.qa.rules import Problem, check, ends, states
+from astra.qa.rules import Problem, check, ends, states, summary
 from astra.qa.shapes import split_of
 from astra.qa.worlds import name_stock
 from astra.records.base import canonical_json, content_id
@@ -127,7 +127,9 @@ async def synthesise(request: Request, teacher: Teacher) -> Outcome:
     except (ProviderError, ParseError) as error:
         return Rejection(item=item, reason="teacher", detail=str(error))
     instance = build_instance(request, reply, template_hash(template))
-    hops = range(request.variables["min_hops"], request.variables["max_hops"] + 1)
+    # A last comparison is no hop of the question, though it stands on a level of its own.
+    most = request.variables["max_hops"] + (summary(instance.sub_questions) is not None)
+    hops = range(request.variables["min_hops"], most + 1)
     problem = _problem(request, instance) or check(instance, hops, _known_names(request, instance))
     if problem is not None:
         return Rejection(item=item, reason=problem[0], detail=problem[1])

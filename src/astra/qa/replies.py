@@ -1,4 +1,7 @@
-"""What teacher and judges are asked to reply: the response models of this domain's asks."""
+"""What teacher and judges are asked to reply: the response models of this domain's asks.
+
+A judge's reason stands before its verdict: fields are written in this order.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ class Synthesis(Frozen):
 
 class Necessity(Frozen):
     id: int
-    needs_tool: bool
     reason: str
+    needs_tool: bool
 
 
 class NecessityReport(Frozen):
@@ -55,8 +58,8 @@ class StepVerdict(Frozen):
     """``ok`` is the verifier's 0/1 judgement of one sub-question."""
 
     id: int
-    ok: bool
     reason: str
+    ok: bool
 
 
 class StepReport(Frozen):
@@ -68,6 +71,6 @@ class StepReport(Frozen):
 class CompletenessReport(Frozen):
     """Reply to ``qa/completeness``: one judgement of the whole instance."""
 
-    complete: bool
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...]
     """What the main question asks for and the sub-questions do not deliver."""
+    complete: bool

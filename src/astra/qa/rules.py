@@ -53,6 +53,8 @@ REFUSING = (QuestionKind.INFEASIBLE, QuestionKind.ALREADY_SATISFIED)
 """Kinds whose action the state refuses."""
 Problem = tuple[str, str]
 """Reason code and detail."""
+_STEP = re.compile(r"(?:\bsteps? |步骤)(\d+)")
+"""How a question refers to an earlier step's answer."""
 
 
 def check(
@@ -124,9 +126,18 @@ def _writes(step: SubQuestion) -> bool:
 
 def _readings(steps: tuple[SubQuestion, ...]) -> list[tuple[SubQuestion, ...]]:
     """The steps; and without a last summary, where no operation says whether it needs a tool."""
+    last = summary(steps)
+    unstated = last is not None and last.operation is None
+    return [steps, tuple(s for s in steps if s is not last)] if unstated else [steps]
+
+
+def summary(steps: tuple[SubQuestion, ...]) -> SubQuestion | None:
+    """The last step, where it brings several answers together and may need no tool for it."""
     last = ends(steps)
-    unstated = len(last) == 1 and last[0].operation is None and len(last[0].dependencies) > 1
-    return [steps, tuple(s for s in steps if s is not last[0])] if unstated else [steps]
+    if len(last) != 1 or len(last[0].dependencies) < 2:
+        return None
+    plain = last[0].operation is None or last[0].operation.op in PLAIN_OPS
+    return last[0] if plain else None
 
 
 def _has_cycle(steps: tuple[SubQuestion, ...]) -> bool:
@@ -159,6 +170,9 @@ def _dependencies(instance: QAInstance) -> Iterator[Problem]:
     answers = {step.id: step.answer.value for step in instance.sub_questions}
     calls: Counter[str] = Counter()
     for step in instance.sub_questions:
+        named = {int(number) for number in _STEP.findall(step.question)}
+        if unsaid := (named & answers.keys()) - {step.id, *step.dependencies}:
+            yield ("undeclared_dependency", f"{step.id} speaks of {sorted(unsaid)}")
         if step.operation is None:
             continue
         used = set(references(step.operation))

@@ -39,10 +39,10 @@ HARNESSES = {
 }
 """The suites of the table by the name of the harness that plays them here."""
 COLUMNS = (
-    Column("BFCL v3 multi-turn", "base", "base"),
-    Column("BFCL v3 multi-turn", "missing function", "miss_func"),
-    Column("BFCL v3 multi-turn", "missing parameter", "miss_param"),
-    Column("BFCL v3 multi-turn", "long context", "long_context"),
+    Column("BFCL v3 multi-turn", "base", "multi_turn_base"),
+    Column("BFCL v3 multi-turn", "missing function", "multi_turn_miss_func"),
+    Column("BFCL v3 multi-turn", "missing parameter", "multi_turn_miss_param"),
+    Column("BFCL v3 multi-turn", "long context", "multi_turn_long_context"),
     Column("BFCL v3 multi-turn", "overall"),
     Column("τ²-Bench", "retail", "retail"),
     Column("τ²-Bench", "telecom", "telecom"),

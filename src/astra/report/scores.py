@@ -167,21 +167,20 @@ def _order(checkpoint: str) -> tuple[int, str]:
 def beside_published(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows for the paper's table, one per checkpoint, in percent; None where nothing was played.
 
-    ``partial`` says that some figure of the row is of a sample and not of the whole suite.
+    ``partial`` says that some figure of the row is of a sample and not of the whole suite. A
+    further setting of a suite that the row holds already has a row of its own, named by
+    ``setting``.
     """
-    rows: dict[str, dict[str, Any]] = {
-        name: {"checkpoint": name, "figures": [None] * len(COLUMNS), "partial": False}
-        for name in LOOKS
-    }
+    rows = {(name, ""): _row(name) for name in LOOKS}
     for suite in found:
         for one in suite["runs"]:
             run: SuiteRun = one["run"]
             if run.checkpoint == SUITE_FLOOR or run.harness not in HARNESSES:
                 continue
-            row = rows.setdefault(
-                run.checkpoint,
-                {"checkpoint": run.checkpoint, "figures": [None] * len(COLUMNS), "partial": False},
-            )
+            row = rows.setdefault((run.checkpoint, ""), _row(run.checkpoint))
+            if run.harness in row["harnesses"]:
+                row = rows[run.checkpoint, run.suite] = _row(run.checkpoint, run.suite)
+            row["harnesses"].add(run.harness)
             row["partial"] |= run.sample_count < run.sample_of
             for at, column in enumerate(COLUMNS):
                 if column.suite == HARNESSES[run.harness]:
@@ -190,10 +189,20 @@ def beside_published(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return list(rows.values())
 
 
+def _row(checkpoint: str, setting: str = "") -> dict[str, Any]:
+    return {
+        "checkpoint": checkpoint, "setting": setting, "harnesses": set[str](), "partial": False,
+        "figures": [None] * len(COLUMNS),
+    }  # fmt: skip
+
+
 def _of_column(summary: Mapping[str, Any], column: Column) -> float | None:
-    if column.part == "overall":
-        return summary.get("overall_without_airline", summary["overall"])
-    return summary["by_category"].get(column.category)
+    """An overall only where all of its columns were played."""
+    played: Mapping[str, float] = summary["by_category"]
+    if column.part != "overall":
+        return played.get(column.category)
+    parts = [one.category for one in COLUMNS if one.suite == column.suite and one.category]
+    return sum(played[one] for one in parts) / len(parts) if played.keys() >= set(parts) else None
 
 
 def suite_examples(found: Sequence[Mapping[str, Any]]) -> list[Task]:

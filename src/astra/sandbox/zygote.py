@@ -172,21 +172,17 @@ def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
     """Continue as pid 1 of fresh namespaces, under an unprivileged uid.
 
     The process the host started stays behind as the parent and only waits: it dies with the
-    pid namespace, and the pid namespace with it. Ids are mapped by a root helper left outside
-    where we are root, because only an outsider may map another uid.
+    pid namespace, and the pid namespace with it.
     """
     flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET
     flags |= kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
     if _may_change_uid():
         os.setgroups([])
-        _unshare_mapped_by_helper(kernel, flags)
+        kernel.unshare_chosen_ids(flags, (SANDBOX_UID,))
         os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
         os.setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
     else:
-        uid, gid = os.geteuid(), os.getegid()
-        kernel.set_dumpable(True)
-        kernel.unshare(flags)
-        kernel.map_ids(os.getpid(), uid, gid, deny_groups=True)
+        kernel.unshare_own_ids(flags)
     socket.sethostname("sandbox")
     child = os.fork()
     if child:
@@ -194,30 +190,6 @@ def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
         os.waitpid(child, 0)
         os._exit(0)
     kernel.die_with_parent()
-
-
-def _unshare_mapped_by_helper(kernel: ModuleType, flags: int) -> None:
-    ready_out, ready_in = os.pipe()
-    me = os.getpid()
-    helper = os.fork()
-    if not helper:
-        code = 1
-        try:
-            os.close(ready_in)
-            if os.read(ready_out, 1):
-                kernel.map_ids(me, SANDBOX_UID, SANDBOX_UID, deny_groups=False)
-                code = 0
-        finally:
-            os._exit(code)
-    os.close(ready_out)
-    try:
-        kernel.unshare(flags)
-        os.write(ready_in, b"1")
-    finally:
-        os.close(ready_in)
-        status = os.waitpid(helper, 0)[1]
-    if status:
-        raise OSError("the uid map of the user namespace was refused")
 
 
 class Forks:

@@ -8,6 +8,7 @@ import ctypes
 import os
 import resource
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 CLONE_NEWNS = 0x00020000
@@ -87,12 +88,43 @@ def enter_pid_namespace(pidfd: int) -> None:
     _check(_libc.setns(pidfd, CLONE_NEWPID), "setns")
 
 
-def map_ids(pid: int, uid: int, gid: int, deny_groups: bool) -> None:
-    """Map one uid and gid of the parent namespace onto themselves in the namespace of pid."""
-    if deny_groups:
-        _write(f"/proc/{pid}/setgroups", "deny")
-    _write(f"/proc/{pid}/uid_map", f"{uid} {uid} 1")
-    _write(f"/proc/{pid}/gid_map", f"{gid} {gid} 1")
+def unshare_own_ids(flags: int) -> None:
+    """Enter a fresh user namespace in which our uid and gid, and no others, stay what they are."""
+    uid, gid = os.geteuid(), os.getegid()
+    set_dumpable(True)
+    unshare(flags)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def unshare_chosen_ids(flags: int, ids: Sequence[int]) -> None:
+    """As root: enter a fresh user namespace in which ``ids``, as uids and gids, stay what they are.
+
+    Only an outsider may map another id than its own: a child that stays outside does it.
+    """
+    ready_out, ready_in = os.pipe()
+    me = os.getpid()
+    helper = os.fork()
+    if not helper:
+        code = 1
+        try:
+            os.close(ready_in)
+            if os.read(ready_out, 1):
+                for name in ("uid_map", "gid_map"):
+                    _write(f"/proc/{me}/{name}", "\n".join(f"{one} {one} 1" for one in ids))
+                code = 0
+        finally:
+            os._exit(code)
+    os.close(ready_out)
+    try:
+        unshare(flags)
+        os.write(ready_in, b"1")
+    finally:
+        os.close(ready_in)
+        status = os.waitpid(helper, 0)[1]
+    if status:
+        raise OSError("the id maps of the user namespace were refused")
 
 
 def _write(path: str, text: str) -> None:

@@ -12,6 +12,8 @@ from astra.records.base import Frozen
 from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
 from astra.records.task import Task
 from astra.records.tool import Tool, ToolServer
+from astra.tasking.checks import MIN_KEPT_WORDS
+from astra.text.names import suggested_names
 
 CHAIN_TASK = "tasking/chain_task"
 SERVER_TASK = "tasking/server_task"
@@ -49,8 +51,9 @@ class Rewritten(Frozen):
 
 
 class TaskScores(Frozen):
-    """Labels from 1 (worst) to 5 (best)."""
+    """Labels from 1 (worst) to 5 (best), after the reason for them."""
 
+    reason: str
     quality: int = Field(ge=1, le=5)
     realism: int = Field(ge=1, le=5)
     necessity: int = Field(ge=1, le=5)
@@ -105,7 +108,8 @@ def chain_task_ask(
         "steps": _steps_view(chain.steps),
         "sketch": chain.task_sketch,
     }
-    return Ask(CHAIN_TASK, variables, WrittenTask, sample, {"max_words": max_words})
+    names = suggested_names(server.id, chain.id, sample)
+    return Ask(CHAIN_TASK, variables, WrittenTask, sample, {"max_words": max_words}, names)
 
 
 def server_task_ask(
@@ -116,7 +120,8 @@ def server_task_ask(
         "tools": [_tool_view(tool) for tool in server.tools],
         "number": number,
     }
-    return Ask(SERVER_TASK, variables, WrittenTask, sample, {"max_words": max_words})
+    names = suggested_names(server.id, number, sample)
+    return Ask(SERVER_TASK, variables, WrittenTask, sample, {"max_words": max_words}, names)
 
 
 def drop_parameter_ask(server: ToolServer, task: Task, step: int, parameter: str) -> Ask[Rewritten]:
@@ -147,7 +152,8 @@ def augment_ask(
         "mode": mode,
         "persona": persona,
     }
-    return Ask(AUGMENT, variables, Rewritten, sample, {"max_words": max_words})
+    limits = {"max_words": max_words, "kept_percent": round(100 * MIN_KEPT_WORDS)}
+    return Ask(AUGMENT, variables, Rewritten, sample, limits)
 
 
 def score_ask(

@@ -110,6 +110,7 @@ def score(variables: Mapping[str, Any], rng: random.Random) -> TaskScores:
     plan = _plan(variables["steps"])
     tools = _tools(variables)
     return TaskScores(
+        reason="by rule",
         quality=_quality(asked, plan, list(tools.values()), variables["kind"]),
         realism=_realism(asked),
         necessity=_necessity(plan),

@@ -36,7 +36,8 @@ async def score_task(
             "uniqueness": thresholds.uniqueness,
         }
     scores: dict[str, Score] = {
-        name: Scored(value=float(value)) for name, value in labels.model_dump().items()
+        name: Scored(value=float(value))
+        for name, value in labels.model_dump(exclude={"reason"}).items()
     }
     if not solvable:
         scores["necessity"] = Unscored(reason="no tool can solve this task")

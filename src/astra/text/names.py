@@ -11,6 +11,9 @@ import hashlib
 import random
 from enum import StrEnum
 from functools import cache
+from typing import Any
+
+from astra.records.base import content_id
 
 
 class Pool(StrEnum):
@@ -69,3 +72,15 @@ def draw_names(kind: str, pool: Pool, count: int, rng: random.Random) -> list[st
     if count > len(members):
         raise ValueError(f"pool {pool} has {len(members)} {kind} names, {count} asked for")
     return rng.sample(members, count)
+
+
+def suggested_names(*key: Any) -> tuple[str, ...]:
+    """Names for a model to use in the SFT track, people first; others for every other ``key``.
+
+    Models left to themselves come back to a handful of names, or to those of their example, and
+    know nothing of the pools that training arenas keep for themselves.
+    """
+    rng = random.Random(int(content_id(["names", *key]), 16))
+    return tuple(
+        name for kind in ("person", "thing") for name in draw_names(kind, Pool.SERVERS, 3, rng)
+    )

@@ -9,6 +9,7 @@ from astra.llm.protocol import Ask
 from astra.records.base import Frozen
 from astra.records.graph import ChainStep
 from astra.records.tool import Tool, ToolServer
+from astra.text.names import suggested_names
 
 PROPOSE = "toolgraph/propose"
 COHERENCE = "toolgraph/coherence"
@@ -19,9 +20,9 @@ BACK_CHAIN = "toolgraph/back_chain"
 class ChainProposal(Frozen):
     """A chain of tool names with the task it would serve."""
 
-    verdict: Literal["yes", "no", "unsure"]
     chain: tuple[str, ...]
     task: str
+    verdict: Literal["yes", "no", "unsure"]
 
 
 class ChainProposals(Frozen):
@@ -29,8 +30,9 @@ class ChainProposals(Frozen):
 
 
 class CoherenceVerdict(Frozen):
-    """Whether one user task needs exactly this chain; ``task`` is that task."""
+    """Whether one user task needs exactly this chain; ``task`` is that task, if there is one."""
 
+    reason: str
     valid: bool
     task: str
 
@@ -38,8 +40,8 @@ class CoherenceVerdict(Frozen):
 class BackQuery(Frozen):
     """The request that a chain serves; ``query`` says why not where there is none."""
 
-    valid: bool
     query: str
+    valid: bool
 
 
 class BackChain(Frozen):
@@ -62,14 +64,15 @@ def coherence_ask(
         "tools": [tool.view() for tool in tools],
         "steps": [step.model_dump(mode="json") for step in steps],
     }
-    return Ask(COHERENCE, variables, CoherenceVerdict, sample)
+    names = suggested_names(server.id, variables["steps"], sample)
+    return Ask(COHERENCE, variables, CoherenceVerdict, sample, names=names)
 
 
 def back_query_ask(
     server: ToolServer, tools: Sequence[Tool], steps: Sequence[ChainStep], sample: int
 ) -> Ask[BackQuery]:
-    variables = coherence_ask(server, tools, steps, sample).variables
-    return Ask(BACK_QUERY, variables, BackQuery, sample)
+    coherence = coherence_ask(server, tools, steps, sample)
+    return Ask(BACK_QUERY, coherence.variables, BackQuery, sample, names=coherence.names)
 
 
 def back_chain_ask(server: ToolServer, query: str, sample: int) -> Ask[BackChain]:

@@ -74,7 +74,8 @@ def judge_coherence(variables: Mapping[str, Any], rng: random.Random) -> Coheren
     used = {source["step"] for step in steps for source in step["arguments"].values()}
     coherent = coherent and len(set(range(len(steps))) - used) <= MAX_LOOSE_ENDS
     names = [_words(tools[step["tool"]]) for step in steps]
-    return CoherenceVerdict(valid=coherent, task=f"Ask for the {' and the '.join(names)}.")
+    task = f"Ask for the {' and the '.join(names)}."
+    return CoherenceVerdict(reason=task, valid=coherent, task=task)
 
 
 def _connected(steps: list[dict[str, Any]], index: int, tools: Mapping[str, Tool]) -> bool:

@@ -74,7 +74,11 @@ async def _cast(candidate: Candidate, judge: Teacher, sample: int) -> Verdict:
         return _abstained(VOTE, judge, sample, error)
     outcome = Outcome.YES if reply.valid else Outcome.NO
     return Verdict(
-        operator=VOTE, model=judge.name, sample=sample, outcome=outcome, detail=reply.task
+        operator=VOTE,
+        model=judge.name,
+        sample=sample,
+        outcome=outcome,
+        detail=reply.task if reply.valid else reply.reason,
     )
 
 

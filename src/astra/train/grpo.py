@@ -300,4 +300,5 @@ def grpo_arguments(config: RLConfig, folder: Path, steps: int, dtype: str) -> GR
         bf16=cuda and dtype == "bfloat16",
         use_cpu=not cuda,
         dataloader_pin_memory=cuda,
+        ddp_find_unused_parameters=False,  # all take part; looking costs a walk of the graph a step
     )

@@ -1,6 +1,6 @@
 """Training stages on several devices or nodes: the stage starts its own processes.
 
-DVC runs ``python stages/rl.py`` wherever that is; ``runtime.launch``, which no stage tracks, or
+DVC runs ``python stages/rl.py`` wherever that is; ``runtime.rl_launch``, which no stage tracks, or
 the environment variable ASTRA_LAUNCH says what to run it under. So the lock stays the same on
 one device and on forty.
 """
@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from astra.settings import RuntimeConfig
+from astra.sandbox.zygote_kernel import die_with_parent
 from astra.train.distributed import world_size
 from astra.train.errors import TrainingError
 
@@ -22,21 +22,22 @@ LAUNCH, LAUNCHED = "ASTRA_LAUNCH", "ASTRA_LAUNCHED"
 _PROCESSES = re.compile(r"--(?:num_processes|nproc[_-]per[_-]node)[= ](\d+)")
 
 
-def start_processes(runtime: RuntimeConfig, stage_file: str) -> None:
-    """Replace this process by the launch command with the stage; returns in the launched ones.
+def start_processes(launch: str, stage_file: str) -> None:
+    """Replace this process by ``launch`` with the stage; returns where that was done already.
 
     Raises TrainingError where the command does not exist, or started fewer processes than it
     was told to: ``accelerate launch --cpu`` runs one and says nothing.
     """
-    launch = os.environ.get(LAUNCH) or runtime.launch
+    launch = os.environ.get(LAUNCH) or launch
     if not launch:
         return
     if os.environ.get(LAUNCHED):
+        die_with_parent()  # else a killed launcher's processes would go on writing checkpoints
         wanted = _PROCESSES.search(launch)
         if wanted and world_size() < int(wanted[1]):
             raise TrainingError(
                 f"`{launch}` started {world_size()} of {wanted[1]} processes; on CPU use "
-                "`torchrun --nproc_per_node N`"
+                "`torchrun --standalone --nproc_per_node N`"
             )
         return
     command = [*shlex.split(launch), stage_file]
@@ -45,7 +46,7 @@ def start_processes(runtime: RuntimeConfig, stage_file: str) -> None:
     try:
         os.execvpe(command[0], command, {**os.environ, LAUNCHED: "1"})
     except OSError as error:
-        raise TrainingError(f"runtime.launch: {command[0]} cannot be started: {error}") from error
+        raise TrainingError(f"the launch command {launch!r} cannot be started: {error}") from error
 
 
 def load_device(device: str) -> str:

@@ -164,6 +164,7 @@ def _arguments(config: SFTConfig, folder: Path, total: int, evaluate: bool) -> T
         bf16=cuda and config.policy.dtype == "bfloat16",
         use_cpu=not cuda,
         dataloader_pin_memory=cuda,
+        ddp_find_unused_parameters=False,  # all take part; looking costs a walk of the graph a step
     )
 
 

@@ -12,6 +12,7 @@ from astra.agent.episode import parse_arguments
 from astra.llm.protocol import Ask, ParseError, Teacher
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Tool, ToolServer
+from astra.text.names import suggested_names
 from astra.trajectories.failures import FailureInjector
 from astra.trajectories.schemas import violation
 
@@ -63,9 +64,7 @@ class EmulatedEnv:
             failure = self._failures.draw(call.name)
             if failure is not None:
                 return failure
-            reply = await self._emulator.ask(
-                Ask(TEMPLATE, self._variables(tool, arguments), EmulatedReply, self._sample)
-            )
+            reply = await self._emulator.ask(self._ask(tool, arguments))
             result = self._result(tool, reply)
             self._state.append(
                 {
@@ -81,8 +80,8 @@ class EmulatedEnv:
     async def close(self) -> None:
         return None
 
-    def _variables(self, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {
+    def _ask(self, tool: Tool, arguments: dict[str, Any]) -> Ask[EmulatedReply]:
+        variables: dict[str, Any] = {
             "server_id": self._server.id,
             "server": self._server.title or self._server.name,
             "server_description": self._server.description,
@@ -90,6 +89,8 @@ class EmulatedEnv:
             "arguments": arguments,
             "state": list(self._state),
         }
+        names = suggested_names(self._server.id, tool.name, arguments)
+        return Ask(TEMPLATE, variables, EmulatedReply, self._sample, names=names)
 
     def _result(self, tool: Tool, reply: EmulatedReply) -> ToolResult:
         if reply.status == "error":

@@ -66,11 +66,9 @@ def _enter_namespaces(control: socket.socket) -> int:
     if _may_change_uid():
         uid = SANDBOX_UID
         os.setgroups([])
-        _unshare_mapped_by_helper(flags)
+        kernel.unshare_chosen_ids(flags, (0, SANDBOX_UID))
     else:
-        kernel.set_dumpable(True)
-        kernel.unshare(flags)
-        kernel.map_ids(os.getpid(), uid, os.getegid(), deny_groups=True)
+        kernel.unshare_own_ids(flags)
     socket.sethostname("cage")
     child = os.fork()
     if child:
@@ -81,33 +79,6 @@ def _enter_namespaces(control: socket.socket) -> int:
         os._exit(0)
     kernel.die_with_parent()
     return uid
-
-
-def _unshare_mapped_by_helper(flags: int) -> None:
-    """Only an outsider may map more than one id: a child that is left outside does it."""
-    ready_out, ready_in = os.pipe()
-    me = os.getpid()
-    helper = os.fork()
-    if not helper:
-        code = 1
-        try:
-            os.close(ready_in)
-            if os.read(ready_out, 1):
-                for name in ("uid_map", "gid_map"):
-                    with open(f"/proc/{me}/{name}", "w", encoding="ascii") as file:
-                        file.write(f"0 0 1\n{SANDBOX_UID} {SANDBOX_UID} 1\n")
-                code = 0
-        finally:
-            os._exit(code)
-    os.close(ready_out)
-    try:
-        kernel.unshare(flags)
-        os.write(ready_in, b"1")
-    finally:
-        os.close(ready_in)
-        status = os.waitpid(helper, 0)[1]
-    if status:
-        raise OSError("the id maps of the user namespace were refused")
 
 
 def _listen() -> socket.socket:

@@ -109,6 +109,8 @@ def parse_call(text: str, places: Mapping[str, Sequence[str]]) -> Call:
 
 TAU2_DOMAINS = ("retail", "telecom", "airline")
 STOP = "###STOP###"
+LOOKUPS = ("get_", "find_", "search_", "list_", "calculate")
+"""How names of agents' tools that change nothing begin."""
 
 
 def tau2_tasks() -> dict[str, dict[str, Any]]:
@@ -123,9 +125,24 @@ def tau2_tasks() -> dict[str, dict[str, Any]]:
     return tasks
 
 
-def tau2_agent() -> Writer:
-    """Plays the agent's actions, hands over where the user's follow, says what must be said."""
-    return _linear({entry: _sides(task)[0] for entry, task in tau2_tasks().items()}, first=1)
+def tau2_agent(drop_last: bool = False) -> Writer:
+    """Plays the agent's actions, hands over where the user's follow, says what must be said.
+
+    ``drop_last`` leaves out the last call that does more than look something up.
+    """
+    scripts = {entry: _sides(task)[0] for entry, task in tau2_tasks().items()}
+    if drop_last:
+        scripts = {entry: _without_last_deed(script) for entry, script in scripts.items()}
+    return _linear(scripts, first=1)
+
+
+def _without_last_deed(script: list[Turn]) -> list[Turn]:
+    deeds = [
+        at
+        for at, turn in enumerate(script)
+        if any(not name.startswith(LOOKUPS) for name, _ in turn.calls)
+    ]
+    return [turn for at, turn in enumerate(script) if not deeds or at != deeds[-1]]
 
 
 def tau2_user() -> Writer:

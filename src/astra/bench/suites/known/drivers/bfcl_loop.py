@@ -110,7 +110,9 @@ class Suite:
                 try:
                     calls = handler.decode_execute(step, has_tool_call_tag=False)
                 except Exception:
-                    continue  # chat: no calls to check
+                    # As the official evaluation: chat and broken calls are no calls to check. Its
+                    # decoders raise whatever the text leads to, plain Exception included.
+                    continue
                 if not is_empty_execute_response(calls):
                     steps.append(calls)
             decoded.append(steps)

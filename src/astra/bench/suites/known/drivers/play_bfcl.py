@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 
 import wire
 
@@ -14,11 +12,8 @@ PACKAGES = ("bfcl-eval", "openai")
 
 
 def listed(categories: list[str]) -> Iterator[tuple[str, str]]:
-    """(entry, category) from the data files, without the package's slow import."""
-    spec = find_spec("bfcl_eval")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    data = Path(spec.submodule_search_locations[0]) / "data"
+    """(entry, category) from the data files."""
+    data = wire.package_folder("bfcl_eval") / "data"
     for category in categories:
         (path,) = data.glob(f"BFCL_v*_multi_turn_{category}.json")
         for line in path.read_text(encoding="utf-8").splitlines():

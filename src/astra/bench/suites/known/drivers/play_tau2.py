@@ -11,8 +11,6 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION")
@@ -158,11 +156,8 @@ def fields(message: Any) -> dict[str, Any]:
 
 
 def listed(domains: list[str]) -> Iterator[tuple[str, str]]:
-    """(entry, domain) from the data files, without the package's slow import."""
-    spec = find_spec("tau2")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    data = Path(spec.submodule_search_locations[0]) / "data" / "tau2" / "domains"
+    """(entry, domain) from the data files."""
+    data = wire.package_folder("tau2") / "data" / "tau2" / "domains"
     for domain in domains:
         split = json.loads((data / domain / "split_tasks.json").read_text(encoding="utf-8"))
         yield from ((f"{domain}/{task}", domain) for task in split[SPLIT])

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 OVERFLOW = "context_length_exceeded"
@@ -79,6 +81,14 @@ class Wire:
         if extra:
             fields["extra_body"] = extra
         return fields
+
+
+def package_folder(name: str) -> Path:
+    """A package's folder, found without its slow import. Raises ImportError without it."""
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(f"the bench environment has no package {name}; run `make bench-env`")
+    return Path(spec.submodule_search_locations[0])
 
 
 def scored(value: float) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""Stage ``bench`` whole, at scale test, with external suites: from params.yaml to the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_bench_arenas import ARENAS
+
+from astra.bench.suites.environment import bench_environment
+from astra.bench.suites.oracle_acebench import offline_user
+from astra.bench.suites.protocol import SuiteError
+from astra.bench.suites.scripted import ScriptedServer
+from astra.cli import params
+from astra.records.bench import BenchEpisode, SuiteEpisode, SuiteOutcome
+from astra.records.environment import Arena
+from astra.report.page import render
+from astra.report.workspace import Workspace
+from astra.rollout.chat import LoadedPolicy
+from astra.store.tables import read_records, write_records
+
+PLAYED = ARENAS[:5]
+CHECKPOINTS = ["floor", "base", "sft", "rl"]
+
+
+def acebench_is_here() -> bool:
+    """Its data and the harnesses' environment."""
+    try:
+        bench_environment()
+    except SuiteError:
+        return False
+    corpora = os.environ.get("ASTRA_CORPORA")
+    return bool(corpora) and (Path(str(corpora)) / "benchmarks/acebench/possible_answer").is_dir()
+
+
+@pytest.fixture(scope="module")
+def build(root: Path, policy: LoadedPolicy, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace where the stage has run: sft as untaught as base, rl taught four arenas."""
+    folder = tmp_path_factory.mktemp("stage")
+    write_records(folder / "data/envs_merged.parquet", PLAYED, Arena)
+    shutil.copytree(root / "policies/tiny", folder / "models/sft")
+    shutil.copytree(root / "policies/tiny", folder / "models/rl")
+    model: Any = policy.model
+    model.save_pretrained(folder / "models/rl")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        params.compose(folder / "params.yaml", ["scale=test"])
+    with ScriptedServer(offline_user(), model="rule") as user:
+        configure(folder, root, user.endpoint.model_dump())
+        ran = subprocess.run(
+            [sys.executable, root / "stages/bench.py"], cwd=folder, capture_output=True, text=True,
+            timeout=400, check=False, env=environment(folder, root),
+        )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return folder
+
+
+def environment(folder: Path, root: Path) -> dict[str, str]:
+    known = {name: value for name, value in os.environ.items() if name != "DVC_ROOT"}
+    return known | {
+        "PYTHONPATH": str(root / "src"),
+        "ASTRA_CACHE": str(folder / "cache"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
+    }
+
+
+def configure(folder: Path, root: Path, user: Mapping[str, Any]) -> None:
+    """The composed parameters with suites in them."""
+    path = folder / "params.yaml"
+    document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    block = document["bench"]
+    block["policy"]["path"] = str(root / "policies/tiny")
+    block["contamination"]["index"] = str(root / block["contamination"]["index"])
+    block["resamples"] = 100
+    sample = {"count": 3, "seed": 0}
+    limits = block["limits"]
+    decoding = {"temperature": 0.0, "max_tokens": limits["max_turn_tokens"]}
+    block["suites"] = [{"name": "arenas", "decoding": decoding, "options": {"limits": limits}}]
+    if acebench_is_here():
+        block["suites"].append(
+            {"name": "acebench", "sample": sample, "decoding": decoding,
+             "options": {"mode": "fc"}, "endpoints": {"user": user}}
+        )  # fmt: skip
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+
+def suites(build: Path) -> dict[str, Any]:
+    return json.loads((build / "metrics/bench.json").read_text(encoding="utf-8"))["suites"]
+
+
+def test_checkpoints_have_the_same_arena_scores_in_process_and_as_a_suite(build: Path) -> None:
+    found = suites(build)["arenas"]
+    assert sorted(found["checkpoints"]) == sorted(CHECKPOINTS)
+    in_process = list(read_records(build / "data/bench.parquet", BenchEpisode))
+    for name in ("base", "sft", "rl"):
+        played = read_records(build / f"data/suites/arenas/{name}.parquet", SuiteEpisode)
+        scores = {one.entry_id: one.scores for one in played}
+        assert len(scores) == len(PLAYED)
+        for episode in in_process:
+            if episode.checkpoint == name:
+                for score, here in (("f1", "f1_plain"), ("success", "success")):
+                    assert scores[episode.arena_id][score] == episode.scores[here]
+    assert found["checkpoints"]["rl"]["scores"]["f1"]["mean"] > 0.2
+    assert found["checkpoints"]["floor"]["scores"]["f1"]["mean"] == 0
+    assert found["differences"]["rl-sft"]["mean"] > 0.2
+
+
+def test_what_outgrows_a_checkpoints_context_is_counted(build: Path) -> None:
+    if not acebench_is_here():
+        pytest.skip("NOT TESTED: no bench environment, or no ACEBench data in ASTRA_CORPORA")
+    found = suites(build)["acebench"]["checkpoints"]
+    assert sorted(found) == sorted(CHECKPOINTS)
+    for name in CHECKPOINTS:
+        assert found[name]["sample"] == {"entries": 3, "of": 50, "seed": 0}
+        assert found[name]["lost"] == 0
+        assert sum(found[name]["outcomes"].values()) == 3
+    assert found["floor"]["overflows"] == 0
+    episodes = list(read_records(build / "data/suites/acebench/rl.parquet", SuiteEpisode))
+    grown = sum(one.outcome == SuiteOutcome.OVERFLOW for one in episodes)
+    assert found["rl"]["overflows"] == grown > 0
+
+
+def test_the_report_shows_what_was_played(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(build)
+    page = render(Workspace(build), 1)
+    assert "arenas" in page
+    if acebench_is_here():
+        assert "3 of 50" in page
+        assert "this build, RL (samples)" in page
