@@ -54,6 +54,18 @@ def test_stage_tracks_exactly_its_own_block(root: Path) -> None:
     assert all(body["params"] == [name] for name, body in document["stages"].items())
 
 
+def test_every_package_of_choices_is_followed_whole(root: Path) -> None:
+    source = root / "src"
+    found = {
+        ".".join(file.parent.relative_to(source).parts)
+        for file in source.rglob("known/__init__.py")
+    }
+    assert found == set(closure.PLUGINS)
+    for stage, package in (("tools", "toolbank"), ("chains", "toolgraph"), ("rl", "rollout")):
+        reached = closure.closure(Path("stages") / f"{stage}.py")
+        assert Path("src/astra") / package / "known/__init__.py" in reached
+
+
 def test_closure_sees_lazy_imports_and_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,11 @@ from versions_world import WAIT_S, Key, Repository, small_repository
 
 pytestmark = pytest.mark.timeout(1800)  # of a machine that trains beside it; each wait is bounded
 WALKS = {"few": 3, "more": 9}
+WHERE = (
+    "from astra.store.paths import repository_root; "
+    'open("where", "w").write(str(repository_root()))'
+)
+"""A stage that says where it would keep caches, journals, runs and the MLflow store."""
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +26,13 @@ def queued(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """Two experiments that two workers of the queue ran at once."""
     folder = tmp_path_factory.mktemp("queued")
     repository = small_repository(root, folder / "repo", folder / "home", Key("", ""))
+    graph = yaml.safe_load((repository.folder / "dvc.yaml").read_text())
+    graph["stages"]["where"] = {
+        "cmd": f"python -c '{WHERE}'",
+        "params": ["chains.walks"],
+        "outs": [{"where": {"cache": False}}],
+    }
+    (repository.folder / "dvc.yaml").write_text(yaml.safe_dump(graph, sort_keys=False))
     repository.run("dvc", "repro", "-q")
     repository.commit("built")
     for name, walks in WALKS.items():
@@ -101,6 +113,7 @@ def test_one_aside_needs_no_queue_and_leaves_the_workspace_alone(queued: Reposit
     try:
         assert params((queued.folder / "params.yaml").read_text()) == 5
         assert "up to date" in queued.run("dvc", "repro")
+        assert (queued.folder / "where").read_text() == str(queued.folder), "not in its copy"
         chains = queued.folder / "data/chains.parquet"
         assert chains.read_bytes() != before[chains]
     finally:
