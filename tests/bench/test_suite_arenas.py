@@ -144,6 +144,18 @@ def test_without_irrelevant_tools_only_the_arenas_own_are_offered(table: Path) -
     assert offered == [["get_price"], ["find_agent", "get_price"]]
 
 
+def test_other_irrelevant_tools_are_another_version(table: Path) -> None:
+    """Else the journal would give episodes that were played among other tools."""
+    before = arenas.entries(config(table))
+    assert arenas.entries(config(table)) == before
+    fewer = [make_arena(0).model_copy(update={"irrelevant": {}}), *ARENAS[1:]]
+    assert [one.id for one in fewer] == [one.id for one in ARENAS]
+    write_records(table, fewer, Arena)
+    after = arenas.entries(config(table))
+    assert after.entries == before.entries
+    assert after.versions != before.versions
+
+
 def test_a_missing_table_says_how_to_build_it(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match="dvc repro envs_merged"):
         arenas.entries(config(tmp_path / "none.parquet"))

@@ -63,7 +63,8 @@ def entries(config: SuiteConfig) -> Listing:
     arenas = _held_out(options)
     return Listing(
         entries=tuple(Entry(id=arena.id, category=arena.scenario.value) for arena in arenas),
-        versions={"arenas": content_id([arena.id for arena in arenas])},
+        # Whole arenas: their ids leave out the irrelevant tools, which decide an episode as well.
+        versions={"arenas": content_id([arena.model_dump(mode="json") for arena in arenas])},
     )
 
 
