@@ -66,7 +66,7 @@ def test_every_package_of_choices_is_followed_whole(root: Path) -> None:
         assert Path("src/astra") / package / "known/__init__.py" in reached
 
 
-def test_closure_sees_lazy_imports_and_prompts(
+def test_closure_sees_lazy_imports_prompts_and_what_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "src" / "astra" / "one"
@@ -74,12 +74,18 @@ def test_closure_sees_lazy_imports_and_prompts(
     (tmp_path / "src" / "astra" / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "a.py").write_text("def f():\n    from astra.one import b\n    return b\n")
-    (package / "b.py").write_text("import json\n")
+    (package / "b.py").write_text("import astra.one.c\n")
+    (package / "c.py").write_text("import sys\nCOMMAND = [sys.executable, '-m', 'astra.one.d']\n")
+    (package / "d.py").write_text("ENTRY = 'e.py'\n")
+    (package / "e.py").touch()
+    (package / "f.py").touch()
     (package / "prompts" / "ask.md.j2").write_text("hello")
     (tmp_path / "stage.py").write_text("from astra.one.a import f\n")
     monkeypatch.chdir(tmp_path)
     names = {path.name for path in closure.closure(Path("stage.py"))}
     assert {"stage.py", "a.py", "b.py", "ask.md.j2"} <= names
+    assert {"d.py", "e.py"} <= names, "started as a module, and by its path"
+    assert "f.py" not in names
 
 
 def test_training_reads_no_teacher() -> None:

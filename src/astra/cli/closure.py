@@ -7,6 +7,7 @@ python -m astra.cli.closure --check  name what is missing or stale, exit 1
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,10 +23,15 @@ PLUGINS = (
     "astra.toolgraph.known",
 )  # fmt: skip
 """Packages whose modules are imported or run by name: importing one means all of them."""
+_MODULE = re.compile(r"astra(\.\w+)*")
+_FILE = re.compile(r"\w+\.py$")
 
 
 def imports(path: Path) -> set[str]:
-    """Absolute names of everything a file imports anywhere in it, lazily imported names too."""
+    """Absolute names of everything a file imports anywhere in it, lazily imported names too.
+
+    So are modules that it names in a string, to start them as processes of their own.
+    """
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -33,7 +39,17 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return {name for name in names if name.split(".")[0] == "astra"}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)
+    return {name for name in names if _MODULE.fullmatch(name)}
+
+
+def siblings(path: Path) -> set[Path]:
+    """The modules beside a file that it names as files, to start or load them by path."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    named = {path.with_name(text) for text in texts if isinstance(text, str) and _FILE.match(text)}
+    return {file for file in named if file.name != "__init__.py" and file.is_file()}
 
 
 def module_files(name: str) -> list[Path]:
@@ -57,6 +73,7 @@ def closure(stage_file: Path) -> set[Path]:
         seen.add(path)
         for name in imports(path):
             waiting.extend(module_files(name))
+        waiting.extend(siblings(path))
     for folder in {path.parent for path in seen}:
         seen.update(folder.glob("prompts/*.j2"))
         seen.update(folder.glob("templates/*.jinja"))

@@ -49,8 +49,9 @@ _LATE_IMPORTS = (
 )  # fmt: skip
 
 
-def _sibling(name: str) -> ModuleType:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+def _sibling(file: str) -> ModuleType:
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
+    name = file.removesuffix(".py")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot load {name}")
@@ -64,8 +65,8 @@ def main() -> None:
     config: dict[str, Any] = json.loads(control.recv(_MAX_PACKET))
     try:
         _prepare(config)
-        kernel = _sibling("zygote_kernel")
-        session, wire = _sibling("zygote_session"), _sibling("wire")
+        kernel = _sibling("zygote_kernel.py")
+        session, wire = _sibling("zygote_session.py"), _sibling("wire.py")
         _forget_host()
         config["builtins"] = session.guarded_builtins(config["imports"])
         _wall_in(config, kernel, control)
