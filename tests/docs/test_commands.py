@@ -45,6 +45,7 @@ FOREIGN = {
     "gto": "DVC's registry of versions, tests/versions runs it",
     "pre-commit": "a tool of the reader's own",
     "mlflow": "a tracking server; tests/tracking starts one",
+    "moto_server": "a server that speaks S3, tests/versions starts it",
     "printf": "a shell builtin",
     "sbatch": "a cluster's",
     "server": "a command of an exported package, tests/export starts it",

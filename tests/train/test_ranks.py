@@ -21,5 +21,8 @@ def test_two_ranks_choose_the_same_groups_and_stay_equal(root: Path, tmp_path: P
     assert first["chosen"] == second["chosen"]
     assert all(uid % 3 == 0 for step in first["chosen"] for uid in step), "informative ones"
     assert not set(first["rolled"]) & set(second["rolled"]), "each rolls its own prompts"
+    for one in (first, second):
+        mine = [uid for step in one["chosen"] for uid in step if uid in one["rolled"]]
+        assert one["readable"] == mine != [], "transcripts stay on their rank, and stay there"
     assert first["trained"] != second["trained"]
     assert first["weights"] == second["weights"]

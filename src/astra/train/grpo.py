@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate.utils import gather_object
@@ -175,8 +175,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             groups = self.roller.roll(taken[rank::world], seed_of(self.rl.seed, step, round_, rank))
             if world == 1:
                 return groups
-            bare = [group.bare for group in groups]
-            return sorted(gather_object(bare), key=lambda group: group.uid)
+            own = {group.uid: group for group in groups}
+            everyones = cast(list[Group], gather_object([group.bare for group in groups]))
+            kept = (own.get(group.uid, group) for group in everyones)  # with rollouts, for traces
+            return sorted(kept, key=lambda group: group.uid)
 
         oldest = step - self.rl.max_staleness
         carried = [group for group in self.carried if group.weight_version >= oldest]
