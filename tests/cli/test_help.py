@@ -102,7 +102,7 @@ def test_an_interrupt_ends_with_130(root: Path) -> None:
         assert process.wait(timeout=60) == 130
     finally:
         process.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def complete(line: str) -> list[str]:
