@@ -28,6 +28,13 @@ from astra.rollout.chat import LoadedPolicy
 from astra.store.tables import read_records, write_records
 
 PLAYED = ARENAS[:5]
+LONG = [
+    Arena.model_validate(
+        arena.model_dump() | {"id": "", "main_question": arena.main_question + " Please." * 3000}
+    )
+    for arena in PLAYED
+]
+"""The same arenas asked in more words than any of the checkpoints can read."""
 CHECKPOINTS = ["floor", "base", "sft", "rl"]
 
 
@@ -46,6 +53,7 @@ def build(root: Path, policy: LoadedPolicy, tmp_path_factory: pytest.TempPathFac
     """A workspace where the stage has run: sft as untaught as base, rl taught four arenas."""
     folder = tmp_path_factory.mktemp("stage")
     write_records(folder / "data/envs_merged.parquet", PLAYED, Arena)
+    write_records(folder / "data/long.parquet", LONG, Arena)
     shutil.copytree(root / "policies/tiny", folder / "models/sft")
     shutil.copytree(root / "policies/tiny", folder / "models/rl")
     model: Any = policy.model
@@ -83,7 +91,11 @@ def configure(folder: Path, root: Path, user: Mapping[str, Any]) -> None:
     sample = {"count": 3, "seed": 0}
     limits = block["limits"]
     decoding = {"temperature": 0.0, "max_tokens": limits["max_turn_tokens"]}
-    block["suites"] = [{"name": "arenas", "decoding": decoding, "options": {"limits": limits}}]
+    block["suites"] = [
+        {"name": "arenas", "decoding": decoding, "options": {"limits": limits}},
+        {"name": "arenas", "label": "long", "sample": sample, "decoding": decoding,
+         "options": {"limits": limits, "table": "data/long.parquet"}},
+    ]  # fmt: skip
     if acebench_is_here():
         block["suites"].append(
             {"name": "acebench", "sample": sample, "decoding": decoding,
@@ -114,24 +126,37 @@ def test_checkpoints_have_the_same_arena_scores_in_process_and_as_a_suite(build:
 
 
 def test_what_outgrows_a_checkpoints_context_is_counted(build: Path) -> None:
+    assert overflows_of(build, "long", len(LONG)) == {"floor": 0, "base": 3, "sft": 3, "rl": 3}
+    for name in CHECKPOINTS:
+        assert suites(build)["long"]["checkpoints"][name]["scores"]["f1"]["mean"] == 0
+
+
+def test_an_external_harness_is_played_by_the_stage(build: Path) -> None:
     if not acebench_is_here():
         pytest.skip("NOT TESTED: no bench environment, or no ACEBench data in ASTRA_CORPORA")
-    found = suites(build)["acebench"]["checkpoints"]
+    found = overflows_of(build, "acebench", 50)
+    assert found["floor"] == 0 < found["rl"]
+
+
+def overflows_of(build: Path, suite: str, entries: int) -> dict[str, int]:
+    """By checkpoint, from the metrics; every one of the three drawn is accounted for."""
+    found = suites(build)[suite]["checkpoints"]
     assert sorted(found) == sorted(CHECKPOINTS)
-    for name in CHECKPOINTS:
-        assert found[name]["sample"] == {"entries": 3, "of": 50, "seed": 0}
-        assert found[name]["lost"] == 0
-        assert sum(found[name]["outcomes"].values()) == 3
-    assert found["floor"]["overflows"] == 0
-    episodes = list(read_records(build / "data/suites/acebench/rl.parquet", SuiteEpisode))
-    grown = sum(one.outcome == SuiteOutcome.OVERFLOW for one in episodes)
-    assert found["rl"]["overflows"] == grown > 0
+    for name, block in found.items():
+        assert block["sample"] == {"entries": 3, "of": entries, "seed": 0}
+        assert block["lost"] == 0
+        assert sum(block["outcomes"].values()) == 3
+        episodes = read_records(build / f"data/suites/{suite}/{name}.parquet", SuiteEpisode)
+        grown = sum(one.outcome == SuiteOutcome.OVERFLOW for one in episodes)
+        assert block["overflows"] == grown
+    return {name: block["overflows"] for name, block in found.items()}
 
 
 def test_the_report_shows_what_was_played(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(build)
     page = render(Workspace(build), 1)
     assert "arenas" in page
+    assert f"3 of {len(LONG)}" in page
     if acebench_is_here():
         assert "3 of 50" in page
-        assert "this build, RL (samples)" in page
+        assert "this build, RL (samples)" in page, "beside published scores"

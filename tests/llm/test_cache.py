@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -51,6 +52,32 @@ def test_another_process_sees_an_answer_at_once_and_the_file_has_it_soon(
     cache.put("k3", "m", {"reply": 3})
     cache.close()  # synchronises what came last
     assert without_log(cache, place) == 4
+
+
+class Late(threading.Event):
+    """Is set, as by ``stop``, just after a pause has ended without it."""
+
+    def __init__(self, dirty: threading.Event) -> None:
+        super().__init__()
+        self._dirty = dirty
+
+    def wait(self, timeout: float | None = None) -> bool:
+        found = self.is_set()
+        self.set()
+        self._dirty.set()
+        return found
+
+
+def test_a_stop_just_after_a_pause_is_not_missed() -> None:
+    class Sync(caching._Sync):
+        def start(self) -> None:
+            self._stopped = Late(self._dirty)
+            super().start()
+
+    sync = Sync(AnswerCache().path)
+    sync.changed()
+    sync.join(10)
+    assert not sync.is_alive()
 
 
 def test_an_answer_that_cannot_be_kept_stops_the_stage() -> None:

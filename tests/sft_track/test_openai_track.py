@@ -119,7 +119,6 @@ def test_every_role_was_asked_and_the_agent_called_natively(
     assert any(one.follow_ups for one in talks)
 
 
-@pytest.mark.xfail(reason="names are drawn anew in a second build, so task writers are asked again")
 def test_a_second_build_asks_nothing(
     offline: tuple[Path, Script], online: tuple[Path, list[dict[str, Any]]],
     monkeypatch: pytest.MonkeyPatch,
@@ -134,7 +133,6 @@ def test_a_second_build_asks_nothing(
     assert {s: Path(f"data/{s}.parquet").read_bytes() for s in STAGES} == before
 
 
-@pytest.mark.xfail(reason="names are drawn anew in a second build, so task writers are asked again")
 def test_a_changed_document_asks_about_its_own_server_only(
     root: Path, offline: tuple[Path, Script], online: tuple[Path, list[dict[str, Any]]],
     patch: pytest.MonkeyPatch, tmp_path: Path,

@@ -79,8 +79,9 @@ def chinese_server() -> ToolServer:
 def notes_server() -> ToolServer:
     """The toy MCP server with the tools that succeed and keep nothing in memory."""
     toy = toy_server()
-    hello = {"name": {"examples": ["hello"]}}
-    kept = {"read_note": hello, "write_note": {"text": {"examples": ["tea", "milk"]}}}
+    # As many as a task asks about at once: an ask that no rule can answer has no scripted reply.
+    notes = {"name": {"examples": ["hello", "goodbye"]}}
+    kept = {"read_note": notes, "write_note": {"text": {"examples": ["tea", "milk"]}}}
     tools = tuple(
         one.model_copy(update={"hints": kept.get(one.name, {})})
         for one in toy.tools
@@ -172,13 +173,15 @@ class Script:
         for one in read_records(path, Trajectory):
             for place, message in enumerate(one.messages):
                 if message.role == "assistant":
-                    key = _beginning([_wire(m) for m in one.messages[:place]])
+                    before = [_wire(m) for m in one.messages[:place]]
+                    key = _beginning(before, [tool.name for tool in one.tools])
                     self.turns[key] = _wire(message)
 
     def answer(self, body: dict[str, Any]) -> Answer:
         """The chat completion for a request; status 500 where nothing was learnt."""
         if "tools" in body:
-            turn = self.turns.get(_beginning(body["messages"]))
+            names = [tool["function"]["name"] for tool in body["tools"]]
+            turn = self.turns.get(_beginning(body["messages"], names))
             if turn is None:
                 return Answer(status=500, error="no such conversation")
             return Answer(turn["content"], tool_calls=turn.get("tool_calls", []))
@@ -218,13 +221,13 @@ def _wire(message: Any) -> dict[str, Any]:
     return wire | ({"tool_calls": calls} if calls else {})
 
 
-def _beginning(messages: Sequence[dict[str, Any]]) -> str:
-    """A conversation as far as it matters: roles, texts and calls."""
+def _beginning(messages: Sequence[dict[str, Any]], tools: Sequence[str]) -> str:
+    """A conversation as far as it matters: roles, texts, calls and the tools on offer."""
     kept = [
         [m["role"], m.get("content") or "", [c["function"] for c in m.get("tool_calls") or ()]]
         for m in messages
     ]
-    return canonical_json(kept)
+    return canonical_json([kept, sorted(tools)])
 
 
 def counts(stage: str) -> dict[str, Any]:

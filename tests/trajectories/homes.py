@@ -82,7 +82,7 @@ def toy_server() -> ToolServer:
             environment="toy",
             command=Path(sys.executable).name,
             args=(str(TOY),),
-            setup={"hello.txt": "good day"},
+            setup={"hello.txt": "good day", "goodbye.txt": "good night"},
         ),
     )
 

@@ -232,8 +232,10 @@ class _Sync(threading.Thread):
                 stopped = False
                 while not stopped:
                     self._dirty.wait()
-                    stopped = self._stopped.wait(SYNC_S)
+                    self._stopped.wait(SYNC_S)
                     self._dirty.clear()
+                    # Only now: a stop before the clearing would never wake this loop again.
+                    stopped = self._stopped.is_set()
                     # Synchronises first the log, then the file; readers and writers go on.
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except (sqlite3.Error, OSError) as error:
