@@ -29,7 +29,7 @@ def main() -> None:
     write_records(Path("data/bench.parquet"), episodes, BenchEpisode)
     shared = shared_with_suites(read_records(ARENAS, Arena), config.contamination)
     checkpoints = Checkpoints(config, runtime, TRAINED)
-    play_suites(config.suites, checkpoints, checkpoints.names, SUITES)
+    play_suites(config.suites, checkpoints, checkpoints.names, SUITES, checkpoints.tracked)
     suites = suites_document(read_runs(SUITES), config.resamples, config.confidence, config.seed)
     write_report(episodes, config, shared, suites)
 

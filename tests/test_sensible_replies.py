@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from astra.llm.protocol import ParseError
 from astra.llm.structured import parse_reply
-from astra.prompting import Placeholder, example, render, variables_of
+from astra.prompting import Placeholder, example, render, templates, variables_of
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.tool import Tool
 from astra.scoring.judge import AnswerGrade, CallGrades, Grade
@@ -60,6 +60,11 @@ def example_replies(prompt: str, first: str) -> list[dict[str, Any]]:
     _, _, examples = prompt.rpartition("\nExample")
     starts = [at for at in range(len(examples)) if examples.startswith(f'{{"{first}":', at)]
     return [STRICT.raw_decode(examples, at)[0] for at in starts]
+
+
+def test_every_prompt_of_the_track_is_here() -> None:
+    track = {"scoring", "tasking", "toolbank", "toolgraph", "trajectories"}
+    assert REPLIES.keys() == {name for name in templates() if name.split("/")[0] in track}
 
 
 @pytest.mark.parametrize(("template", "reply"), REPLIES.items(), ids=list(REPLIES))

@@ -117,6 +117,16 @@ def test_progress_reports_count_rate_and_drops(
     assert "dropped: timeout 1" in caplog.messages[-1]
 
 
+def test_the_time_left_is_told_from_a_hundredth_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "astra")
+    progress = Progress("episodes", 400)
+    for done, told in ((0, False), (3, False), (4, True), (400, False)):
+        progress.reach(done)
+        progress.report()
+        assert (" left" in caplog.messages[-1]) == told
+    progress.close()
+
+
 def test_progress_follows_what_a_stage_counts_and_lines_come_from_below_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -105,7 +105,7 @@ def _notes() -> str:
 
 class Progress:
     """One line now and then: done of total, rate, time left, drops by reason, and what ``NOTES``
-    add. Cheap to call per item.
+    add. Cheap to call per item. Before a hundredth is done the time left is anybody's guess.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Progress:
         parts = [f"{self._what} {self._done}", f"{rate:.1f}/s"]
         if self._total is not None:
             parts[0] += f"/{self._total}"
-            if 0 < self._done < self._total:
+            if 0 < self._total <= 100 * self._done < 100 * self._total:
                 parts.append(f"{_duration((self._total - self._done) / rate)} left")
         if noted := _notes():
             parts.append(noted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from mlflow import MlflowClient
 from test_bench_arenas import ARENAS
 
 from astra.bench.suites.environment import bench_environment
@@ -115,11 +117,11 @@ def test_checkpoints_have_the_same_arena_scores_in_process_and_as_a_suite(build:
     for name in ("base", "sft", "rl"):
         played = read_records(build / f"data/suites/arenas/{name}.parquet", SuiteEpisode)
         scores = {one.entry_id: one.scores for one in played}
-        assert len(scores) == len(PLAYED)
-        for episode in in_process:
-            if episode.checkpoint == name:
-                for score, here in (("f1", "f1_plain"), ("success", "success")):
-                    assert scores[episode.arena_id][score] == episode.scores[here]
+        ours = {one.arena_id: one.scores for one in in_process if one.checkpoint == name}
+        assert scores.keys() == ours.keys() == {arena.id for arena in PLAYED}
+        for arena, found in scores.items():
+            for score, here in (("f1", "f1_plain"), ("success", "success")):
+                assert found[score] == ours[arena][here]
     assert found["checkpoints"]["rl"]["scores"]["f1"]["mean"] > 0.2
     assert found["checkpoints"]["floor"]["scores"]["f1"]["mean"] == 0
     assert found["differences"]["rl-sft"]["mean"] > 0.2
@@ -129,6 +131,33 @@ def test_what_outgrows_a_checkpoints_context_is_counted(build: Path) -> None:
     assert overflows_of(build, "long", len(LONG)) == {"floor": 0, "base": 3, "sft": 3, "rl": 3}
     for name in CHECKPOINTS:
         assert suites(build)["long"]["checkpoints"][name]["scores"]["f1"]["mean"] == 0
+
+
+def test_scores_of_suites_are_drawn_and_logged_by_checkpoint(build: Path) -> None:
+    found = suites(build)
+    expected = {
+        (suite, name): found[suite]["checkpoints"][name]["scores"]["f1"]["mean"]
+        for suite in ("arenas", "long")
+        for name in CHECKPOINTS
+    }
+    with (build / "plots/bench/suites.csv").open(encoding="utf-8") as file:
+        drawn = {tuple(row["label"].split()): float(row["mean"]) for row in csv.DictReader(file)}
+    assert drawn.items() >= expected.items()
+
+    client = MlflowClient(f"sqlite:///{build / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("astra/bench")
+    assert experiment is not None
+    logged = {
+        str(run.info.run_name).split("/", 1)[1]: run
+        for run in client.search_runs([experiment.experiment_id])
+    }
+    assert {f"{name}/suites" for name in CHECKPOINTS} < logged.keys()
+    for (suite, name), mean in expected.items():
+        run = logged[f"{name}/suites"]
+        assert run.info.status == "FINISHED"
+        assert run.data.metrics[f"{suite}.f1"] == pytest.approx(mean, abs=1e-6)
+    assert logged["rl/suites"].data.metrics["long.outcome.overflow"] == 3
+    assert logged["rl/suites"].data.tags["input.models/rl"]
 
 
 def test_an_external_harness_is_played_by_the_stage(build: Path) -> None:
@@ -155,8 +184,9 @@ def overflows_of(build: Path, suite: str, entries: int) -> dict[str, int]:
 def test_the_report_shows_what_was_played(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(build)
     page = render(Workspace(build), 1)
-    assert "arenas" in page
     assert f"3 of {len(LONG)}" in page
+    f1 = suites(build)["arenas"]["checkpoints"]["rl"]["scores"]["f1"]["mean"]
+    assert f"{f1:.3f}" in page
     if acebench_is_here():
         assert "3 of 50" in page
         assert "this build, RL (samples)" in page, "beside published scores"

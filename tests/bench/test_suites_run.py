@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
 from astra.settings import ParamsError, StageConfig, validate
 from astra.store.tables import read_records
+from astra.tracking.mlflow import Run
 
 DRIVER = Path(__file__).with_name("suite_driver.py")
 
@@ -279,7 +280,11 @@ def test_the_stage_writes_a_table_per_suite_and_checkpoint(
         SuiteConfig(name="made_up", label="two", sample=Sample(count=4)),
     ]
     folder = tmp_path / "suites"
-    runs = play_suites(suites, serving, ["floor", "rl"], folder)
+
+    def tracked(checkpoint: str) -> AbstractContextManager[Run]:
+        return nullcontext(Run(None, checkpoint, ""))
+
+    runs = play_suites(suites, serving, ["floor", "rl"], folder, tracked)
     assert served == ["floor", "rl"]  # once for all suites
     assert len(runs) == 4
     for name, mean in (("floor", 0.0), ("rl", 1.0)):
@@ -288,6 +293,6 @@ def test_the_stage_writes_a_table_per_suite_and_checkpoint(
         text = (folder / "two" / f"{name}.json").read_text(encoding="utf-8")
         assert SuiteRun.model_validate_json(text).sample_count == 4
     with pytest.raises(SuiteError, match="label twice"):
-        play_suites([suites[0], suites[0]], serving, ["sft"], folder)
-    play_suites([], serving, ["sft"], folder)
+        play_suites([suites[0], suites[0]], serving, ["sft"], folder, tracked)
+    play_suites([], serving, ["sft"], folder, tracked)
     assert list(folder.iterdir()) == []  # nothing of a former run is left

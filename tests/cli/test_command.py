@@ -181,6 +181,23 @@ def test_doctor_names_what_is_missing(
     assert "best tier here is C, B is required" in result.output
 
 
+def test_doctor_says_that_git_does_not_know_who_commits(
+    workspace: Path, tier: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params(workspace)
+    given = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null",
+             "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.useConfigOnly",
+             "GIT_CONFIG_VALUE_0": "true"}  # fmt: skip
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    for name in ("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    assert "git config --global user.name" in run("doctor").output
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.org")
+    assert "git commits as Ada <ada@example.org>" in run("doctor").output
+
+
 def test_doctor_reports_an_unreadable_mlflow_store(workspace: Path, tier: dict[str, str]) -> None:
     store = workspace / "broken.db"
     store.write_bytes(b"no database at all, certainly not one of SQLite" * 50)

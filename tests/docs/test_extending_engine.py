@@ -11,15 +11,17 @@ import pytest
 import torch
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 sys.path.insert(0, str(Path(__file__).parent))
 from pages import blocks
-from training_world import make_arena
+from serving import taught
+from test_bench_arenas import ARENAS
 
 from astra.errors import AstraError
+from astra.records.message import CallStatus
 from astra.rollout import known
 from astra.rollout.build import EngineOptions, build_driver, build_engine
-from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.rollout.chat import LoadedPolicy
 from astra.rollout.engine import Sampling
 from astra.rollout.live import Job, Rollout, RolloutLimits
 from astra.sandbox.local import LocalSandbox
@@ -27,7 +29,7 @@ from astra.settings import ParamsError, validate
 from astra.train.config import RLConfig
 
 LIMITS = RolloutLimits(
-    max_turns=2, max_turn_tokens=12, max_prompt_tokens=500, max_response_tokens=60
+    max_turns=4, max_turn_tokens=96, max_prompt_tokens=512, max_response_tokens=300
 )
 
 
@@ -43,8 +45,9 @@ def entry(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture(scope="module")
 def policy(root: Path) -> LoadedPolicy:
-    torch.manual_seed(0)
-    return load_policy(PolicyConfig(path=str(root / "policies/tiny")), "cpu")
+    """One that knows the arenas it is given."""
+    with LocalSandbox() as sandbox:
+        return taught(root / "policies/tiny", ARENAS[:4], sandbox)
 
 
 def options(entry: str) -> EngineOptions:
@@ -53,7 +56,7 @@ def options(entry: str) -> EngineOptions:
 
 def rolled(policy: LoadedPolicy, options: EngineOptions, sampling: Sampling) -> list[Rollout]:
     engine = build_engine(policy, options, lambda folder: True, lambda: ([], []))
-    jobs = [Job(make_arena(seed)) for seed in range(2)]
+    jobs = [Job(arena) for arena in ARENAS[:2]]
     with LocalSandbox() as sandbox:
         driver = build_driver(
             engine, policy, sandbox, LIMITS, RLConfig().reward, RLConfig().final_answer, options
@@ -79,12 +82,16 @@ def test_its_log_probabilities_are_those_of_the_policy(entry: str, policy: Loade
                 assert one.logprobs[at] == pytest.approx(expected, abs=1e-4)
 
 
-def test_greedy_it_writes_what_the_batched_engine_writes(entry: str, policy: LoadedPolicy) -> None:
+def test_greedy_it_solves_what_the_batched_engine_solves(entry: str, policy: LoadedPolicy) -> None:
     plain = options(entry)
     greedy = Sampling(temperature=0.0)
-    written = [one.completion_ids for one in rolled(policy, plain, greedy)]
+    rollouts = rolled(policy, plain, greedy)
     batched = rolled(policy, replace(plain, kind="batched"), greedy)
-    assert written == [one.completion_ids for one in batched]
+    assert [one.completion_ids for one in rollouts] == [one.completion_ids for one in batched]
+    for one in rollouts:
+        assert [call.result.status for call in one.calls] == [CallStatus.OK] * len(one.arena.steps)
+        assert one.score is not None
+        assert one.score.success
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones(entry: str, policy: LoadedPolicy) -> None:

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from astra.bench.suites.known import acebench, aime, bfcl
+from astra.bench.suites.oracles import TAU2_DOMAINS
+from astra.bench.summary import WITHOUT
 from astra.cli.main import app, commands
 from astra.records.message import Message, MessageRole
 from astra.report.charts import Charts, Interval, Series, ticks, trailing_mean
@@ -100,7 +102,7 @@ def test_an_overall_needs_every_part_and_a_second_setting_has_its_own_row(
 def test_the_columns_are_the_parts_that_suites_count() -> None:
     """The names that drivers give are tested beside the harnesses."""
     parts = {
-        "bfcl": [f"multi_turn_{part}" for part in bfcl.CATEGORIES], "tau2": ("retail", "telecom"),
+        "bfcl": [f"multi_turn_{part}" for part in bfcl.CATEGORIES], "tau2": set(TAU2_DOMAINS) - set(WITHOUT["tau2"]),
         "acebench": acebench.CATEGORIES, "aime": [f"aime{year}" for year in aime.SOURCES],
     }  # fmt: skip
     for harness, title in HARNESSES.items():

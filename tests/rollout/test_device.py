@@ -43,8 +43,10 @@ def test_a_process_more_than_gpus_is_one_clear_error(monkeypatch: pytest.MonkeyP
         prepare_torch(RuntimeConfig(threads=1), 0)
 
 
-def test_cpu_hides_the_gpus_from_the_trainers() -> None:
-    prepare_torch(RuntimeConfig(threads=1, device="cpu"), 0)
+def test_cpu_hides_the_gpus_from_the_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # as if asked before
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    assert prepare_torch(RuntimeConfig(threads=1, device="cpu"), 0) == "cpu"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 

@@ -169,7 +169,6 @@ def test_shared_sequences_are_padded_so_that_they_divide(
     assert (made.parallelism_config.cp_size, made.parallelism_config.dp_shard_size) == (4, 2)
     assert made.pad_to_multiple_of == 8
     assert made.gradient_accumulation_steps * made.per_device_train_batch_size * 2 == 8
-    assert made.packing is False, "refused with shared sequences"
 
 
 def test_stalled_evaluation_ends_training(policy: LoadedPolicy, tmp_path: Path) -> None:

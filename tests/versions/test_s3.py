@@ -107,6 +107,17 @@ def test_a_fresh_clone_pulls_and_has_nothing_to_do(origin: Repository, clone: Re
     assert not clone.run("git", "status", "--porcelain")
 
 
+def test_a_run_that_somebody_else_made_is_made_again_to_the_same_bytes(clone: Repository) -> None:
+    clone.params()
+    try:
+        output = clone.run("dvc", "repro", "--pull")
+        assert f"{RUNNING} 'chains'" in output
+        assert clone.lock()[CHAINS] == version(clone, "chains@v1.0.0")
+    finally:
+        clone.run("git", "checkout", "-q", ".")
+        clone.run("dvc", "checkout", "-q")
+
+
 def test_paid_answers_travel(clone: Repository) -> None:
     assert "1 answers added" in clone.run("astra", "cache", "import", "answers.jsonl.gz")
     with ChatServer() as server:  # answers nothing

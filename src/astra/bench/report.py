@@ -56,7 +56,7 @@ def write_report(
     if suites:
         metrics.value("suites", suites)
     metrics.write()
-    write_plots(Path("plots/bench"), document)
+    write_plots(Path("plots/bench"), document, suites or {})
     write_examples(EXAMPLES, played, config.examples)
 
 
@@ -146,8 +146,9 @@ def _rounded(value: Estimate) -> dict[str, float | int]:
     return {name: round(number, DIGITS) for name, number in asdict(value).items()}
 
 
-def write_plots(folder: Path, document: Mapping[str, Any]) -> None:
-    """``<score>.csv``, and for some scores ``<score>_by_scenario.csv`` and ``<score>_by_hops.csv``.
+def write_plots(folder: Path, document: Mapping[str, Any], suites: Mapping[str, Any]) -> None:
+    """``<score>.csv``, for some scores ``<score>_by_scenario.csv`` and ``<score>_by_hops.csv``,
+    and ``suites.csv`` with the headline scores of external suites, where some were played.
 
     One bar per row: columns ``label`` (checkpoint, preceded by the part) and ``mean``.
     """
@@ -165,6 +166,10 @@ def write_plots(folder: Path, document: Mapping[str, Any]) -> None:
                     if score in means:
                         name = f"{score}_by_{breakdown}"
                         bars.setdefault(name, {})[f"{part} {checkpoint}"] = means[score]
+    for suite, found in suites.items():
+        for checkpoint, block in found["checkpoints"].items():
+            if head := block["scores"].get(block["score"]):
+                bars.setdefault("suites", {})[f"{suite} {checkpoint}"] = head["mean"]
     for name, means in bars.items():
         # Parts together, checkpoints in the order they were trained in.
         rows = means.items() if name in SCORES else sorted(means.items(), key=_part)

@@ -94,6 +94,27 @@ def by_category(episodes: Sequence[SuiteEpisode], score: str) -> dict[str, float
     return found
 
 
+def run_metrics(run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> dict[str, float]:
+    """The figures of one run as a tracking server keeps them: flat, ``<suite>.<figure>``.
+
+    Means over entries of every score, of the headline score by category too.
+    """
+    kept = [one for one in episodes if one.outcome != SuiteOutcome.INFRA]
+    figures = {f"by_category.{name}": mean for name, mean in by_category(kept, run.score).items()}
+    for name in sorted({name for one in kept for name in one.scores}):
+        entries = mean_by_entry(values_of(kept, name))
+        if entries:
+            figures[name] = sum(entries.values()) / len(entries)
+    for outcome in SuiteOutcome:
+        figures[f"outcome.{outcome}"] = sum(one.outcome == outcome for one in episodes)
+    if kept:
+        used = efficiency([one.steps for one in kept], [one.completion_tokens for one in kept])
+        figures["steps"] = used.steps
+        if used.tokens_per_step is not None:
+            figures["tokens_per_step"] = used.tokens_per_step
+    return {f"{run.suite}.{name}": float(value) for name, value in figures.items()}
+
+
 def _checkpoint(
     run: SuiteRun, episodes: Sequence[SuiteEpisode], resamples: int, confidence: float, seed: int
 ) -> dict[str, Any]:

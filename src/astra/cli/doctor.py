@@ -55,6 +55,7 @@ def examine() -> list[Finding]:
         _sandbox,
         _endpoints,
         _mlflow,
+        _git,
         _remote,
     )
     for check in checks:
@@ -202,6 +203,19 @@ def _mlflow(runtime: RuntimeConfig) -> Iterator[Finding]:
         )
         return
     yield Finding("ok", f"MLflow store {uri}, {count} experiments")
+
+
+def _git(runtime: RuntimeConfig) -> Iterator[Finding]:
+    asked = ["git", "var", "GIT_COMMITTER_IDENT"]
+    found = subprocess.run(asked, capture_output=True, text=True, timeout=REACH_S, check=False)
+    if found.returncode:
+        yield Finding(
+            "warning",
+            "git does not know who commits: commits and DVC experiments fail",
+            "git config --global user.name NAME; git config --global user.email MAIL",
+        )
+    else:
+        yield Finding("ok", f"git commits as {found.stdout.rsplit(' ', 2)[0]}")
 
 
 def _remote(runtime: RuntimeConfig) -> Iterator[Finding]:

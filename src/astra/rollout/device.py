@@ -29,7 +29,7 @@ def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the trainers ask torch for devices by themselves
     if runtime.device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("runtime.device is cuda, but torch sees no GPU; set it to auto or cpu")
-    if not torch.cuda.is_available():
+    if runtime.device == "cpu" or not torch.cuda.is_available():
         keep_freed_memory()
         return "cpu"
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))

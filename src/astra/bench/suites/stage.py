@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -11,10 +11,13 @@ from astra.bench.config import BenchConfig
 from astra.bench.serving.checkpoints import RunningEndpoints, ServedCheckpoints, WithFloor
 from astra.bench.suites.protocol import Serving, Subject, SuiteConfig, SuiteError
 from astra.bench.suites.run import checked, run_suite
-from astra.bench.summary import FLOOR
+from astra.bench.summary import FLOOR, run_metrics
 from astra.records.bench import SuiteEpisode, SuiteRun
 from astra.settings import RuntimeConfig
 from astra.store.tables import write_records
+from astra.tracking.mlflow import Run, digests, track
+
+Tracked = Callable[[str], AbstractContextManager[Run]]
 
 
 class Checkpoints:
@@ -23,6 +26,7 @@ class Checkpoints:
     def __init__(
         self, config: BenchConfig, runtime: RuntimeConfig, trained: Mapping[str, Path]
     ) -> None:
+        self._config, self._runtime, self._trained = config, runtime, trained
         self._served = ServedCheckpoints.of(config.policy, trained, config.serving, runtime)
         self._running = RunningEndpoints(config.endpoints)
         self._endpoints = config.endpoints
@@ -32,6 +36,12 @@ class Checkpoints:
     def __call__(self, checkpoint: str) -> AbstractContextManager[Subject]:
         serving = self._running if checkpoint in self._endpoints else self._served
         return WithFloor(serving)(checkpoint)
+
+    def tracked(self, checkpoint: str) -> AbstractContextManager[Run]:
+        """The MLflow run that a checkpoint's suites are logged to."""
+        trained = [self._trained[checkpoint]] if checkpoint in self._trained else []
+        part = f"{checkpoint}/suites"
+        return track("bench", self._config, digests(*trained), self._runtime, part=part)
 
 
 def check_suites(suites: Sequence[SuiteConfig]) -> None:
@@ -48,20 +58,24 @@ def play_suites(
     serving: Serving,
     checkpoints: Sequence[str],
     folder: Path,
+    tracked: Tracked,
 ) -> list[SuiteRun]:
     """``<folder>/<suite>/<checkpoint>.parquet`` with the episodes and ``.json`` beside it with
-    the ``SuiteRun``. A checkpoint is served once for all its suites. Raises SuiteError for the
-    first run that fails; what the runs have finished by then is in the journal.
+    the ``SuiteRun``. A checkpoint is served once for all its suites and has one run of
+    ``tracked``. Raises SuiteError for the first run that fails; what the runs have finished by
+    then is in the journal.
     """
     check_suites(suites)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     runs: list[SuiteRun] = []
     for checkpoint in checkpoints if suites else ():
-        with serving(checkpoint) as subject:
+        with tracked(checkpoint) as log, serving(checkpoint) as subject:
+            log.tags(checkpoint=checkpoint)
             for config in suites:
                 run, episodes = run_suite(config, subject)
                 write_run(folder, run, episodes)
+                log.metrics(run_metrics(run, episodes), step=0)
                 runs.append(run)
     return runs
 
