@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -39,3 +40,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _own_tracking_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """mlflow exports the store it was last given; the next test must not inherit it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _open_logs() -> None:
+    """A stage logs to the stderr it started with; that of an earlier test is closed."""
+    for handler in logging.getLogger().handlers[:]:
+        if type(handler) is logging.StreamHandler and handler.stream.closed:
+            logging.getLogger().removeHandler(handler)
