@@ -6,15 +6,18 @@ the interval and from the seeds, nobody writes it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, Literal
 
-from astra.bench.statistics import estimate
+from scores import SCORES, Values, paired, pooled
 
-SCORES = ("f1_plain", "f1", "precision", "recall", "success", "answer", "calls", "malformed")
+from astra.cli.ablations import heading, row
+from astra.report.charts import trailing_mean
+
 PANELS = {
     "train_calls": "calls per episode",
     "train_f1": "F1 while training",
@@ -23,9 +26,12 @@ PANELS = {
     "train_tool_errors_in_positives": "failed calls in rewarded",
 }
 CURVES = (*PANELS, "filling_rolled")
-RESAMPLES, CONFIDENCE = 10_000, 0.95
+SMOOTHED = 5
+"""Steps that a point of a drawn curve averages over."""
 DEFAULT, START = "default", "start"
-Played = dict[str, dict[str, dict[str, float]]]
+MARGIN = 0.02
+"""A score that is less by no more than this counts as kept."""
+Played = dict[str, Values]
 """``present`` or ``absent`` (irrelevant tools) -> score -> arena -> value."""
 Curve = Mapping[int, float]
 
@@ -44,7 +50,8 @@ class Claim:
     """``arm`` against ``other`` (``start``: the policy that training began with).
 
     ``name`` is a score on arenas with irrelevant tools, or a curve over the second half of the
-    steps. ``expected``: what the difference would be if the claim holds.
+    steps. ``expected``: what the difference would be if the claim holds; ``not less`` is for
+    scores in [0, 1] and allows for MARGIN.
     """
 
     says: str
@@ -56,7 +63,10 @@ class Claim:
 
 
 CLAIMS = (
-    Claim("F1 as the reward is stable: nothing is lost", DEFAULT, START, "f1_plain", "not less"),
+    Claim("training on F1 keeps the paper's F1", DEFAULT, START, "f1_plain", "not less"),
+    Claim("training on F1 with the answer keeps that score", DEFAULT, START, "f1", "not less"),
+    Claim("training on F1 with the answer keeps success", DEFAULT, START, "success", "not less",
+          "ours"),
     Claim("recall alone inflates calls", "reward-recall", DEFAULT, "calls", "more"),
     Claim("recall alone costs F1", "reward-recall", DEFAULT, "f1_plain", "less"),
     Claim("precision alone starves calls", "reward-precision", DEFAULT, "calls", "less"),
@@ -72,6 +82,8 @@ CLAIMS = (
           "ours"),
     Claim("counting the final answer makes more of them right", DEFAULT, "final_answer-ignore",
           "answer", "more", "ours"),
+    Claim("counting the final answer makes more of them right than before RL", DEFAULT, START,
+          "answer", "more", "ours"),
     Claim("RoC leaves fewer failed calls in rewarded rollouts", "roc-sample", DEFAULT,
           "train_tool_errors_in_positives", "less", "rStar2"),
 )  # fmt: skip
@@ -80,12 +92,14 @@ TITLES = {
     "f1": "F1 with answer",
     "precision": "precision",
     "recall": "recall",
+    "success": "success",
     "answer": "answer",
     "calls": "calls",
     "malformed": "malformed calls",
     "filling_informative": "groups with signal per step",
     "train_tool_errors_in_positives": "failed calls in rewarded rollouts",
 }
+COLUMNS = {name: title for name, title in TITLES.items() if name in SCORES}
 
 
 def document(
@@ -145,25 +159,21 @@ def judge(
     arms = found.get(claim.arm, {})
     before = dict.fromkeys(arms, Outcome(start, {}, {}))
     others = before if claim.other == START else found.get(claim.other, {})
-    differences: list[dict[Any, float]] = []
-    for seed in sorted(arms.keys() & others.keys()):
-        both = arms[seed], others[seed]
-        if claim.name in SCORES:
-            pair = tuple(one.played["present"][claim.name] for one in both)
-        else:
-            pair = tuple(_late(one.curves.get(claim.name, {})) for one in both)
-        shared = pair[0].keys() & pair[1].keys()
-        if shared:
-            differences.append({key: pair[0][key] - pair[1][key] for key in shared})
+    differences = [
+        paired(_items(arms[seed], claim.name), _items(others[seed], claim.name))
+        for seed in sorted(arms.keys() & others.keys())
+    ]
+    differences = [one for one in differences if one]
     if not differences:
         return None
-    items = sorted({key for one in differences for key in one})
-    values = [mean(one[key] for one in differences if key in one) for key in items]
-    interval = estimate(values, RESAMPLES, CONFIDENCE, seed=0)
+    interval = pooled(differences)
     per_seed = [round(mean(one.values()), 4) for one in differences]
     return {
         "says": claim.says,
         "source": claim.source,
+        "arm": claim.arm,
+        "other": claim.other,
+        "name": claim.name,
         "measured": f"{TITLES[claim.name]}, {claim.arm} − {claim.other}",
         "expected": claim.expected,
         "mean": round(interval.mean, 4),
@@ -175,6 +185,11 @@ def judge(
     }
 
 
+def _items(one: Outcome, name: str) -> Mapping[Any, float]:
+    """A score by arena, or the later half of a curve by step."""
+    return one.played["present"][name] if name in SCORES else _late(one.curves.get(name, {}))
+
+
 def _late(curve: Curve) -> dict[int, float]:
     """The second half of the steps, when the arms have had time to part."""
     middle = (min(curve) + max(curve)) / 2 if curve else 0
@@ -182,17 +197,23 @@ def _late(curve: Curve) -> dict[int, float]:
 
 
 def verdict(expected: str, low: float, high: float, per_seed: Sequence[float]) -> str:
-    if expected == "not less":
-        kept = "agrees" if all(one >= 0 for one in per_seed) else "not clear"
-        return "disagrees" if high < 0 else kept
-    sign = 1 if expected == "more" else -1
+    """``agrees``, ``disagrees`` or ``not clear`` by the interval, and what the seeds say of it.
+
+    ``more`` and ``less`` agree where the whole interval is on their side of zero, ``not less``
+    where it is above -MARGIN; else they disagree where it is on the other side of zero.
+    """
+    sign = -1 if expected == "less" else 1
     nearer, farther = sorted((sign * low, sign * high))
-    if farther < 0:
-        return "disagrees"
-    if nearer <= 0:
+    least = -MARGIN if expected == "not less" else 0.0
+    if nearer > least:
+        word, same = "agrees", all(sign * one > least for one in per_seed)
+    elif farther < 0:
+        word, same = "disagrees", all(sign * one < 0 for one in per_seed)
+    else:
         return "not clear"
-    whole = all(sign * one > 0 for one in per_seed)
-    return "agrees" if whole else "agrees, not with every seed"
+    if len(per_seed) == 1:
+        return f"{word}, one seed"
+    return word if same else f"{word}, not with every seed"
 
 
 def render(made: Mapping[str, Any], figures: Sequence[str]) -> str:
@@ -205,12 +226,13 @@ def render(made: Mapping[str, Any], figures: Sequence[str]) -> str:
         ([one for one in made["claims"] if one["source"] != "ASTRA"], "Others'"),
     ):
         if claims:
-            lines += [f"{title}:", "", *_claims(claims), ""]
-    lines += [*_summary(made["claims"]), ""]
+            lines += [f"{title}:", "", *_claims(claims, made), ""]
+    lines += [*_summary(made), ""]
     for presence, words in (("present", "with"), ("absent", "without")):
         lines += [f"## Scores on arenas {words} irrelevant tools", ""]
         lines += [*_scores(made, presence), ""]
-    lines += ["## Curves", "", "Mean over seeds, five steps smoothed; the band is their range.", ""]
+    smoothed = f"Means over seeds and {SMOOTHED} steps; the band is the seeds' range."
+    lines += ["## Curves", "", smoothed, ""]
     for name in figures:
         lines += [f"![{Path(name).stem}](ablations/{name})", ""]
     lines += ["## What it took", "", *_costs(made), ""]
@@ -218,74 +240,101 @@ def render(made: Mapping[str, Any], figures: Sequence[str]) -> str:
 
 
 def _introduction(told: Mapping[str, Any], arms: Mapping[str, Any]) -> list[str]:
-    seeds = " ".join(sorted({seed for arm in arms.values() for seed in arm["seeds"]}, key=int))
     split = {"heldout": "held-out", "dev": "development"}[told["split"]]
     changed = ""
     if told["overrides"]:
         changed = f" Changed for all arms: `{' '.join(told['overrides'])}`."
     return [
-        f"Written by `python benchmarks/ablations.py --steps {told['steps']} --seeds {seeds}`; "
-        "nothing on this page is written by hand.",
+        "Nothing on this page is written by hand. This writes it, and runs what is missing:",
+        "",
+        "```sh",
+        command(told, arms),
+        "```",
         "",
         f"One factor at a time around the default, scale `{told['scale']}`: {told['steps']} steps "
         f"of {told['groups']} groups of {told['group_size']} rollouts, every arm from the same "
-        f"fine-tuned policy, then {told['arenas']} {split} arenas, greedily.{changed}",
+        f"fine-tuned policy, then {told['played']} {split} arenas, greedily.{changed}",
         "",
         "An interval resamples arenas (for curves, the later half of the steps) after averaging "
-        "over seeds. It says nothing about seeds that were not run, so a verdict also asks whether "
-        "every seed went the same way. This is a policy of a million parameters after few steps; "
-        "the paper trains 14 billion for more.",
+        "over seeds. It says nothing about seeds that were not run, so a verdict also says where "
+        "not every seed went the same way, or where there is only one. That a score is kept "
+        f"agrees where the whole interval lies above −{MARGIN}. This is a policy of a million "
+        "parameters after few steps; the paper trains 14 billion for more.",
         "",
     ]
 
 
-def _claims(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+def command(told: Mapping[str, Any], arms: Mapping[str, Any]) -> str:
+    """What runs and reports these arms: all that the folders of runs are keyed by."""
+    seeds = sorted({seed for arm in arms.values() for seed in arm["seeds"]}, key=int)
+    words = ["python", "benchmarks/ablations.py", "--steps", str(told["steps"]), "--seeds", *seeds]
+    words += ["--arenas", str(told["arenas"]), "--split", told["split"]]
+    if told["overrides"]:
+        words += ["--set", *told["overrides"]]
+    return shlex.join(words)
+
+
+def _claims(claims: Sequence[Mapping[str, Any]], made: Mapping[str, Any]) -> list[str]:
     lines = ["| claim | measured | difference | 95 % interval | each seed | verdict |",
              "|---|---|---|---|---|---|"]  # fmt: skip
     for one in claims:
-        says = one["says"] if one["source"] in ("ASTRA", "ours") else f"{one['says']} (rStar2)"
         seeds = ", ".join(f"{value:+.3f}" for value in one["per_seed"])
         lines.append(
-            f"| {says} | {one['measured']} | {one['mean']:+.3f} "
+            f"| {_said(one, made)} | {one['measured']} | {one['mean']:+.3f} "
             f"| {one['low']:+.3f} to {one['high']:+.3f} | {seeds} | **{one['verdict']}** |"
         )
     return lines
 
 
-def _summary(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+def _said(claim: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """The claim in words, whose it is, and whether what is more is still less than before RL."""
+    whose = "" if claim["source"] in ("ASTRA", "ours") else f" ({claim['source']})"
+    before = made["start"]["present"].get(claim["name"])
+    if claim["expected"] != "more" or claim["other"] == START or before is None:
+        return f"{claim['says']}{whose}"
+    after = [_level(made["arms"][claim[side]], claim["name"]) for side in ("arm", "other")]
+    if max(after) >= before:
+        return f"{claim['says']}{whose}"
+    levels = " and ".join(f"{level:.3f}" for level in after)
+    return f"{claim['says']}{whose} (both are below before RL: {levels}, before {before:.3f})"
+
+
+def _level(arm: Mapping[str, Any], name: str) -> float:
+    scores = [one["scores"]["present"] for one in arm["seeds"].values()]
+    return mean(one[name] for one in scores if name in one)
+
+
+def _summary(made: Mapping[str, Any]) -> list[str]:
+    """One sentence per verdict, the paper's claims first, and what RL changed at all."""
     lines: list[str] = []
-    for source, whose in (("ASTRA", "Of the paper's claims"), ("", "Of the others")):
-        mine = [one for one in claims if (one["source"] == "ASTRA") == (source == "ASTRA")]
-        told = [
-            f"{title}: {'; '.join(said)}"
-            for title, start in (
-                ("agree", "agrees"), ("are not clear", "not clear"), ("disagree", "disagrees"),
-            )
-            if (said := [one["says"] for one in mine if one["verdict"].startswith(start)])
-        ]  # fmt: skip
-        if told:
-            lines.append(f"- {whose}, {'. '.join(told)}.")
-    return lines
+    for ours, whose in ((False, "the paper's claims"), (True, "the other claims")):
+        claims = [one for one in made["claims"] if (one["source"] != "ASTRA") == ours]
+        for found in dict.fromkeys(one["verdict"] for one in claims):
+            same = [_said(one, made) for one in claims if one["verdict"] == found]
+            count = f"{len(same)} of {len(claims)} of {whose}"
+            lines.append(f"- **{found}** ({count}): {'; '.join(same)}.")
+    return lines + _since_start(made)
+
+
+def _since_start(made: Mapping[str, Any]) -> list[str]:
+    """What the default arm gains and loses, whatever was claimed of it."""
+    before, default = made["start"]["present"], made["arms"].get(DEFAULT)
+    if default is None:
+        return []
+    changes = "; ".join(
+        f"{COLUMNS[name]} {_level(default, name) - before[name]:+.3f}"
+        for name in ("f1_plain", "f1", "success", "answer")
+    )
+    return [f"- The default arm against before RL, mean over seeds: {changes}."]
 
 
 def _scores(made: Mapping[str, Any], presence: str) -> list[str]:
-    names = [name for name in SCORES if name in TITLES]
-    lines = ["| arm | seeds | " + " | ".join(TITLES[name] for name in names) + " |",
-             "|---" * (len(names) + 2) + "|"]  # fmt: skip
-    start = made["start"][presence]
-    cells = [f"{start[name]:.3f}" if name in start else "–" for name in names]
-    lines.append("| before RL | | " + " | ".join(cells) + " |")
+    lines = heading("arm", COLUMNS.values())
+    lines.append(row("before RL", "", [made["start"][presence]], COLUMNS))
     for arm, found in made["arms"].items():
         scores = [one["scores"][presence] for one in found["seeds"].values()]
-        cells = [_spread([one[name] for one in scores if name in one]) for name in names]
-        lines.append(f"| {arm} | {len(scores)} | " + " | ".join(cells) + " |")
+        lines.append(row(arm, str(len(scores)), scores, COLUMNS))
     return lines
-
-
-def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return "–"
-    return f"{mean(values):.3f}" + (f" ± {stdev(values):.3f}" if len(values) > 1 else "")
 
 
 def _costs(made: Mapping[str, Any]) -> list[str]:
@@ -299,9 +348,6 @@ def _costs(made: Mapping[str, Any]) -> list[str]:
         ]
         lines.append(f"| {arm} | {seconds:.0f} | {cells[0]} | {cells[1]} |")
     return lines
-
-
-SMOOTHED = 5
 
 
 def draw_curves(made: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -336,13 +382,13 @@ def draw_curves(made: Mapping[str, Any], folder: Path) -> list[Path]:
 def _line(axes: Any, curve: Mapping[str, list[float]] | None, label: str) -> None:
     if curve is None:
         return
-    smooth = {name: smoothed(curve[name]) for name in ("mean", "low", "high")}
+    smooth = {name: _smoothed(curve["step"], curve[name]) for name in ("mean", "low", "high")}
     (line,) = axes.plot(curve["step"], smooth["mean"], label=label)
     axes.fill_between(
         curve["step"], smooth["low"], smooth["high"], color=line.get_color(), alpha=0.15, lw=0
     )
 
 
-def smoothed(values: Sequence[float]) -> list[float]:
-    """Means of each value and up to four before it."""
-    return [mean(values[max(0, at - SMOOTHED + 1) : at + 1]) for at in range(len(values))]
+def _smoothed(steps: Sequence[float], values: Sequence[float]) -> list[float]:
+    points = list(zip(steps, values, strict=True))
+    return [value for _, value in trailing_mean(points, SMOOTHED)]

@@ -24,17 +24,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ablation_report import CURVES, SCORES, Outcome, Played, document, draw_curves, render
-from staged import ROOT, link_inputs, link_to, run
+from ablation_report import CURVES, Outcome, Played, document, draw_curves, render
+from scores import by_checkpoint
+from staged import ROOT, composed, keyed, link_inputs, link_to, run
 
 from astra.bench.config import BenchConfig
 from astra.bench.run import BASE, run_arenas, select
-from astra.cli import params
 from astra.cli.ablations import GRID, Experiment, experiments, read_grid
 from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.records.qa import Split
-from astra.records.score import Scored
 from astra.settings import RuntimeConfig
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests
@@ -61,19 +60,8 @@ class Settings:
         return [f"rl.steps={self.steps}", f"bench.arenas={self.arenas}", *self.overrides]
 
 
-def composed(overrides: Sequence[str]) -> dict[str, Any]:
-    """``conf/`` with ``overrides``, validated like any params.yaml."""
-    file = WORK / f"params-{os.getpid()}.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        params.compose(file, list(overrides))
-        return yaml.safe_load(file.read_text())
-    finally:
-        file.unlink(missing_ok=True)
-
-
 def folder_of(name: str, block: object, settings: Settings) -> Path:
-    return WORK / f"{name}-{content_id([block, settings.inputs])[:10]}"
+    return keyed(WORK, name, block, settings.inputs)
 
 
 def train(experiment: Experiment, settings: Settings, report_only: bool) -> Outcome | None:
@@ -122,14 +110,7 @@ def play(
             config = BenchConfig.model_validate(document["bench"] | changed)
             # The benchmark's first checkpoint, its "base", is whatever the configuration names.
             episodes = run_arenas(config, runtime, chosen_arenas(config, settings), ARENAS, {})
-            played[presence] = {
-                score: {
-                    one.arena_id: value.value
-                    for one in episodes
-                    if one.checkpoint == BASE and isinstance(value := one.scores.get(score), Scored)
-                }
-                for score in SCORES
-            }
+            played[presence] = by_checkpoint(episodes)[BASE]
         fresh = file.with_suffix(".new")
         fresh.write_text(json.dumps(played))
         fresh.replace(file)
@@ -146,23 +127,24 @@ def chosen_arenas(config: BenchConfig, settings: Settings) -> list[Arena]:
 
 
 def write_report(
-    found: dict[str, dict[int, Outcome]], start: Played, settings: Settings, grid: dict[str, Any]
+    found: dict[str, dict[int, Outcome]],
+    start: Played,
+    settings: Settings,
+    planned: Sequence[Experiment],
 ) -> None:
     document_ = composed(settings.changes)
     told = {
         "steps": settings.steps,
         "groups": document_["rl"]["groups"],
         "group_size": document_["rl"]["group_size"],
-        "arenas": len(start["present"]["calls"]),
+        "arenas": settings.arenas,
+        "played": len(start["present"]["calls"]),
         "split": settings.split.value,
         "scale": document_["scale"],
         "overrides": list(settings.overrides),
         "inputs": settings.inputs,
     }
-    overrides = {
-        one.variant: list(one.overrides[:-1]) for one in experiments({**grid, "seeds": [0]})
-    }
-    made = document(found, start, told, overrides)
+    made = document(found, start, told, {one.variant: one.changes for one in planned})
     docs = ROOT / "docs"
     (docs / "ablations.json").write_text(json.dumps(made, indent=1) + "\n")
     (docs / "ablations").mkdir(exist_ok=True)
@@ -192,10 +174,9 @@ def main() -> None:
     chosen = arguments()
     os.chdir(ROOT)
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{WORK / 'mlflow.db'}"
-    grid = dict(read_grid(GRID))
     inputs = list(digests(START, ARENAS).values())
     settings = Settings(chosen.steps, chosen.arenas, chosen.split, tuple(chosen.set), inputs)
-    planned = list(experiments({**grid, "seeds": chosen.seeds}))
+    planned = list(experiments({**read_grid(GRID), "seeds": chosen.seeds}))
     unknown = set(chosen.arms or ()) - {one.variant for one in planned}
     if unknown:
         raise SystemExit(f"no arm {unknown}; known: {sorted({one.variant for one in planned})}")
@@ -207,16 +188,15 @@ def main() -> None:
     started = play(folder, START, begin, "start", settings)
     found: dict[str, dict[int, Outcome]] = {}
     # Seeds outside, so that an interrupted benchmark can compare all arms as early as possible.
-    for experiment in sorted(planned, key=lambda one: int(one.name.rsplit("-s", 1)[1])):
+    for experiment in sorted(planned, key=lambda one: one.seed):
         if chosen.arms and experiment.variant not in chosen.arms:
             continue
         outcome = train(experiment, settings, chosen.report)
         if outcome is not None:
-            seed = int(experiment.name.rsplit("-s", 1)[1])
-            found.setdefault(experiment.variant, {})[seed] = outcome
+            found.setdefault(experiment.variant, {})[experiment.seed] = outcome
     if not found:
         raise SystemExit(NOTHING)
-    write_report(found, started, settings, grid)
+    write_report(found, started, settings, planned)
 
 
 if __name__ == "__main__":

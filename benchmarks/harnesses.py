@@ -62,7 +62,7 @@ def measure(suite: str, name: str, model: Writer, user: Writer, wanted: argparse
             {
                 "suite": suite, "model": name, **options, "versions": run.versions,
                 "entries": len(episodes), "outcomes": run.outcomes,
-                "mean": mean(episodes, run.score),
+                "full_by_category": full_by_category(episodes, run.score),
                 "missed": [one.entry_id for one in episodes if not full(one, run.score)][:5],
                 "seconds": round(time.monotonic() - started, 1),
             }
@@ -77,8 +77,8 @@ def full(episode: SuiteEpisode, score: str) -> bool:
     return isinstance(found, Scored) and found.value == 1.0
 
 
-def mean(episodes: list[SuiteEpisode], score: str) -> dict[str, str]:
-    """By category: full scores of entries."""
+def full_by_category(episodes: list[SuiteEpisode], score: str) -> dict[str, str]:
+    """By category how many episodes have the full score, as ``3/200``."""
     rows: dict[str, list[bool]] = {}
     for episode in episodes:
         rows.setdefault(episode.category, []).append(full(episode, score))
@@ -86,13 +86,15 @@ def mean(episodes: list[SuiteEpisode], score: str) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--suite", choices=("bfcl", "tau2"))
     parser.add_argument("--model", choices=("oracle", "drops", "idle"))
     parser.add_argument("--mode", choices=("fc", "prompt"), default="fc")
     parser.add_argument("--count", type=int)
     parser.add_argument("--concurrency", type=int, default=4)
     wanted = parser.parse_args()
+    if wanted.mode == "prompt" and wanted.suite != "bfcl":
+        parser.error("--mode prompt is a mode of BFCL alone; add --suite bfcl")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     good = [

@@ -13,23 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections import defaultdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
+from scores import SCORES, Values, by_checkpoint, paired, pooled
 from staged import ROOT, link_inputs, link_to, run
 
-from astra.bench.statistics import estimate
 from astra.records.bench import BenchEpisode
-from astra.records.score import Scored
 from astra.store.tables import read_records
 
 WORK = ROOT / "runs/learning"
-SCORES = ("f1", "f1_plain", "precision", "recall", "success", "answer", "calls", "malformed")
-RESAMPLES, CONFIDENCE = 10_000, 0.95
-Values = dict[str, dict[str, float]]
-"""score -> arena -> value."""
 
 
 def prepare(folder: Path, changes: dict[str, dict[str, Any]]) -> None:
@@ -72,13 +67,8 @@ def seed_runs(seed: int) -> dict[str, Any]:
 
 
 def values(folder: Path) -> dict[str, Values]:
-    """Checkpoint -> score -> arena -> value."""
-    found: dict[str, Values] = defaultdict(lambda: defaultdict(dict))
-    for episode in read_records(folder / "data/bench.parquet", BenchEpisode):
-        for name in SCORES:
-            if isinstance(score := episode.scores.get(name), Scored):
-                found[episode.checkpoint][name][episode.arena_id] = score.value
-    return {checkpoint: dict(scores) for checkpoint, scores in found.items()}
+    """What the benchmark of this folder measured, by checkpoint."""
+    return by_checkpoint(read_records(folder / "data/bench.parquet", BenchEpisode))
 
 
 def parts(folder: Path) -> dict[str, dict[str, str]]:
@@ -90,20 +80,12 @@ def parts(folder: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def mean(scores: dict[str, float]) -> float:
-    return sum(scores.values()) / len(scores)
-
-
-def pooled(seeds: list[dict[str, Any]], after: str, before: str, score: str) -> dict[str, float]:
+def difference(
+    seeds: list[dict[str, Any]], after: str, before: str, score: str
+) -> dict[str, float]:
     """Paired difference, averaged over seeds for each arena; arenas are resampled."""
-    differences: dict[str, list[float]] = defaultdict(list)
-    for one in seeds:
-        theirs = one["values"][before][score]
-        for arena, value in one["values"][after][score].items():
-            if arena in theirs:
-                differences[arena].append(value - theirs[arena])
-    means = [sum(found) / len(found) for found in differences.values()]
-    found = estimate(means, RESAMPLES, CONFIDENCE, seed=0)
+    played = [one["values"] for one in seeds]
+    found = pooled([paired(one[after][score], one[before][score]) for one in played])
     return {name: round(getattr(found, name), 4) for name in ("mean", "low", "high", "n")}
 
 
@@ -119,7 +101,7 @@ def broken_down(seeds: list[dict[str, Any]], breakdown: str) -> dict[str, dict[s
                 for arena, value in one["values"][checkpoint]["f1"].items()
                 if one["parts"][breakdown][arena] == part
             ]
-            row[checkpoint] = round(sum(found) / len(found), 4)
+            row[checkpoint] = round(fmean(found), 4)
             row["arenas"] = len(found) // len(seeds)
         table[part] = row
     return table
@@ -132,21 +114,21 @@ def report(found: dict[int, dict[str, Any]]) -> dict[str, Any]:
             "seconds": one["seconds"],
             "steps": {"sft": one["sft_steps"], "control": one["control_steps"]},
             "scores": {
-                checkpoint: {n: round(mean(scores[n]), 4) for n in SCORES if scores.get(n)}
+                checkpoint: {n: round(fmean(scores[n].values()), 4) for n in SCORES if scores[n]}
                 for checkpoint, scores in one["values"].items()
             },
         }
         for seed, one in found.items()
     }
     pairs = (("sft", "base"), ("rl", "sft"), ("control", "sft"), ("rl", "control"))
-    scores = [name for name in SCORES if all(one["values"]["sft"].get(name) for one in seeds)]
+    scores = [name for name in SCORES if all(one["values"]["sft"][name] for one in seeds)]
     return {
         "seeds": per_seed,
         "pooled": {
             f"{after}-{before}": {
-                name: pooled(seeds, after, before, name)
+                name: difference(seeds, after, before, name)
                 for name in scores
-                if all(o["values"][c].get(name) for o in seeds for c in (after, before))
+                if all(o["values"][c][name] for o in seeds for c in (after, before))
             }
             for after, before in pairs
         },

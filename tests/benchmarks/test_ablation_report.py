@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,23 +15,24 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from ablation_report import (
     CLAIMS,
     DEFAULT,
-    SCORES,
     START,
     Claim,
     Outcome,
     Played,
+    command,
     document,
     draw_curves,
     judge,
     render,
-    smoothed,
     verdict,
 )
+from scores import SCORES
 
 from astra.cli.ablations import GRID, experiments, read_grid
 
-SETTINGS = {"steps": 4, "groups": 8, "group_size": 8, "arenas": 20, "split": "heldout",
-            "scale": "smoke", "overrides": [], "inputs": ["a", "b"]}  # fmt: skip
+SETTINGS = {"steps": 4, "groups": 8, "group_size": 8, "arenas": 25, "played": 20,
+            "split": "heldout", "scale": "smoke", "inputs": ["a", "b"],
+            "overrides": ["runtime.rl_launch=''", "rl.groups=4"]}  # fmt: skip
 
 
 def played(calls: float, f1: float = 0.4) -> Played:
@@ -55,14 +58,26 @@ def claim(arm: str, other: str, name: str) -> Claim:
 def test_verdicts_follow_from_interval_and_seeds() -> None:
     assert verdict("more", 0.1, 0.3, [0.2, 0.2]) == "agrees"
     assert verdict("more", 0.1, 0.3, [0.5, -0.1]) == "agrees, not with every seed"
-    assert verdict("more", -0.1, 0.3, [0.2]) == "not clear"
-    assert verdict("more", -0.3, -0.1, [-0.2]) == "disagrees"
-    assert verdict("less", -0.3, -0.1, [-0.2]) == "agrees"
-    assert verdict("less", 0.1, 0.3, [0.2]) == "disagrees"
-    assert verdict("less", -0.3, 0.1, [-0.2]) == "not clear"
-    assert verdict("not less", -0.1, 0.1, [0.0]) == "agrees"
-    assert verdict("not less", -0.1, 0.1, [0.2, -0.1]) == "not clear"
-    assert verdict("not less", -0.3, -0.1, [-0.2]) == "disagrees"
+    assert verdict("more", -0.1, 0.3, [0.1, 0.1]) == "not clear"
+    assert verdict("more", -0.3, -0.1, [-0.2, -0.2]) == "disagrees"
+    assert verdict("more", -0.3, -0.1, [-0.5, 0.1]) == "disagrees, not with every seed"
+    assert verdict("less", -0.3, -0.1, [-0.2, -0.2]) == "agrees"
+    assert verdict("less", 0.1, 0.3, [0.2, 0.2]) == "disagrees"
+    assert verdict("less", -0.3, 0.1, [-0.1, -0.1]) == "not clear"
+
+
+def test_a_score_is_kept_where_the_interval_leaves_out_more_than_the_margin() -> None:
+    assert verdict("not less", -0.01, 0.1, [0.1, -0.01]) == "agrees"
+    assert verdict("not less", -0.015, -0.005, [-0.01, -0.01]) == "agrees"
+    assert verdict("not less", -0.01, 0.1, [0.2, -0.1]) == "agrees, not with every seed"
+    assert verdict("not less", -0.1, 0.1, [0.0, 0.0]) == "not clear", "too wide to tell"
+    assert verdict("not less", -0.3, -0.1, [-0.2, -0.2]) == "disagrees"
+
+
+def test_a_verdict_says_where_there_is_one_seed() -> None:
+    assert verdict("more", 0.1, 0.3, [0.2]) == "agrees, one seed"
+    assert verdict("less", 0.1, 0.3, [0.2]) == "disagrees, one seed"
+    assert verdict("more", -0.1, 0.3, [0.1]) == "not clear"
 
 
 def test_a_difference_is_paired_by_arena_and_averaged_over_seeds() -> None:
@@ -84,7 +99,7 @@ def test_the_policy_before_training_is_every_seeds_partner() -> None:
     made = judge(claim(DEFAULT, START, "f1_plain"), found, played(3.0, 0.45))
     assert made is not None
     assert made["per_seed"] == pytest.approx([0.05, -0.15])
-    assert made["verdict"] == "disagrees"
+    assert made["verdict"] == "disagrees, not with every seed"
 
 
 def test_curves_count_from_the_middle_of_training_on() -> None:
@@ -94,7 +109,7 @@ def test_curves_count_from_the_middle_of_training_on() -> None:
     found = {DEFAULT: {0: on}, "filling-off": {0: off}}
     made = judge(claim(DEFAULT, "filling-off", "filling_informative"), found, on.played)
     assert made is not None
-    assert (made["mean"], made["items"], made["verdict"]) == (2.0, 4, "agrees")
+    assert (made["mean"], made["items"], made["verdict"]) == (2.0, 4, "agrees, one seed")
     bare = {DEFAULT: {0: on}, "filling-off": {0: Outcome(off.played, {}, off.seconds)}}
     assert judge(claim(DEFAULT, "filling-off", "filling_informative"), bare, on.played) is None
 
@@ -119,22 +134,62 @@ def test_the_page_says_what_the_document_holds(tmp_path: Path) -> None:
     assert rows["recall alone inflates calls"].endswith("| **agrees** |")
     assert "+2.400" in rows["recall alone inflates calls"]
     assert rows["precision alone starves calls"].endswith("| **disagrees** |")
-    assert rows["filling raises the groups with signal per step"].endswith("| **agrees** |")
+    assert rows["filling raises the groups with signal per step"].endswith(
+        "| **agrees, one seed** |"
+    )
     assert "random distractors beat none" not in page, "arms that were not run are not judged"
-    assert "disagree: precision alone starves calls" in page
+    assert "- **disagrees** (1 of 7 of the paper's claims): precision alone starves calls." in page
     assert "| reward-recall | 2 | 0.219 ± 0.000 |" in page
-    assert "--seeds 0 1`" in page
+    assert "lies above −0.02." in page
+    assert "then 20 held-out arenas" in page
     assert all(f"ablations/{path.name}" in page for path in figures)
     first = figures[0].read_bytes()
     assert draw_curves(made, tmp_path)[0].read_bytes() == first
+
+
+def test_the_page_quotes_the_whole_command() -> None:
+    made = whole()
+    quoted = render(made, []).split("```sh\n")[1].split("\n```")[0]
+    assert quoted == command(SETTINGS, made["arms"])
+    assert shlex.split(quoted) == [
+        "python", "benchmarks/ablations.py", "--steps", "4", "--seeds", "0", "1",
+        "--arenas", "25", "--split", "heldout", "--set", "runtime.rl_launch=''", "rl.groups=4",
+    ]  # fmt: skip
+    assert "--set" not in command({**SETTINGS, "overrides": []}, made["arms"])
+
+
+def test_more_than_another_arm_may_be_less_than_before() -> None:
+    """And the page then says so wherever it names the claim."""
+    found = {DEFAULT: {0: outcome(3.0, 0.3)}, "final_answer-ignore": {0: outcome(3.0, 0.2)}}
+    overrides = {arm: [] for arm in found}
+    page = render(document(found, played(3.0, 0.4), SETTINGS, overrides), [])
+    said = "makes more of them right (both are below before RL: 0.319 and 0.219, before 0.419)"
+    assert page.count(said) == 2
+    assert "F1 with answer -0.100; success -0.100; answer -0.100." in page
+    page = render(document(found, played(3.0, 0.2), SETTINGS, overrides), [])
+    assert "both are below" not in page
+
+
+def test_verdicts_are_summed_up_as_they_are() -> None:
+    made = whole()
+    made["claims"] = [
+        {**made["claims"][0], "says": says, "source": "ours", "verdict": found}
+        for says, found in (("a", "agrees"), ("b", "agrees, not with every seed"), ("c", "agrees"))
+    ]
+    page = render(made, [])
+    assert "- **agrees** (2 of 3 of the other claims): a; c." in page
+    assert "- **agrees, not with every seed** (1 of 3 of the other claims): b." in page
+
+
+def test_the_committed_page_is_the_committed_document(root: Path) -> None:
+    made = json.loads((root / "docs/ablations.json").read_text("utf-8"))
+    page = (root / "docs/ablations.md").read_text("utf-8")
+    figures = re.findall(r"\(ablations/([\w-]+\.svg)\)", page)
+    assert page == render(made, figures)
+    assert sorted(figures) == sorted(path.name for path in (root / "docs/ablations").glob("*.svg"))
 
 
 def test_every_claim_names_arms_of_the_grid(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     arms = {one.variant for one in experiments(read_grid(GRID))} | {START}
     assert {one.arm for one in CLAIMS} | {one.other for one in CLAIMS} <= arms
-
-
-def test_smoothing_looks_back_only() -> None:
-    assert smoothed([1.0, 2.0, 3.0]) == [1.0, 1.5, 2.0]
-    assert smoothed([0.0] * 5 + [5.0]) == [0.0] * 5 + [1.0]

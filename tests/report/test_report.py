@@ -102,7 +102,8 @@ def test_an_overall_needs_every_part_and_a_second_setting_has_its_own_row(
 def test_the_columns_are_the_parts_that_suites_count() -> None:
     """The names that drivers give are tested beside the harnesses."""
     parts = {
-        "bfcl": [f"multi_turn_{part}" for part in bfcl.CATEGORIES], "tau2": set(TAU2_DOMAINS) - set(WITHOUT["tau2"]),
+        "bfcl": [f"multi_turn_{part}" for part in bfcl.CATEGORIES],
+        "tau2": set(TAU2_DOMAINS) - set(WITHOUT["tau2"]),
         "acebench": acebench.CATEGORIES, "aime": [f"aime{year}" for year in aime.SOURCES],
     }  # fmt: skip
     for harness, title in HARNESSES.items():

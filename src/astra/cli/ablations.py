@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -23,14 +23,22 @@ COLUMNS = {"f1": "F1", "f1_plain": "F1 (paper)", "precision": "precision", "reca
 
 @dataclass(frozen=True)
 class Experiment:
-    """``name`` is ``ablation-<factor>-<variant>-s<seed>``."""
+    """One variant with one seed."""
 
-    name: str
-    overrides: tuple[str, ...]
+    variant: str
+    """``default`` or ``<factor>-<option>``."""
+    changes: tuple[str, ...]
+    """Overrides that tell the variant from the default."""
+    seed: int
+    seed_parameter: str
 
     @property
-    def variant(self) -> str:
-        return self.name.rsplit("-s", 1)[0].removeprefix("ablation-")
+    def name(self) -> str:
+        return f"ablation-{self.variant}-s{self.seed}"
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        return (*self.changes, f"{self.seed_parameter}={self.seed}")
 
     @property
     def command(self) -> list[str]:
@@ -43,10 +51,9 @@ def experiments(grid: Mapping[str, Any]) -> Iterator[Experiment]:
     variants: list[tuple[str, list[str]]] = [("default", [])]
     for factor, options in grid["factors"].items():
         variants += [(f"{factor}-{option}", list(values)) for option, values in options.items()]
-    for name, overrides in variants:
+    for variant, changes in variants:
         for seed in grid["seeds"]:
-            settings = (*overrides, f"{grid['seed_parameter']}={seed}")
-            yield Experiment(f"ablation-{name}-s{seed}", settings)
+            yield Experiment(variant, tuple(changes), seed, grid["seed_parameter"])
 
 
 def read_grid(path: Path) -> Mapping[str, Any]:
@@ -127,16 +134,28 @@ def _bench(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def rows(planned: list[Experiment], scores: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    yield "| variant | seeds | " + " | ".join(COLUMNS.values()) + " |"
-    yield "|---" * (len(COLUMNS) + 2) + "|"
+    yield from heading("variant", COLUMNS.values())
     for variant in dict.fromkeys(one.variant for one in planned):
         names = [one.name for one in planned if one.variant == variant]
         done = [scores[name] for name in names if name in scores]
-        cells = [_cell([one[column] for one in done if column in one]) for column in COLUMNS]
-        yield f"| {variant} | {len(done)}/{len(names)} | " + " | ".join(cells) + " |"
+        yield row(variant, f"{len(done)}/{len(names)}", done, COLUMNS)
 
 
-def _cell(values: list[float]) -> str:
+def heading(first: str, titles: Iterable[str]) -> list[str]:
+    """The lines above the ``row``s of a table; ``first`` says what they are."""
+    names = [first, "seeds", *titles]
+    return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
+def row(
+    name: str, seeds: str, scores: Sequence[Mapping[str, float]], columns: Iterable[str]
+) -> str:
+    """Mean and spread of every column over ``scores``, one mapping per seed."""
+    cells = [_cell([one[column] for one in scores if column in one]) for column in columns]
+    return f"| {' | '.join([name, seeds, *cells])} |"
+
+
+def _cell(values: Sequence[float]) -> str:
     if not values:
         return "–"
     spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""

@@ -1,0 +1,49 @@
+"""What the training benchmarks read and average, and where a run of theirs lies."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import learning
+import smollm2
+import staged
+from scores import paired, pooled
+
+
+def test_items_are_paired_and_averaged_over_the_seeds_that_have_them() -> None:
+    first = paired({"a": 3.0, "b": 1.0, "c": 9.0}, {"a": 1.0, "b": 1.0, "d": 5.0})
+    assert first == {"a": 2.0, "b": 0.0}
+    found = pooled([first, {"a": 0.0}])
+    assert (found.mean, found.n) == (0.5, 2)
+    with pytest.raises(ValueError, match="0 values"):
+        pooled([])
+
+
+def test_a_difference_of_checkpoints_is_over_arenas() -> None:
+    values = {"sft": {"f1": {"a": 0.2, "b": 0.4}}, "rl": {"f1": {"a": 0.3, "b": 0.5}}}
+    found = learning.difference([{"values": values}] * 2, "rl", "sft", "f1")
+    assert found == {"mean": 0.1, "low": 0.1, "high": 0.1, "n": 2}
+
+
+def test_other_facts_are_another_folder(tmp_path: Path) -> None:
+    folder = staged.keyed(tmp_path, "default-s0", {"steps": 40}, ["digest"])
+    assert folder.name == "default-s0-165023ff1a"
+    assert folder == staged.keyed(tmp_path, "default-s0", {"steps": 40}, ["digest"])
+    assert folder != staged.keyed(tmp_path, "default-s0", {"steps": 41}, ["digest"])
+    assert folder != staged.keyed(tmp_path, "default-s0", {"steps": 40}, ["another"])
+
+
+def test_parameters_decide_where_smollm2_runs(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(smollm2, "WORK", tmp_path)
+    monkeypatch.setattr(smollm2, "digests", lambda *paths: dict.fromkeys(map(str, paths), "0"))
+    monkeypatch.setattr(smollm2, "shortest", lambda folder: None)
+    first, longer = smollm2.prepare([]), smollm2.prepare(["rl.steps=6"])
+    assert first != longer
+    assert "steps: 6" in (longer / "params.yaml").read_text()

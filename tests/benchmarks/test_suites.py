@@ -1,0 +1,94 @@
+"""The suites benchmark plays again what another setting or model changes, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import suites
+
+from astra.bench.suites import registry
+from astra.bench.suites.protocol import Driver, Subject, SuiteConfig
+from astra.bench.suites.scripted import ScriptedServer, Turn
+
+DRIVER = Path(__file__).parents[1] / "bench/suite_driver.py"
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    name: str = "made_up"
+    score: str = "accuracy"
+    roles: tuple[str, ...] = ()
+
+    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
+        return options
+
+    def driver(self, config: SuiteConfig) -> Driver:
+        return Driver((sys.executable, str(DRIVER), "good"), caged=False)
+
+
+class Bench:
+    """``play`` one model on one suite; ``asked``: how many completions that took."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.weights, self.broken = out, "weights", False
+        self.asked = 0
+
+    def write(self, entry: str, body: dict[str, Any]) -> Turn:
+        self.asked += 1
+        return Turn(status=503, error="shutting down") if self.broken else Turn(content="1")
+
+    @contextmanager
+    def serving(self, name: str) -> Generator[Subject]:
+        with ScriptedServer(self.write, name) as server:
+            yield Subject(name, server.endpoint, self.weights)
+
+    def play(self, **fields: Any) -> bool:
+        self.asked = 0
+        config = SuiteConfig.model_validate({"name": "made_up", **fields})
+        return suites.play_all(["sft"], [config], self.serving, self.out)
+
+    def stored(self) -> dict[str, Any]:
+        return json.loads((self.out / "made_up/sft.json").read_text())
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(registry, "find", lambda name: MadeUp())
+    monkeypatch.setattr("astra.bench.suites.relay.PAUSE_S", 0.01)
+    return Bench(tmp_path)
+
+
+def test_what_is_stored_is_what_was_asked_for(bench: Bench) -> None:
+    few = {"sample": {"count": 4}}
+    assert bench.play(**few)
+    assert (bench.asked, bench.stored()["sample_count"]) == (4, 4)
+    assert bench.play(**few)
+    assert bench.asked == 0, "the journal has it"
+    assert bench.play(sample={"count": 6})
+    assert (bench.asked, bench.stored()["sample_count"]) == (2, 6)
+    assert bench.play(**few, decoding={"max_tokens": 9})
+    assert (bench.asked, bench.stored()["decoding"]["max_tokens"]) == (4, 9)
+    assert bench.play(**few, options={"mode": "prompt"})
+    assert (bench.asked, bench.stored()["options"]) == (4, {"mode": "prompt"})
+    bench.weights = "trained further"
+    assert bench.play(**few)
+    assert bench.asked == 4
+
+
+def test_a_run_without_a_score_leaves_none_of_another_setting(bench: Bench) -> None:
+    assert bench.play(sample={"count": 4})
+    bench.broken = True
+    assert not bench.play(sample={"count": 6})
+    assert not list((bench.out / "made_up").iterdir())
+    bench.broken = False
+    assert bench.play(sample={"count": 4})
+    assert bench.asked == 0, "the journal has it"
