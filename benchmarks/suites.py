@@ -8,10 +8,10 @@
 Each model is served behind our endpoint, one after the other, and each suite played in its own
 process. Offline means: no hub (AIME and GPQA need problems) and no second model, so users are
 simulated by rule and scores are not comparable with published ones. ``floor`` is a server that
-answers "Done." to everything. Writes --out as stage bench writes data/suites, where `astra report` reads,
-prints a table, and exits 1 if a run has no score: the same command resumes it. Attempts are
-journalled under --out by all that they depend on, so that none is played twice and a change of
-model or setting plays anew.
+answers "Done." to everything. Writes --out as stage bench writes data/suites (which `astra report`
+reads), prints a table, and exits 1 if a run has no score: the same command resumes it. Attempts
+are journalled under --out by all that they depend on, so that none is played twice and a change
+of model or setting plays anew.
 """
 
 from __future__ import annotations
