@@ -143,6 +143,7 @@ def test_scores_of_suites_are_drawn_and_logged_by_checkpoint(build: Path) -> Non
     with (build / "plots/bench/suites.csv").open(encoding="utf-8") as file:
         drawn = {tuple(row["label"].split()): float(row["mean"]) for row in csv.DictReader(file)}
     assert drawn.items() >= expected.items()
+    assert [name for suite, name in drawn if suite == "long"] == CHECKPOINTS
 
     client = MlflowClient(f"sqlite:///{build / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("astra/bench")

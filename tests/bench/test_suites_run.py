@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow.utils.validation import _validate_metric_name
 
 from astra.bench.suites import registry
 from astra.bench.suites.protocol import (
@@ -25,6 +26,7 @@ from astra.bench.suites.protocol import (
 from astra.bench.suites.run import draw, run_suite
 from astra.bench.suites.scripted import ScriptedServer, Turn, Writer
 from astra.bench.suites.stage import play_suites
+from astra.bench.summary import run_metrics
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
 from astra.settings import ParamsError, StageConfig, validate
@@ -108,6 +110,18 @@ def test_a_sample_is_seeded_and_keeps_the_shares_of_categories() -> None:
     assert drawn != draw(entries, Sample(count=20, seed=2))
     assert len(draw(entries, Sample())) == 80
     assert {entry.category for entry in draw(entries, Sample(count=2))} == {"x", "y"}
+
+
+def test_mlflow_takes_the_figures_of_any_suite(use: Use, tmp_path: Path) -> None:
+    found, episodes = run(right, tmp_path)
+    odd = "Physics (general), R&D + π"
+    renamed = [one.model_copy(update={"category": odd}) for one in episodes]
+    figures = run_metrics(found, renamed)
+    assert figures["made_up.accuracy"] == 1
+    assert figures["made_up.by_category.Physics _general__ R_D _ π"] == 1
+    assert figures["made_up.steps"] == 1
+    for name in figures:
+        _validate_metric_name(name)
 
 
 def test_an_overflow_is_the_models_failure_and_counted(use: Use, tmp_path: Path) -> None:

@@ -38,3 +38,5 @@ def test_the_table_is_the_summary(root: Path, page: str) -> None:
         assert [one.strip() for one in row[1].split("|")] == [cell(blocks[n]) for n in COLUMNS]
         assert all(blocks[name]["lost"] == 0 for name in COLUMNS)
         assert all(blocks[name]["sample"]["entries"] == 10 for name in COLUMNS)
+        for fact in ("options", "decoding", "versions"):
+            assert all(blocks[name][fact] == blocks["rl"][fact] for name in COLUMNS)

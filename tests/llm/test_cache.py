@@ -74,10 +74,12 @@ def test_a_stop_just_after_a_pause_is_not_missed() -> None:
             self._stopped = Late(self._dirty)
             super().start()
 
-    sync = Sync(AnswerCache().path)
-    sync.changed()
-    sync.join(10)
+    with closing(AnswerCache()) as cache:
+        sync = Sync(cache.path)
+        sync.changed()
+        sync.join(10)
     assert not sync.is_alive()
+    assert sync._problem is None
 
 
 def test_an_answer_that_cannot_be_kept_stops_the_stage() -> None:

@@ -255,8 +255,11 @@ def test_runs_of_mlflow_are_shown_with_tier_and_parent(build: Path) -> None:
         sft.register("sft", Path("models/sft"), {})
     with track("bench", StageConfig(), digests(Path("models/sft")), runtime, part="sft") as run:
         run.tags(checkpoint="sft", sandbox_tier="A")
+    with track("bench", StageConfig(), {}, runtime, part="sft/suites") as later:
+        later.tags(checkpoint="sft", suites="bfcl tau2")
     text = shown(build)
     assert re.search(rf"bench sft workspace/sft {run.id[:8]} \d+ A auto", text)
+    assert f"bench sft/suites workspace/sft/suites {later.id[:8]}" in text
     assert f"{sft.id[:8]}" in text[text.index("bench sft workspace/sft") :]
     (build / "mlflow.db").write_bytes(b"no database" * 200)
     workspace = Workspace(build)

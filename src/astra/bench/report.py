@@ -167,13 +167,21 @@ def write_plots(folder: Path, document: Mapping[str, Any], suites: Mapping[str, 
                         name = f"{score}_by_{breakdown}"
                         bars.setdefault(name, {})[f"{part} {checkpoint}"] = means[score]
     for suite, found in suites.items():
-        for checkpoint, block in found["checkpoints"].items():
+        played: Mapping[str, Any] = found["checkpoints"]
+        for checkpoint in sorted(played, key=_trained):
+            block = played[checkpoint]
             if head := block["scores"].get(block["score"]):
                 bars.setdefault("suites", {})[f"{suite} {checkpoint}"] = head["mean"]
     for name, means in bars.items():
         # Parts together, checkpoints in the order they were trained in.
         rows = means.items() if name in SCORES else sorted(means.items(), key=_part)
         _write_csv(folder / f"{name}.csv", ["label", "mean"], list(rows))
+
+
+def _trained(checkpoint: str) -> tuple[int, str]:
+    """Doing nothing, then the order of training, then whatever else was served."""
+    order = (FLOOR, BASE, "sft", "rl")
+    return order.index(checkpoint) if checkpoint in order else len(order), checkpoint
 
 
 def _part(row: tuple[str, float]) -> str:

@@ -5,10 +5,12 @@ Attempts lost to harness or endpoint (outcome ``infra``) enter no score; their n
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from astra.bench.statistics import (
@@ -33,6 +35,7 @@ WITHOUT = {"tau2": ("airline",)}
 PASS_SCORES = {"arenas": "success"}
 """By harness: what pass^k counts where it is not the headline score."""
 DIGITS = 6
+_REFUSED = re.compile(r"[^\w./: -]")
 Played = tuple[SuiteRun, Sequence[SuiteEpisode]]
 
 
@@ -95,24 +98,25 @@ def by_category(episodes: Sequence[SuiteEpisode], score: str) -> dict[str, float
 
 
 def run_metrics(run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> dict[str, float]:
-    """The figures of one run as a tracking server keeps them: flat, ``<suite>.<figure>``.
+    """The figures of one run as MLflow takes them: flat, ``<suite>.<figure>``.
 
-    Means over entries of every score, of the headline score by category too.
+    Means over entries of every score, of the headline score by category too. A character that
+    MLflow refuses in a name is an underscore.
     """
-    kept = [one for one in episodes if one.outcome != SuiteOutcome.INFRA]
-    figures = {f"by_category.{name}": mean for name, mean in by_category(kept, run.score).items()}
-    for name in sorted({name for one in kept for name in one.scores}):
-        entries = mean_by_entry(values_of(kept, name))
-        if entries:
-            figures[name] = sum(entries.values()) / len(entries)
+    figures = {name: fmean(values) for name, values in _scores(episodes).items()}
+    for category, mean in by_category(episodes, run.score).items():
+        figures[f"by_category.{category}"] = mean
     for outcome in SuiteOutcome:
         figures[f"outcome.{outcome}"] = sum(one.outcome == outcome for one in episodes)
-    if kept:
-        used = efficiency([one.steps for one in kept], [one.completion_tokens for one in kept])
-        figures["steps"] = used.steps
-        if used.tokens_per_step is not None:
-            figures["tokens_per_step"] = used.tokens_per_step
-    return {f"{run.suite}.{name}": float(value) for name, value in figures.items()}
+    figures |= {name: used for name, used in _efficiency(episodes).items() if used is not None}
+    return {_REFUSED.sub("_", f"{run.suite}.{name}"): float(v) for name, v in figures.items()}
+
+
+def _scores(episodes: Sequence[SuiteEpisode]) -> dict[str, list[float]]:
+    """Of every score that was measured, each entry's mean over its tries."""
+    names = sorted({name for one in episodes for name in one.scores})
+    found = {name: list(mean_by_entry(values_of(episodes, name)).values()) for name in names}
+    return {name: values for name, values in found.items() if values}
 
 
 def _checkpoint(
@@ -120,12 +124,10 @@ def _checkpoint(
 ) -> dict[str, Any]:
     outcomes = Counter(str(one.outcome) for one in episodes)
     kept = [one for one in episodes if one.outcome != SuiteOutcome.INFRA]
-    names = sorted({name for one in kept for name in one.scores})
-    scores: dict[str, Any] = {}
-    for name in names:
-        values = list(mean_by_entry(values_of(kept, name)).values())
-        if values:
-            scores[name] = _rounded(estimate(values, resamples, confidence, seed))
+    scores = {
+        name: _rounded(estimate(values, resamples, confidence, seed))
+        for name, values in _scores(kept).items()
+    }
     columns = by_category(kept, run.score)
     document: dict[str, Any] = {
         "score": run.score,
@@ -144,11 +146,14 @@ def _checkpoint(
     }
     for category in WITHOUT.get(run.harness, ()):
         document[f"overall_without_{category}"] = _number(overall(columns, (category,)))
-    if kept:
-        used = efficiency([one.steps for one in kept], [one.completion_tokens for one in kept])
-        document["steps"] = round(used.steps, DIGITS)
-        document["tokens_per_step"] = _number(used.tokens_per_step)
+    document |= {name: _number(used) for name, used in _efficiency(kept).items()}
     return document
+
+
+def _efficiency(episodes: Sequence[SuiteEpisode]) -> dict[str, float | None]:
+    kept = [one for one in episodes if one.outcome != SuiteOutcome.INFRA]
+    steps, tokens = [one.steps for one in kept], [one.completion_tokens for one in kept]
+    return asdict(efficiency(steps, tokens)) if kept else {}
 
 
 def _pass_hat(run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> dict[str, float]:

@@ -147,7 +147,7 @@ def _print_table(console: Console, table: Table) -> None:
 
 @commands.command()
 def doctor() -> None:
-    """Check Python, GPU, disk, sandbox, endpoints, MLflow and the DVC remote; say how to repair."""
+    """Check Python, GPU, disk, sandbox, endpoints, MLflow, git and remote; say how to repair."""
     findings = diagnosis.examine()
     for finding in findings:
         typer.secho(finding.line(), fg=COLOURS[finding.level])

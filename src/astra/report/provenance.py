@@ -114,7 +114,8 @@ def _at(document: Any, dotted: str) -> Any:
 
 
 def machine(workspace: Workspace) -> dict[str, Any]:
-    """Of the newest finished MLflow run of each stage (of bench: each checkpoint) its facts."""
+    """Of the newest finished MLflow run of each stage (of bench: each checkpoint in the arenas,
+    and in the suites) its facts."""
     try:
         path = workspace.root / PARAMS
         runtime = load("runtime", RuntimeConfig, path) if path.is_file() else RuntimeConfig()
@@ -171,7 +172,8 @@ def _newest_runs(uri: str) -> list[dict[str, Any]]:
             order_by=["attributes.start_time DESC"],
             max_results=50,
         ):
-            newest.setdefault(run.data.tags.get("checkpoint", ""), run)
+            part = run.data.tags.get("checkpoint", "")
+            newest.setdefault(f"{part}/suites" if "suites" in run.data.tags else part, run)
         rows += [_run_row(stage, part, newest[part]) for part in sorted(newest, key=_place)]
     order = {stage: place for place, stage in enumerate(STAGES)}
     return sorted(rows, key=lambda row: order.get(row["stage"], len(order)))

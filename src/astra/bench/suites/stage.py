@@ -71,7 +71,7 @@ def play_suites(
     runs: list[SuiteRun] = []
     for checkpoint in checkpoints if suites else ():
         with tracked(checkpoint) as log, serving(checkpoint) as subject:
-            log.tags(checkpoint=checkpoint)
+            log.tags(checkpoint=checkpoint, suites=" ".join(one.suite for one in suites))
             for config in suites:
                 run, episodes = run_suite(config, subject)
                 write_run(folder, run, episodes)
