@@ -119,9 +119,9 @@ def test_checkpoints_have_the_same_arena_scores_in_process_and_as_a_suite(build:
         scores = {one.entry_id: one.scores for one in played}
         ours = {one.arena_id: one.scores for one in in_process if one.checkpoint == name}
         assert scores.keys() == ours.keys() == {arena.id for arena in PLAYED}
-        for arena, found in scores.items():
+        for arena, theirs in scores.items():
             for score, here in (("f1", "f1_plain"), ("success", "success")):
-                assert found[score] == ours[arena][here]
+                assert theirs[score] == ours[arena][here]
     assert found["checkpoints"]["rl"]["scores"]["f1"]["mean"] > 0.2
     assert found["checkpoints"]["floor"]["scores"]["f1"]["mean"] == 0
     assert found["differences"]["rl-sft"]["mean"] > 0.2

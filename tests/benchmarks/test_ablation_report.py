@@ -27,6 +27,7 @@ from ablation_report import (
     verdict,
 )
 from scores import SCORES
+from staged import ROOT
 
 from astra.cli.ablations import GRID, experiments, read_grid
 
@@ -138,7 +139,7 @@ def test_the_page_says_what_the_document_holds(tmp_path: Path) -> None:
         "| **agrees, one seed** |"
     )
     assert "random distractors beat none" not in page, "arms that were not run are not judged"
-    assert "- **disagrees** (1 of 7 of the paper's claims): precision alone starves calls." in page
+    assert "- **disagrees** (1 of 6 of the paper's claims): precision alone starves calls." in page
     assert "| reward-recall | 2 | 0.219 ± 0.000 |" in page
     assert "lies above −0.02." in page
     assert "then 20 held-out arenas" in page
@@ -153,9 +154,12 @@ def test_the_page_quotes_the_whole_command() -> None:
     assert quoted == command(SETTINGS, made["arms"])
     assert shlex.split(quoted) == [
         "python", "benchmarks/ablations.py", "--steps", "4", "--seeds", "0", "1",
-        "--arenas", "25", "--split", "heldout", "--set", "runtime.rl_launch=''", "rl.groups=4",
+        "--arenas", "25", "--split", "heldout",
+        "--arms", "default", "reward-recall", "reward-precision", "filling-off",
+        "--set", "runtime.rl_launch=''", "rl.groups=4",
     ]  # fmt: skip
-    assert "--set" not in command({**SETTINGS, "overrides": []}, made["arms"])
+    grid = {one.variant: {"seeds": {"0": {}}} for one in experiments(read_grid(ROOT / GRID))}
+    assert command({**SETTINGS, "overrides": []}, grid).endswith("--split heldout")
 
 
 def test_more_than_another_arm_may_be_less_than_before() -> None:
@@ -186,6 +190,7 @@ def test_the_committed_page_is_the_committed_document(root: Path) -> None:
     page = (root / "docs/ablations.md").read_text("utf-8")
     figures = re.findall(r"\(ablations/([\w-]+\.svg)\)", page)
     assert page == render(made, figures)
+    assert [one["says"] for one in made["claims"]] == [one.says for one in CLAIMS]
     assert sorted(figures) == sorted(path.name for path in (root / "docs/ablations").glob("*.svg"))
 
 
