@@ -70,6 +70,8 @@ def main(behaviour: str) -> None:
             say(kind="played", **reply)
         elif behaviour == "dies" and number == 3:
             print("a simulator broke", file=sys.stderr, flush=True)
+            os.close(1)
+            time.sleep(0.3)  # its output ends before it does
             os._exit(3)
         elif behaviour == "silent" and number == 3:
             time.sleep(60)

@@ -12,12 +12,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
 from pydantic import ValidationError
 
-from astra.bench.suites.cage import Cage
+from astra.bench.suites.cage import STOP_TIMEOUT_S, Cage
 from astra.bench.suites.protocol import (
     REPLY,
     Driver,
@@ -160,6 +161,14 @@ def _caged(driver: Driver) -> Generator[_Running]:
         cage.close()
 
 
+def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
+    """A process closes its output a moment before it ends; None if it goes on nevertheless."""
+    try:
+        return process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return None
+
+
 @contextmanager
 def _plain(driver: Driver, keys: Collection[str]) -> Generator[_Running]:
     inherited = {name: value for name, value in os.environ.items() if name not in keys}
@@ -172,7 +181,7 @@ def _plain(driver: Driver, keys: Collection[str]) -> Generator[_Running]:
             stderr=subprocess.PIPE,
             env={**inherited, "PYTHONPATH": source, **driver.environment},
         )
-        running = _Running(process, listener, process.poll)
+        running = _Running(process, listener, partial(_exit_code, process))
         try:
             yield running
         finally:
