@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up import MadeUp
 from mlflow.utils.validation import _validate_metric_name
 
 from astra.bench.suites import registry
 from astra.bench.suites.protocol import (
-    Driver,
     Endpoint,
     Entry,
     Sample,
@@ -29,26 +27,9 @@ from astra.bench.suites.stage import play_suites
 from astra.bench.summary import run_metrics
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
-from astra.settings import ParamsError, StageConfig, validate
+from astra.settings import ParamsError
 from astra.store.tables import read_records
 from astra.tracking.mlflow import Run
-
-DRIVER = Path(__file__).with_name("suite_driver.py")
-
-
-@dataclass(frozen=True)
-class MadeUp:
-    behaviour: str = "good"
-    name: str = "made_up"
-    score: str = "accuracy"
-    roles: tuple[str, ...] = ()
-
-    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
-        return validate("bench.suites.made_up", options, StageConfig).model_dump()
-
-    def driver(self, config: SuiteConfig) -> Driver:
-        return Driver((sys.executable, str(DRIVER), self.behaviour), caged=False)
-
 
 Use = Callable[..., None]
 

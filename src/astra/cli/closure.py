@@ -27,13 +27,13 @@ _MODULE = re.compile(r"astra(\.\w+)*")
 _FILE = re.compile(r"\w+\.py$")
 
 
-def imports(path: Path) -> set[str]:
+def imports(tree: ast.Module) -> set[str]:
     """Absolute names of everything a file imports anywhere in it, lazily imported names too.
 
     So are modules that it names in a string, to start them as processes of their own.
     """
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -44,9 +44,8 @@ def imports(path: Path) -> set[str]:
     return {name for name in names if _MODULE.fullmatch(name)}
 
 
-def siblings(path: Path) -> set[Path]:
+def siblings(path: Path, tree: ast.Module) -> set[Path]:
     """The modules beside a file that it names as files, to start or load them by path."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     named = {path.with_name(text) for text in texts if isinstance(text, str) and _FILE.match(text)}
     return {file for file in named if file.name != "__init__.py" and file.is_file()}
@@ -71,9 +70,10 @@ def closure(stage_file: Path) -> set[Path]:
         if path in seen:
             continue
         seen.add(path)
-        for name in imports(path):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for name in imports(tree):
             waiting.extend(module_files(name))
-        waiting.extend(siblings(path))
+        waiting.extend(siblings(path, tree))
     for folder in {path.parent for path in seen}:
         seen.update(folder.glob("prompts/*.j2"))
         seen.update(folder.glob("templates/*.jinja"))
