@@ -2,7 +2,14 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+# What is installed, one stamp a set: what runs the graph, what `make test` and what `make docs` need.
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
+PINNED := pyproject.toml constraints.txt
+# uv where it is at hand: the same packages in a fraction of the time.
+INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(BIN)/pip install \
+  --disable-pip-version-check) --quiet -c constraints.txt
 # dvc runs each stage with the `python` it finds first; keep barrier spinning off busy cores.
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
 
@@ -14,32 +21,47 @@ export ASTRA_FRAMEWORKS
 ASTRA_BENCH_ENV ?= $(CURDIR)/.venv-bench
 export ASTRA_BENCH_ENV
 
-.PHONY: help install demo test smoke check params deps tiny-base frameworks bench-env remote experiments docs mlflow plots clean
+.PHONY: help install demo test data record check params deps tiny-base frameworks bench-env remote experiments docs mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-install: $(STAMP) ## create .venv with every pinned dependency
-$(STAMP): pyproject.toml constraints.txt
+install: $(STAMP) ## create .venv with what the graph needs, pinned
+$(STAMP): $(PINNED)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,lora,s3,bench,docs,dev]'
-	touch $(STAMP)
+	$(INSTALL) -e '.[train,lora,s3,bench]'
+	touch $@
+$(DEV): $(PINNED) | $(STAMP)
+	$(INSTALL) -e '.[dev]'
+	touch $@
+$(DOCS): $(PINNED) | $(STAMP)
+	$(INSTALL) -e '.[docs]'
+	touch $@
 
 demo: $(STAMP) ## the whole graph on two CPU cores, then the scores
 	$(RUN) dvc repro
 	$(RUN) astra scores
 
-smoke: $(STAMP) ## the graph at the committed scale, nothing printed but progress
-	$(RUN) dvc repro
+# Servers of the tool bank are installed once; answers and journals of earlier runs are not reused.
+REBUILD := $(CURDIR)/.astra/rebuild
+data: $(STAMP) ## the data stages once more from nothing; exit 1 if a byte differs from git's dvc.lock
+	rm -rf "$(REBUILD)"
+	mkdir -p .astra/servers "$(REBUILD)"
+	ln -s ../servers "$(REBUILD)/servers"
+	ASTRA_CACHE="$(REBUILD)" $(RUN) dvc repro --force --no-run-cache sft_set envs_merged
+	$(RUN) python -m astra.cli.reproduced
 
-check: $(STAMP) ## lint, types, import contracts
+record: $(STAMP) ## are the committed policies known to be what this code trains? (training.lock)
+	$(RUN) astra train same --check
+
+check: $(DEV) ## lint, types, import contracts
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) pyright
 	$(RUN) lint-imports
 
-test: check ## everything CI checks, but for the smoke build
+test: check $(DOCS) ## lint, types, import contracts, tests, the graph at scale test
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 params: $(STAMP) ## compose conf/ to params.yaml
@@ -68,7 +90,7 @@ experiments: $(STAMP) ## DVC experiments as a table; SHOW=--md, SHOW="--sort-by 
 	$(RUN) dvc exp show --only-changed --drop '(?!Experiment|Created|State|($(BLOCKS))\.)' \
 	  --keep '$(SCORES)' $(SHOW)
 
-docs: $(STAMP) ## build the documentation into site/; any warning fails
+docs: $(DOCS) ## build the documentation into site/; any warning fails
 	$(RUN) mkdocs build --strict --quiet
 
 bench-env: ## environment of the benchmark harnesses, pinned

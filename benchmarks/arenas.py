@@ -20,27 +20,32 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from astra.cli.arena_card import policy_means
+from astra.data_stage import OPEN_PER_PLACE
 from astra.embedding.build import build_embedder
+from astra.envsynth import build, synthesise
 from astra.envsynth.config import EnvsConfig, EnvsMergedConfig
 from astra.envsynth.offline import HANDLERS
-from astra.envsynth.run import Inputs, run_envs, run_envs_merged
-from astra.llm.build import build_teacher
+from astra.llm.build import Teachers
+from astra.records.base import Record
 from astra.records.environment import Arena, Environment
-from astra.records.qa import QAInstance
+from astra.records.qa import QAInstance, QuestionKind
+from astra.records.score import Rejection
 from astra.records.tool import ToolServer
 from astra.sandbox.build import build_sandbox
 from astra.settings import RuntimeConfig, load
-from astra.stage import Progress
 from astra.store.metrics import StageMetrics
-from astra.store.tables import read_records, write_records
+from astra.store.shelf import Shelf
+from astra.store.tables import TableWriter, read_records
 
+RecordType = TypeVar("RecordType", bound=Record)
 DATA = Path("data")
 
 
@@ -65,32 +70,59 @@ def _cpu() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
+def write(
+    path: Path,
+    outcomes: AsyncGenerator[Record, None],
+    model: type[RecordType],
+    metrics: StageMetrics,
+    measure: Callable[[StageMetrics, RecordType], None],
+) -> None:
+    """Run a flow as its stage does, without a table of rejections."""
+
+    async def drain(table: TableWriter[RecordType]) -> None:
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                if isinstance(outcome, Rejection):
+                    metrics.reject(outcome)
+                elif isinstance(outcome, model):
+                    table.add(outcome)
+                    measure(metrics, outcome)
+
+    with TableWriter(path, model) as table:
+        asyncio.run(drain(table))
+        table.commit()
+
+
 def build_envs(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
     config, runtime = load("envs", EnvsConfig), load("runtime", RuntimeConfig)
-    metrics = StageMetrics("envs")
-    teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs")
-    with build_sandbox(config.sandbox, runtime) as sandbox:
-        work = run_envs(instances(), teacher, sandbox, config, runtime.concurrency, metrics)
-        write_records(folder / "envs.parquet", asyncio.run(work), Environment)
+    metrics, open_items = StageMetrics("envs"), OPEN_PER_PLACE * runtime.concurrency
+    with Teachers(runtime, "envs") as teachers, build_sandbox(config.sandbox, runtime) as sandbox:
+        teacher = teachers.teacher(config.teacher, HANDLERS)
+        outcomes = synthesise.environments(
+            instances(), teacher, sandbox, config, open_items, metrics
+        )
+        write(folder / "envs.parquet", outcomes, Environment, metrics, synthesise.measure)
+    synthesise.summarise(metrics)
     return metrics.document()
 
 
 def build_merged(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
     config, runtime = load("envs_merged", EnvsMergedConfig), load("runtime", RuntimeConfig)
-    metrics = StageMetrics("envs_merged")
-    inputs = Inputs(
-        instances,
-        lambda: read_records(folder / "envs.parquet", Environment),
-        lambda: read_records(DATA / "tools.parquet", ToolServer),
-    )
-    teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs_merged")
+    metrics, open_items = StageMetrics("envs_merged"), OPEN_PER_PLACE * runtime.concurrency
     embedder = build_embedder(config.embedding, runtime)
-    with build_sandbox(config.sandbox, runtime) as sandbox:
-        work = run_envs_merged(
-            inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics,
-            Progress("instances"),
-        )  # fmt: skip
-        write_records(folder / "envs_merged.parquet", asyncio.run(work), Arena)
+    made = read_records(folder / "envs.parquet", Environment)
+    with (
+        Teachers(runtime, "envs_merged") as teachers,
+        build_sandbox(config.sandbox, runtime) as sandbox,
+        Shelf(Environment, lambda environment: environment.qa_id, made) as environments,
+    ):
+        inputs = build.Inputs(
+            instances, environments.of, lambda: read_records(DATA / "tools.parquet", ToolServer)
+        )
+        teacher = teachers.teacher(config.teacher, HANDLERS)
+        outcomes = build.arenas(inputs, teacher, embedder, sandbox, config, open_items, metrics)
+        write(folder / "envs_merged.parquet", outcomes, Arena, metrics, build.measure)
+    build.summarise(metrics, embedder)
     return metrics.document()
 
 
@@ -120,7 +152,8 @@ def main() -> None:
                 report[name] = clock.time(label, partial(build, folder, instances))
             seen.append(digests(folder))
         if options.policies:
-            arenas = list(read_records(Path(scratch) / "0/envs_merged.parquet", Arena))
+            made = read_records(Path(scratch) / "0/envs_merged.parquet", Arena)
+            arenas = [arena for arena in made if arena.kind != QuestionKind.CODE]
             with build_sandbox(
                 load("envs_merged", EnvsMergedConfig).sandbox, load("runtime", RuntimeConfig)
             ) as sandbox:

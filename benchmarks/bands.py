@@ -92,13 +92,14 @@ def main() -> None:
     options = parser.parse_args()
     own = TOOLS_PER_ARENA * options.arenas
     arenas = [arena(number, options.tools - own) for number in range(options.arenas)]
-    pool = ToolPool(arenas, servers(options.tools - own))
-    embedder, before = Synthetic(), peak_mb()
-    started, cpu = time.monotonic(), time.process_time()
-    banded = sum(len(one.irrelevant) == 3 for one in with_irrelevant(arenas, pool, embedder, 3))
-    wall, cpu = time.monotonic() - started, time.process_time() - cpu
+    with ToolPool(arenas, servers(options.tools - own)) as pool:
+        embedder, before = Synthetic(), peak_mb()
+        started, cpu = time.monotonic(), time.process_time()
+        banded = sum(len(one.irrelevant) == 3 for one in with_irrelevant(arenas, pool, embedder, 3))
+        wall, cpu = time.monotonic() - started, time.process_time() - cpu
+        offered = len(pool.candidates(Split.TRAIN, ""))
     report = {
-        "pool": len(pool.candidates(Split.TRAIN, "")),
+        "pool": offered,
         "arenas": banded,
         "seconds": round(wall - embedder.seconds, 1),
         "cpu_seconds": round(cpu, 1),

@@ -29,7 +29,7 @@ import aiohttp
 from pydantic import BaseModel, ConfigDict
 
 from astra import prompting
-from astra.llm.build import build_teacher
+from astra.llm.build import Teachers
 from astra.llm.openai_backend import chat_request, sampling_fields
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ModelConfig
@@ -108,16 +108,15 @@ def teacher(url: str, count: int, in_flight: int, start: int = 0) -> dict[str, f
     )
 
     async def run() -> None:
-        asked = build_teacher(CONFIG, runtime, {}, "benchmark")
-
         async def one(number: int) -> str:
             return (await asked.ask(Ask("bench/word", {"word": str(number)}, Word))).word
 
         async for word in map_bounded(range(start, start + count), one, in_flight):
             assert word == "tree"
-        await asked.close()
 
-    return timed(count, in_flight, run)
+    with Teachers(runtime, "benchmark") as teachers:
+        asked = teachers.teacher(CONFIG, {})
+        return timed(count, in_flight, run)
 
 
 def resident_mb() -> float:

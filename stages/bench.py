@@ -1,37 +1,36 @@
 """Stage bench: base, SFT and RL checkpoints on held-out arenas and suites (ASTRA section 6)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.config import BenchConfig
-from astra.bench.report import write_report
+from astra.bench.report import report_bench
 from astra.bench.run import run_arenas, select
 from astra.bench.suites.stage import Checkpoints, check_suites, play_suites
 from astra.bench.summary import read_runs, suites_document
 from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
-from astra.settings import RuntimeConfig, load
-from astra.stage import run_stage
+from astra.stage import open_stage, run_stage
 from astra.store.tables import read_records, write_records
 
-ARENAS = Path("data/envs_merged.parquet")
+ARENAS, EPISODES = Path("data/envs_merged.parquet"), Path("data/bench.parquet")
 SUITES = Path("data/suites")
 TRAINED = {"sft": Path("models/sft"), "rl": Path("models/rl")}
 
 
 def main() -> None:
-    config, runtime = load("bench", BenchConfig), load("runtime", RuntimeConfig)
-    check_suites(config.suites)
-    arenas = select(read_records(ARENAS, Arena), config)
-    episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
-    write_records(Path("data/bench.parquet"), episodes, BenchEpisode)
-    shared = shared_with_suites(read_records(ARENAS, Arena), config.contamination)
-    checkpoints = Checkpoints(config, runtime, TRAINED)
-    play_suites(config.suites, checkpoints, checkpoints.names, SUITES, checkpoints.tracked)
-    suites = suites_document(read_runs(SUITES), config.resamples, config.confidence, config.seed)
-    write_report(episodes, config, shared, suites)
+    with open_stage("bench", BenchConfig) as stage:
+        config, runtime = stage.config, stage.runtime
+        check_suites(config.suites)
+        arenas = select(read_records(ARENAS, Arena), config)
+        episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
+        write_records(EPISODES, episodes, BenchEpisode)
+        shared = shared_with_suites(read_records(ARENAS, Arena), config.contamination)
+        checkpoints = Checkpoints(config, runtime, TRAINED)
+        play_suites(config.suites, checkpoints, checkpoints.names, SUITES, checkpoints.tracked)
+        played = read_runs(SUITES)
+        suites = suites_document(played, config.resamples, config.confidence, config.seed)
+        report_bench(stage.metrics, episodes, config, shared, suites)
 
 
 if __name__ == "__main__":

@@ -1,46 +1,39 @@
 """Stage envs_merged: arenas with merged, replayed tools and irrelevant-tool candidates."""
 
-import asyncio
-from pathlib import Path
-
+from astra.data_stage import data_stage
 from astra.embedding.build import build_embedder
+from astra.envsynth.build import Inputs, arenas, measure, summarise
 from astra.envsynth.config import EnvsMergedConfig
-from astra.envsynth.interpreter.build import build_code_arenas
 from astra.envsynth.offline import HANDLERS
-from astra.envsynth.run import Inputs, run_envs_merged
-from astra.llm.build import build_teacher
-from astra.records.environment import Arena
+from astra.records.environment import Arena, Environment
+from astra.records.qa import QAInstance
+from astra.records.tool import ToolServer
 from astra.sandbox.build import build_sandbox
-from astra.settings import RuntimeConfig, load
-from astra.stage import Progress, run_stage
-from astra.store.metrics import StageMetrics
-from astra.store.tables import count_records, write_records
-from astra.tracking.mlflow import digests, track
+from astra.stage import run_stage
+from astra.tracking.mlflow import digests
 
-DATA = Path("data")
+TABLES = ("qa_valid", "envs", "tools")
 
 
 def main() -> None:
-    config = load("envs_merged", EnvsMergedConfig)
-    runtime = load("runtime", RuntimeConfig)
-    metrics = StageMetrics("envs_merged")
-    progress = Progress("instances", count_records(Inputs.files(DATA)[0]))
-    teacher = build_teacher(config.teacher, runtime, HANDLERS, "envs_merged")
-    embedder = build_embedder(config.embedding, runtime)
-    inputs = Inputs.at(DATA)
-    with (
-        build_sandbox(config.sandbox, runtime) as sandbox,
-        track("envs_merged", config, digests(*Inputs.files(DATA)), runtime) as run,
-    ):
-        run.tags(sandbox_tier=sandbox.tier)
-        work = run_envs_merged(
-            inputs, teacher, embedder, sandbox, config, runtime.concurrency, metrics, progress
+    with data_stage("envs_merged", EnvsMergedConfig) as stage:
+        stage.follow("instances", stage.count("qa_valid"))
+        made = stage.shelf("envs", Environment, lambda environment: environment.qa_id)
+        inputs = Inputs(
+            instances=lambda: stage.read("qa_valid", QAInstance),
+            environments=made.of,
+            servers=lambda: stage.read("tools", ToolServer),
         )
-        arenas = asyncio.run(work)
-        arenas += build_code_arenas(inputs.instances(), config.code, sandbox, metrics)
-    progress.close()
-    write_records(DATA / "envs_merged.parquet", arenas, Arena)
-    metrics.write()
+        teacher = stage.teacher(stage.config.teacher, HANDLERS)
+        embedder = build_embedder(stage.config.embedding, stage.runtime)
+        sandbox = stage.enter(build_sandbox(stage.config.sandbox, stage.runtime))
+        read = digests(*map(stage.table, TABLES))
+        stage.track(read).tags(sandbox_tier=sandbox.tier)
+        outcomes = arenas(
+            inputs, teacher, embedder, sandbox, stage.config, stage.open_items, stage.metrics
+        )
+        stage.write(outcomes, Arena, measure)
+        summarise(stage.metrics, embedder)
 
 
 if __name__ == "__main__":

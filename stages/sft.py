@@ -5,12 +5,10 @@ from pathlib import Path
 from astra.records.trajectory import SFTSample
 from astra.rollout.chat import load_policy
 from astra.rollout.device import prepare_torch
-from astra.settings import RuntimeConfig, load
-from astra.stage import run_stage
-from astra.store.metrics import StageMetrics
+from astra.stage import open_stage, run_stage
 from astra.store.tables import read_records
-from astra.tracking.mlflow import digests, track
-from astra.train.checkpoints import claim, mark_finished, run_folder, save_policy
+from astra.tracking.mlflow import digests
+from astra.train.checkpoints import claim, run_folder, save_policy
 from astra.train.config import SFTConfig
 from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
@@ -20,28 +18,23 @@ SFT_SET, MODEL = Path("data/sft_set.parquet"), Path("models/sft")
 
 
 def main() -> None:
-    config, runtime = load("sft", SFTConfig), load("runtime", RuntimeConfig)
-    start_processes(runtime.sft_launch, __file__)
-    device = load_device(prepare_torch(runtime, config.seed))
-    policy = load_policy(config.policy, device)
-    train, evaluation = split_samples(read_records(SFT_SET, SFTSample))
-    encoded = [encode_samples(s, policy.codec, config.max_tokens) for s in (train, evaluation)]
-    base = Path(config.policy.path)
-    inputs = digests(SFT_SET, *([base] if base.is_dir() else []))
-    folder = run_folder("sft", config, inputs)
-    claim(folder)
-    with track("sft", config, inputs, runtime) as run:
+    with open_stage("sft", SFTConfig) as stage:
+        config, runtime = stage.config, stage.runtime
+        start_processes(runtime.sft_launch, __file__)
+        device = load_device(prepare_torch(runtime, config.seed))
+        policy = load_policy(config.policy, device)
+        train, evaluation = split_samples(read_records(SFT_SET, SFTSample))
+        encoded = [encode_samples(s, policy.codec, config.max_tokens) for s in (train, evaluation)]
+        base = Path(config.policy.path)
+        inputs = digests(SFT_SET, *([base] if base.is_dir() else []))
+        folder = stage.enter(claim(run_folder("sft", config, inputs)))
+        run = stage.track(inputs)
         run.tags(world_size=world_size())
         result = train_sft(policy, encoded[0], encoded[1], config, folder, run)
-        if not is_main():
-            return
-        save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
-        run.register("sft", MODEL, inputs)
-    metrics = StageMetrics("sft")
-    report_sft(metrics, encoded[0], encoded[1], result)
-    metrics.write()
-    result.curves.write(Path("plots/sft"))
-    mark_finished(folder)
+        if is_main():
+            save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
+            run.register("sft", MODEL, inputs)
+        report_sft(stage.metrics, encoded[0], encoded[1], result)
 
 
 if __name__ == "__main__":

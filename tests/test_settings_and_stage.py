@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from astra import stage
+from astra import progress as progressing
 from astra.errors import AstraError
+from astra.progress import Progress, Reporter, follow
 from astra.records.score import Rejection
 from astra.settings import ParamsError, RuntimeConfig, StageConfig, load, validate
-from astra.stage import Progress, run_stage
+from astra.stage import open_stage, run_stage
 from astra.store.metrics import StageMetrics
 
 
@@ -107,14 +112,19 @@ def test_errors_raised_together_in_tasks_are_messages_too(root: Path) -> None:
 def test_progress_reports_count_rate_and_drops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(stage, "REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr(progressing, "REPORT_EVERY_S", 0.0)
     caplog.set_level(logging.INFO, "astra")
-    progress = Progress("episodes", 3)
+    drops = Counter[str]()
+    progress = Progress("episodes", 3, drops)
     progress.advance()
-    progress.drop("timeout")
+    drops["timeout"] += 1
+    progress.advance()
     progress.close()
     assert "episodes 2/3" in caplog.messages[-1]
     assert "dropped: timeout 1" in caplog.messages[-1]
+    said = len(caplog.messages)
+    progress.close()
+    assert len(caplog.messages) == said
 
 
 def test_the_time_left_is_told_from_a_hundredth_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -130,17 +140,17 @@ def test_the_time_left_is_told_from_a_hundredth_on(caplog: pytest.LogCaptureFixt
 def test_progress_follows_what_a_stage_counts_and_lines_come_from_below_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(stage, "REPORT_EVERY_S", 0.0)
-    monkeypatch.setattr(stage, "NOTES", [lambda: "7 tokens/s, cost 0.10"])
-    monkeypatch.setattr(stage, "OPEN", [])  # other tests leave some open
+    monkeypatch.setattr(progressing, "REPORT_EVERY_S", 0.0)
+    reporter = Reporter()
+    reporter.notes += [lambda: "7 tokens/s, cost 0.10", lambda: ""]
     caplog.set_level(logging.INFO, "astra")
-    stage.tick()
+    reporter.tick()
     assert caplog.messages == ["7 tokens/s, cost 0.10"]
     metrics = StageMetrics("graph")
-    progress = stage.follow(metrics, "servers", 4)
+    progress = follow(metrics, "servers", 4, reporter)
     metrics.count("servers")
     metrics.reject(Rejection(item="x", reason="ask_failed"))
-    stage.tick()  # what a teacher's answer does, in the middle of an item
+    reporter.tick()  # what a teacher's answer does, in the middle of an item
     line = caplog.messages[-1]
     assert line.startswith("servers 1/4, ")
     assert line.endswith(" left, 7 tokens/s, cost 0.10, dropped: ask_failed 1")
@@ -148,17 +158,101 @@ def test_progress_follows_what_a_stage_counts_and_lines_come_from_below_too(
     progress.close()
     assert caplog.messages[-1].startswith("servers 4/4, ")
     assert "left" not in caplog.messages[-1]
-    stage.tick()
+    reporter.tick()
     assert caplog.messages[-1] == "7 tokens/s, cost 0.10"  # a closed one says nothing more
 
 
-def test_an_input_is_done_when_the_next_is_drawn(caplog: pytest.LogCaptureFixture) -> None:
+def test_progress_of_two_stages_in_one_process_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progressing, "REPORT_EVERY_S", 0.0)
     caplog.set_level(logging.INFO, "astra")
-    progress = Progress("graphs", 3)
-    drawn = progress.drawn(iter("abc"))
-    assert [next(drawn), next(drawn)] == ["a", "b"]
-    progress.close()
-    assert caplog.messages[-1].startswith("graphs 1/3, ")
+    first, second = Reporter(), Reporter()
+    first.notes.append(lambda: "cost 1.00")
+    Progress("graphs", 3, reporter=first)  # left open
+    Progress("chains", 3, reporter=second).advance()
+    assert [line.split(",")[0] for line in caplog.messages] == ["chains 1/3"]
+    assert "cost" not in caplog.text
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "demo: {mode: fast}\nruntime: {}\n")
+    return tmp_path
+
+
+@contextmanager
+def entered(name: str, order: list[str]) -> Iterator[str]:
+    order.append(f"{name} opened")
+    try:
+        yield name
+    finally:
+        order.append(f"{name} closed, {Path('metrics/demo.json').exists()}")
+
+
+def test_a_stage_writes_its_metrics_then_leaves_what_it_entered_the_last_first(
+    workspace: Path,
+) -> None:
+    order: list[str] = []
+    with open_stage("demo", Demo) as stage:
+        assert stage.config.mode == "fast"
+        assert [stage.enter(entered(name, order)) for name in "ab"] == ["a", "b"]
+        stage.metrics.count("steps", 3)
+        stage.metrics.plot("loss", ["step", "loss"], [(1, 0.5), (2, 0.25)])
+    assert order == ["a opened", "b opened", "b closed, True", "a closed, True"]
+    assert json.loads((workspace / "metrics/demo.json").read_text()) == {"steps": 3, "dropped": {}}
+    assert (workspace / "plots/demo/loss.csv").read_text() == "step,loss\n1,0.5\n2,0.25\n"
+
+
+@pytest.mark.parametrize("fault", [AstraError("no"), KeyError("k"), KeyboardInterrupt()])
+def test_a_stage_that_fails_leaves_what_it_entered_and_writes_no_metrics(
+    workspace: Path, fault: BaseException
+) -> None:
+    order: list[str] = []
+
+    def build() -> None:
+        with open_stage("demo", Demo) as stage:
+            stage.enter(entered("a", order))
+            stage.metrics.count("steps")
+            raise fault
+
+    with pytest.raises(type(fault)):
+        build()
+    assert order == ["a opened", "a closed, False"]
+    assert not (workspace / "metrics").exists()
+
+
+def test_of_several_ranks_the_first_writes_the_metrics(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in ("1", "0"):
+        monkeypatch.setenv("RANK", rank)
+        with open_stage("demo", Demo) as stage:
+            stage.metrics.count("rank", int(rank) + 1)
+        assert (workspace / "metrics/demo.json").exists() == (rank == "0")
+    assert json.loads((workspace / "metrics/demo.json").read_text())["rank"] == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_tracked_stage_closes_its_run(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    import mlflow
+
+    store = f"sqlite:///{workspace}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    ended = pytest.raises(AstraError) if fails else nullcontext()
+    with ended, open_stage("demo", Demo) as stage:
+        run = stage.track({"data/x.parquet": "ab" * 32})
+        run.tags(world_size=1)
+        if fails:
+            raise AstraError("no")
+    found = mlflow.MlflowClient(store).get_run(run.id)
+    assert found.info.status == ("FAILED" if fails else "FINISHED")
+    assert found.data.tags["input.data/x.parquet"] == "ab" * 32
+    assert found.data.tags["world_size"] == "1"
+    assert found.data.params["mode"] == "fast"
 
 
 def test_run_stage_returns_after_success() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from test_bench_arenas import make_arena
 
+from astra import progress as progressing
 from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.progress import BenchProgress
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
 from astra.contamination.suites import Suite
 from astra.records.qa import Split
 from astra.rollout.engine import FakeEngine, Sampling
-from astra.stage import CLOCK
 
 
 def test_overlap_counts_arenas_by_split_suite_and_kind(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_overlap_counts_arenas_by_split_suite_and_kind(tmp_path: Path) -> None:
 def test_progress_counts_the_episodes_that_engines_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CLOCK, "due", lambda: True)
+    monkeypatch.setattr(progressing, "REPORT_EVERY_S", 0.0)
     caplog.set_level(logging.INFO, "astra")
     progress = BenchProgress("episodes", 2, 2)
     for name in ("base", "sft"):

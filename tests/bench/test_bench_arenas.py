@@ -9,7 +9,7 @@ import pytest
 from astra.bench import run as bench
 from astra.bench.config import BenchConfig
 from astra.bench.references import oracle_turns
-from astra.bench.report import build_document, write_report
+from astra.bench.report import build_document, report_bench
 from astra.bench.run import BenchError, run_arenas, select
 from astra.records.base import content_id
 from astra.records.bench import BenchEpisode, EpisodeClass
@@ -20,6 +20,7 @@ from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.rollout.driver import Rollout, RolloutDriver
 from astra.settings import RuntimeConfig, validate
+from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 
 NAMES = ("Amber Cove", "Jade Mill", "Calm Harbor", "Ruby Gate", "Opal Ridge", "Sage Point")
@@ -118,7 +119,9 @@ def test_all_checkpoints_meet_the_same_arenas_between_floor_and_ceiling(
     root: Path, workspace: Path, store: str
 ) -> None:
     episodes = play(root, workspace)
-    write_report(episodes, config(root))
+    metrics = StageMetrics("bench")
+    report_bench(metrics, episodes, config(root))
+    metrics.write()
     assert [len(of(episodes, name)) for name in ("floor", "ceiling", "base", "sft", "rl")] == [
         10
     ] * 5

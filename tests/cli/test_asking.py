@@ -158,6 +158,7 @@ def test_prompts_render_shows_the_request_for_a_real_record(root: Path, workspac
     prompts._run(workspace / "stages/qa.py")
     made = (workspace / "data/qa.parquet").read_bytes()
     (workspace / "data/qa_valid.parquet").write_text("mine")
+    (workspace / "data/rejected/qa_valid.parquet").write_text("mine too")
     result = run("prompts", "render", "qa/atomicity", "--json")
     assert result.exit_code == 0, result.exception
     bodies = json.loads(result.stdout)
@@ -173,4 +174,6 @@ def test_prompts_render_shows_the_request_for_a_real_record(root: Path, workspac
     missing = run("prompts", "render", "qa/atomicity", "--match", "no such text anywhere")
     assert "makes no such ask" in str(missing.exception)
     assert (workspace / "data/qa_valid.parquet").read_text() == "mine"
+    assert (workspace / "data/rejected/qa_valid.parquet").read_text() == "mine too"
+    assert not (workspace / "metrics/qa_valid.json").exists()
     assert (workspace / "data/qa.parquet").read_bytes() == made

@@ -15,6 +15,7 @@ from astra.cli import doctor
 from astra.cli.main import app, commands
 from astra.llm.cache import AnswerCache
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
+from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.sandbox.probe import ProbeReport
 from astra.store.tables import write_records
@@ -78,6 +79,117 @@ def test_show_filters_and_refuses_an_unknown_field(
             app()
         assert stop.value.code == 1
         assert "give FIELD=VALUE with one of id, server_id" in capsys.readouterr().err
+
+
+REJECTED = (
+    Rejection(item="chain-1", part="2", reason="low_realism", detail="give me rain", said="Vague."),
+    Rejection(item="chain-1", part="3", reason="low_realism", detail="price?", said="Too short."),
+    Rejection(item="chain-2", reason="low_quality", detail='{"a": 1}', attempt=1),
+    Rejection(item="chain-2", reason="low_quality", detail="cut off", final=False),
+)
+
+
+def rejected(workspace: Path) -> None:
+    write_records(workspace / "data/rejected/tasks.parquet", REJECTED, Rejection)
+
+
+def test_rejections_are_found_by_their_stage_and_told_in_few_lines(workspace: Path) -> None:
+    rejected(workspace)
+    for named in ("rejected/tasks", "data/rejected/tasks", "data/rejected/tasks.parquet"):
+        output = run("show", named, "--where", "reason=low_realism", "--where", "part=2").output
+        assert output.splitlines()[1:] == [
+            "  item: chain-1",
+            "  part: 2",
+            "  reason: low_realism",
+            "  detail: give me rain",
+            "  said: Vague.",
+            "",
+            "1 shown, 1 match, 4 in data/rejected/tasks.parquet",
+            "low_realism 1",
+        ]
+    output = run("show", "rejected/tasks", "--limit", "1").output
+    assert output.splitlines()[-1] in (
+        "low_realism 2, low_quality 2",
+        "low_quality 2, low_realism 2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "items"),
+    [
+        ("item=chain-1", 2), ("part=3", 1), ("reason~quality", 2), ("detail~RAIN", 1),
+        ("said~short", 1), ("attempt=1", 1), ("attempt>=1", 1), ("final=false", 1),
+        ("final=False", 1), ("final!=false", 3), ("final=yes", 0),
+    ],
+)  # fmt: skip
+def test_rejections_are_filtered_by_every_field(workspace: Path, where: str, items: int) -> None:
+    rejected(workspace)
+    output = run("show", "rejected/tasks", "--where", where).output
+    assert f"{items} shown, {items} match, 4 in" in output
+
+
+def test_a_try_says_that_it_was_one_and_refused_text_stays_text(workspace: Path) -> None:
+    rejected(workspace)
+    tried = run("show", "rejected/tasks", "--where", "final=false").output
+    assert "  final: false\n" in tried
+    assert "attempt" not in tried
+    last = run("show", "rejected/tasks", "--where", "attempt=1").output
+    assert "  attempt: 1\n" in last
+    assert "final" not in last
+    chosen = run("show", "rejected/tasks", "--where", "part=2", "--fields", "attempt,final").output
+    assert "  attempt: 0\n  final: true\n" in chosen
+    lines = run("show", "rejected/tasks", "--json").output.splitlines()
+    found = {one.id: one for one in map(Rejection.model_validate_json, lines)}
+    assert found == {one.id: one for one in REJECTED}
+
+
+DVC = """
+stages:
+  chains: {outs: [data/chains.parquet, data/chain_verdicts.parquet]}
+  tasks: {outs: [data/tasks.parquet, data/rejected/tasks.parquet]}
+  rl: {outs: [models/rl: {persist: true}]}
+  many: {foreach: [a], do: {outs: [data/many.parquet]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("tasks", "data/tasks.parquet not found; build it with `dvc repro tasks`"),
+        ("chain_verdicts", "chain_verdicts.parquet not found; build it with `dvc repro chains`"),
+        ("data/tasks.parquet", "not found; build it with `dvc repro tasks` or `dvc pull`"),
+        ("tasks_rejected", "no table 'tasks_rejected'; tables in data/: graph, rejected/graph"),
+        ("rejected/rl", "no table 'rejected/rl'; tables in data/: graph, rejected/graph"),
+        ("rejected", "no table 'rejected'; tables in data/: graph, rejected/graph"),
+        ("other/x.parquet", "no table 'other/x.parquet'; tables in data/: graph, rejected/graph"),
+        ("many", "build it with `dvc repro many`"),
+        ("rejected/tasks", "rejected/tasks.parquet not found; build it with `dvc repro tasks`"),
+    ],
+)  # fmt: skip
+def test_a_table_that_is_not_there_names_its_stage_or_what_there_is(
+    workspace: Path,
+    named: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (workspace / "dvc.yaml").write_text(DVC)
+    write_records(workspace / "data/rejected/graph.parquet", [], Rejection)
+    write_records(workspace / "data/graph.parquet", [], Rejection)
+    monkeypatch.setattr(sys, "argv", ["astra", "show", named])
+    with pytest.raises(SystemExit) as stop:
+        app()
+    assert stop.value.code == 1
+    assert said in capsys.readouterr().err
+
+
+def test_without_any_table_the_commands_that_bring_them_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["astra", "show", "task"])
+    with pytest.raises(SystemExit):
+        app()
+    assert "none yet; `dvc repro` builds them, `dvc pull` brings them" in capsys.readouterr().err
 
 
 def estimate(mean: float, low: float, high: float) -> dict[str, float]:

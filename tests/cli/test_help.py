@@ -119,10 +119,12 @@ def test_shells_complete_commands_tables_and_templates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data/rejected").mkdir(parents=True)
     (tmp_path / "data/tasks.parquet").touch()
+    (tmp_path / "data/rejected/tasks.parquet").touch()
     assert {"show", "report", "prompts"} <= set(complete("astra "))
     assert complete("astra show ta") == ["tasks"]
+    assert complete("astra show rejected/t") == ["rejected/tasks"]
     assert complete("astra prompts render qa/d") == ["qa/decompose", "qa/dependency"]
 
 

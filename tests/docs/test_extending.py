@@ -19,7 +19,9 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "toolgraph"))
 sys.path.insert(0, str(Path(__file__).parent))
+from judgements import Judgement, judgements
 from pages import blocks
 from training_world import make_arena
 
@@ -28,7 +30,7 @@ from astra.bench.suites import known as suites
 from astra.bench.suites import registry
 from astra.bench.suites.protocol import SuiteConfig
 from astra.cli.params import BLOCKS
-from astra.llm.build import build_teachers
+from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig
 from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
 from astra.records.qa import Scenario
@@ -41,7 +43,8 @@ from astra.toolbank.connectors import read_source
 from astra.toolbank.sources import SourceError, load_sources
 from astra.toolgraph import known as operators
 from astra.toolgraph.asks import propose_ask
-from astra.toolgraph.chains import Judged, Judges, judged_chains
+from astra.toolgraph.chains import Judges
+from astra.toolgraph.chains import chains as judged_chains
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graphs import build_graph
 from astra.toolgraph.offline import HANDLERS, propose
@@ -127,20 +130,21 @@ def desk() -> ToolServer:
     )  # fmt: skip
 
 
-def chains(entry: str) -> list[Judged]:
+def chains(entry: str) -> list[Judgement]:
     """Chains of the desk's graph, judged as ``conf/chains`` with ``entry`` says."""
     config, server = chains_config(entry), desk()
     reply = propose(propose_ask(server, 0).variables, random.Random(0))
     graph = build_graph(server, reply.proposals, StageMetrics("graph"))
     judges = Judges(
-        build_teachers(config.vote.sampled(), RuntimeConfig(), HANDLERS),
+        Teachers(RuntimeConfig()).panel(config.vote.sampled().models, HANDLERS),
         operators=[build_operator(one, []) for one in config.operators],
     )
     metrics = StageMetrics("chains")
 
-    async def run() -> list[Judged]:
-        found = judged_chains([graph], {server.id: server}, judges, config, 4, metrics)
-        return [judged async for judged in found]
+    async def run() -> list[Judgement]:
+        known = {server.id: server}
+        found = judged_chains([graph], known.get, judges, config, 4, metrics)
+        return judgements([outcome async for outcome in found], metrics)
 
     judged = asyncio.run(run())
     assert metrics.dropped["too_narrow"] == sum(j.verdict.reason == "too_narrow" for j in judged)

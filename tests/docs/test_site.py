@@ -35,7 +35,7 @@ def test_every_stage_record_and_command_is_there(made: dict[str, str], root: Pat
     stages = yaml.safe_load((root / "dvc.yaml").read_text("utf-8"))["stages"]
     for name in stages:
         assert f"| `{name}` |" in made["stages"]
-    for record in ("ToolServer", "Task", "Trajectory", "QAInstance", "Arena"):
+    for record in ("ToolServer", "Task", "Trajectory", "QAInstance", "Arena", "Rejection"):
         assert f"### {record}\n" in made["records"]
     assert "Identity: `server_id`, `tools`." in made["records"], "of a chain's verdicts"
     assert "## astra arena export\n" in made["commands"]
@@ -58,7 +58,7 @@ def test_tables_are_whole(made: dict[str, str]) -> None:
 
 def test_the_site_builds_strictly(root: Path, tmp_path: Path) -> None:
     if find_spec("mkdocs") is None or find_spec("material") is None:
-        pytest.skip("mkdocs-material is not installed: run `make install`")
+        pytest.skip("mkdocs-material is not installed: run `make docs`")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
     built = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=240)
     assert built.returncode == 0, built.stderr  # --strict: a warning is an error

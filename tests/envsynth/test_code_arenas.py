@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from astra.agent.toolcalls import render_call
 from astra.arena.env import VARIABLES_LOST, ArenaEnv, execute_batch
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
+from astra.envsynth.build import measure
 from astra.envsynth.config import CodeConfig, ProblemFile, SuiteFile
 from astra.envsynth.interpreter import mathematics, tables
-from astra.envsynth.interpreter.build import assemble, build_code_arenas, decontaminated, prove
+from astra.envsynth.interpreter.build import assemble, code_arenas, decontaminated, prove
 from astra.envsynth.interpreter.draw import draw, owned
 from astra.envsynth.interpreter.files import ProblemFileError, read_file, whole_number
 from astra.envsynth.interpreter.problems import Problem, guessable
@@ -44,6 +46,24 @@ def number(value: float, tolerance: float = 0.0) -> Answer:
 def problem(question: str, answer: Answer, solution: str = "", **more: object) -> Problem:
     fields = {"split": Split.TRAIN, "domain": "d", "source": "s", "composition": "c", **more}
     return Problem(question=question, answer=answer, solution=solution, **fields)  # type: ignore[arg-type]
+
+
+def built(
+    instances: list[QAInstance], config: CodeConfig, sandbox: Sandbox, metrics: StageMetrics
+) -> list[Arena]:
+    """The arenas, everything counted as the stage counts it."""
+
+    async def collect() -> list[Arena | Rejection]:
+        flow = code_arenas(lambda: instances, config, sandbox, 4, metrics)
+        return [outcome async for outcome in flow]
+
+    outcomes = asyncio.run(collect())
+    for outcome in outcomes:
+        if isinstance(outcome, Arena):
+            measure(metrics, outcome)
+        else:
+            metrics.reject(outcome)
+    return [outcome for outcome in outcomes if isinstance(outcome, Arena)]
 
 
 def instance(*knowledge: Table, split: Split = Split.TRAIN) -> QAInstance:
@@ -250,7 +270,7 @@ def test_files_are_filtered_decontaminated_and_counted(in_folder: Path, sandbox:
         decontaminate=(SuiteFile(path=suite, question="text"),),
     )
     metrics = StageMetrics("envs_merged")
-    arenas = build_code_arenas([], config, sandbox, metrics)
+    arenas = built([], config, sandbox, metrics)
     assert sorted((arena.split, arena.final_answer.value) for arena in arenas) == [
         (Split.HELDOUT, 77),
         (Split.TRAIN, 9592),
@@ -288,7 +308,7 @@ def test_splits_share_no_family_and_a_second_build_is_the_same(sandbox: Sandbox)
     config = CodeConfig(instances={Split.TRAIN: 12, Split.DEV: 4, Split.HELDOUT: 8})
     sources = [instance(PARTS, split=split) for split in Split]
     metrics = StageMetrics("envs_merged")
-    arenas = build_code_arenas(sources, config, sandbox, metrics)
+    arenas = built(sources, config, sandbox, metrics)
     families = {
         split: {arena.composition for arena in arenas if arena.split == split} for split in Split
     }
@@ -296,7 +316,7 @@ def test_splits_share_no_family_and_a_second_build_is_the_same(sandbox: Sandbox)
         assert families[one]
         for other in Split:
             assert one == other or not families[one] & families[other]
-    again = build_code_arenas(sources, config, sandbox, StageMetrics("envs_merged"))
+    again = built(sources, config, sandbox, StageMetrics("envs_merged"))
     assert [arena.model_dump_json() for arena in arenas] == [a.model_dump_json() for a in again]
     document = metrics.document()
     made = document["code_arenas"] + sum(
@@ -317,7 +337,7 @@ def test_a_source_without_enough_problems_says_so() -> None:
 
 def test_nothing_is_made_or_counted_where_nothing_is_asked_for(sandbox: Sandbox) -> None:
     metrics = StageMetrics("envs_merged")
-    assert build_code_arenas([instance(PARTS)], CodeConfig(), sandbox, metrics) == []
+    assert built([instance(PARTS)], CodeConfig(), sandbox, metrics) == []
     assert metrics.document() == {"dropped": {}}
 
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import random
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from env_samples import answer
 
 from astra.embedding.protocol import Vectors
@@ -10,6 +13,7 @@ from astra.envsynth.bands import ToolPool, band_of, document_text, with_irreleva
 from astra.records.environment import Arena, ArenaStep, ArenaTool, Band
 from astra.records.qa import QuestionKind, Scenario, Split
 from astra.records.tool import Execution, Tool, ToolServer
+from astra.store.shelf import Shelf
 
 
 def tool(name: str, code: str = "code") -> ArenaTool:
@@ -67,8 +71,8 @@ def test_candidates_by_band_domain_name_and_split() -> None:
         arena("f", "law", "t12_other_split", split=Split.HELDOUT),
     ]
     servers = [server("mail", "t80_bare", "t10_near"), server("estate", "t1_bare_same")]
-    pool = ToolPool([mine, *others], servers)
-    found = next(iter(with_irrelevant([mine], pool, Angles(), 9)))
+    with ToolPool([mine, *others], servers) as pool:
+        (found,) = with_irrelevant([mine], pool, Angles(), 9)
     names = {band: [t.tool.name for t in tools] for band, tools in found.irrelevant.items()}
     assert names == {
         Band.HIGH: ["t10_near"],
@@ -79,21 +83,90 @@ def test_candidates_by_band_domain_name_and_split() -> None:
     assert by_name["t80_bare"].code == ""
     assert by_name["t10_near"].code != ""
     assert found.id == mine.id
-    heldout = ToolPool(others, servers).candidates(Split.HELDOUT, "estate")
-    names_of = [offer.tool.tool.name for offer in heldout]
-    assert names_of == ["t10_near", "t12_other_split", "t80_bare"]
-    assert all(offer.tool.code in ("", "f") for offer in heldout)
+    with ToolPool(others, servers) as pool:
+        heldout = [pool.tool(number) for number in pool.candidates(Split.HELDOUT, "estate")]
+    assert [offer.tool.name for offer in heldout] == ["t10_near", "t12_other_split", "t80_bare"]
+    assert all(offer.code in ("", "f") for offer in heldout)
+
+
+def offered(arenas: Sequence[Arena], per_band: int) -> list[Arena]:
+    with ToolPool(arenas, []) as pool:
+        return list(with_irrelevant(arenas, pool, Angles(), per_band))
 
 
 def test_at_most_k_per_band_whatever_the_order() -> None:
     arenas = [arena("a", "estate", "t0_price")]
     arenas += [arena(f"x{k}", "law", f"t{k}_tool{k}") for k in range(1, 90)]
-    forward = list(with_irrelevant(arenas, ToolPool(arenas, []), Angles(), 2))
-    backward = list(with_irrelevant(arenas[::-1], ToolPool(arenas[::-1], []), Angles(), 2))
+    forward, backward = offered(arenas, 2), offered(arenas[::-1], 2)
     assert {a.id: a for a in forward} == {a.id: a for a in backward}
     assert [len(tools) for tools in forward[0].irrelevant.values()] == [2, 2, 2]
-    none = next(iter(with_irrelevant(arenas, ToolPool(arenas, []), Angles(), 0)))
-    assert none.irrelevant == {}
+    assert offered(arenas, 0)[0].irrelevant == {}
+
+
+def test_the_first_of_each_name_and_domain_stays_whatever_the_order() -> None:
+    rng = random.Random(3)
+    arenas = [
+        arena(f"q{k}", f"d{rng.randrange(5)}", *{f"t{rng.randrange(30)}_x" for _ in range(3)},
+              split=rng.choice(list(Split)))
+        for k in range(60)
+    ]  # fmt: skip
+    servers = [server(f"d{k}", *(f"t{n}_x" for n in range(k, 40, 7))) for k in range(7)]
+
+    def expected(split: Split, domain: str) -> list[tuple[str, str]]:
+        offers = [
+            (offer.tool.name, one.domain, offer.code)
+            for one in sorted(arenas, key=lambda one: one.id)
+            if one.split == split
+            for offer in one.tools
+        ]
+        offers += [
+            (offer.name, one.domain, "")
+            for one in sorted(servers, key=lambda one: one.id)
+            for offer in one.tools
+        ]
+        first: dict[str, str] = {}
+        for name, owner, code in offers:
+            if owner != domain:
+                first.setdefault(name, code)
+        return sorted(first.items())
+
+    for _ in range(3):
+        rng.shuffle(arenas)
+        rng.shuffle(servers)
+        with ToolPool(arenas, servers) as pool:
+            for split in Split:
+                for domain in ("d0", "d3", "d6", "elsewhere"):
+                    chosen = [pool.tool(number) for number in pool.candidates(split, domain)]
+                    found = [(offer.tool.name, offer.code) for offer in chosen]
+                    assert found == expected(split, domain)
+
+
+def test_an_empty_pool_offers_nothing() -> None:
+    assert offered([arena("a", "estate", "t0_price")], 2)[0].irrelevant == {}
+    with ToolPool([], []) as pool:
+        assert list(pool.candidates(Split.TRAIN, "estate", {"t0_price"})) == []
+
+
+def test_memory_grows_with_texts_and_not_with_arenas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python objects at their peak, for four times the arenas over the same tools."""
+    monkeypatch.setattr("astra.envsynth.bands.BLOCK_ARENAS", 20)
+
+    def peak(count: int) -> int:
+        names = [f"t{k}_tool" for k in range(60)]
+        stored = Shelf(Arena, lambda one: one.id)
+        for k in range(count):
+            stored.add(arena(f"q{k}", f"d{k % 4}", names[k % 30], names[(k + 7) % 30]))
+        with stored:
+            tracemalloc.start()
+            with ToolPool(stored, []) as pool:
+                for one in with_irrelevant(stored, pool, Angles(), 2):
+                    assert one.irrelevant
+            found = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        return found
+
+    few = peak(60)
+    assert peak(240) < 1.3 * few
 
 
 def test_the_embedded_text_says_what_the_tool_takes() -> None:

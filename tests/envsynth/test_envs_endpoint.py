@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from itertools import count
@@ -10,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from env_samples import ENVS, MERGED, answer, instance, price
+from env_runs import everything, final, merged
+from env_samples import answer, instance, price
 from write_samples import NEW, RESERVE, house
 
-from astra.envsynth.build import build_arenas, group_environments
-from astra.envsynth.splits import SplitGuard
-from astra.envsynth.synthesise import Outcome, synthesise
-from astra.llm.build import build_teacher
+from astra.envsynth.synthesise import Outcome
+from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.sandbox.protocol import Sandbox
-from astra.stage import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import Answer, ChatServer, runtime
@@ -136,24 +133,16 @@ def run(
     whole: QAInstance, script: Teacher, sandbox: Sandbox, **changes: int
 ) -> tuple[list[Outcome], list[Arena]]:
     """Both stages for one instance; the second only where the first dropped nothing."""
-    config = ENVS.model_copy(update={"inner_attempts": 3, "outer_attempts": 2, **changes})
-
-    async def work(url: str) -> tuple[list[Outcome], list[Arena]]:
+    with ChatServer(default=script) as server, Teachers(runtime(server.url, max_attempts=2)) as one:
         model = ModelConfig(backend="openai", model=f"m{next(MODELS)}")
-        teacher = build_teacher(model, runtime(url, max_attempts=2), {}, "envs")
-        outcomes = [item async for item in synthesise([whole], teacher, sandbox, config, 1)]
+        teacher = one.teacher(model, {})
+        tries = {"inner_attempts": 3, "outer_attempts": 2, **changes}
+        outcomes = final(everything([whole], teacher, sandbox, 1, **tries))
         made = [item for item in outcomes if isinstance(item, Environment)]
         arenas: list[Arena] = []
         if len(made) == len(outcomes):
-            arenas, _, _ = await build_arenas(
-                [whole], SplitGuard([whole]), group_environments(made), teacher, sandbox,
-                MERGED.model_copy(update={"merge_attempts": 2}), 1, Progress("instances"),
-            )  # fmt: skip
-        await teacher.close()
+            arenas = merged([whole], made, teacher, sandbox, 1, merge_attempts=2).arenas
         return outcomes, arenas
-
-    with ChatServer(default=script) as server:
-        return asyncio.run(work(server.url))
 
 
 PAIR = instance(

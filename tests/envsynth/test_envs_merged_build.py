@@ -1,28 +1,22 @@
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from typing import Any
 
 import pytest
-from env_samples import ENVS, EVERY_OP, LISTINGS, MERGED, answer, asked, instance, price
+from env_runs import Merged, everything, merged
+from env_samples import ENVS, EVERY_OP, LISTINGS, answer, asked, instance, price
 
 from astra.envsynth import asks
-from astra.envsynth.build import build_arenas, group_environments
 from astra.envsynth.merge import MergedTool, rename, unique_names
 from astra.envsynth.offline import HANDLERS
 from astra.envsynth.offline_code import read_rows
 from astra.envsynth.selfcheck import check_arenas
-from astra.envsynth.splits import SplitGuard
-from astra.envsynth.synthesise import synthesise
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance, Split
-from astra.records.score import Rejection
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
-from astra.stage import Progress
 
 PAIR = (price(1, "Amber Cove", 812), price(2, "Jade Mill", 455))
 BOTH = answer("list", [812, 455])
@@ -44,9 +38,6 @@ class Merger:
             self.feedback.append(ask.variables["feedback"])
         return self._spoil(ask, reply)
 
-    async def close(self) -> None:
-        return None
-
 
 def build(
     instances: list[QAInstance],
@@ -54,28 +45,21 @@ def build(
     teacher: Any = None,
     drop: tuple[int, ...] = (),
     **changes: int,
-) -> tuple[list[Arena], list[Rejection], Counter[str]]:
+) -> Merged:
     offline = OfflineTeacher(ENVS.teacher, HANDLERS)
-
-    async def work() -> tuple[list[Arena], list[Rejection], Counter[str]]:
-        made = [
-            item
-            async for item in synthesise(instances, offline, sandbox, ENVS, 4)
-            if isinstance(item, Environment) and item.sub_question_id not in drop
-        ]
-        return await build_arenas(
-            instances, SplitGuard(instances), group_environments(made), teacher or offline,
-            sandbox, MERGED.model_copy(update=changes), 4, Progress("instances"),
-        )  # fmt: skip
-
-    return asyncio.run(work())
+    made = [
+        item
+        for item in everything(instances, offline, sandbox)
+        if isinstance(item, Environment) and item.sub_question_id not in drop
+    ]
+    return merged(instances, made, teacher or offline, sandbox, **changes)
 
 
 def test_two_look_ups_share_one_tool_whose_data_serve_both(sandbox: Sandbox) -> None:
-    arenas, rejections, counts = build([instance(*PAIR, final=BOTH)], sandbox)
-    assert rejections == []
-    assert (counts["merged_groups"], counts["merged_members"]) == (1, 2)
-    (arena,) = arenas
+    found = build([instance(*PAIR, final=BOTH)], sandbox)
+    assert found.dropped == []
+    assert (found.metrics.counts["merged_groups"], found.metrics.counts["merged_members"]) == (1, 2)
+    (arena,) = found.arenas
     assert [tool.tool.name for tool in arena.tools] == ["get_asking_price"]
     assert [step.tool_name for step in arena.steps] == ["get_asking_price"] * 2
     rows = read_rows(arena.tools[0].code)
@@ -87,19 +71,19 @@ def test_two_look_ups_share_one_tool_whose_data_serve_both(sandbox: Sandbox) -> 
 
 
 def test_other_operations_stay_apart_under_unique_names(sandbox: Sandbox) -> None:
-    arenas, rejections, _ = build([instance(*EVERY_OP[3:7])], sandbox)
-    assert rejections == []
-    assert [tool.tool.name for tool in arenas[0].tools] == [
+    found = build([instance(*EVERY_OP[3:7])], sandbox)
+    assert found.dropped == []
+    assert [tool.tool.name for tool in found.arenas[0].tools] == [
         "list_listings", "count_listings", "count_listings_by_rooms", "get_total_asking_price",
     ]  # fmt: skip
-    assert [step.tool_name for step in arenas[0].steps][2] == "count_listings_by_rooms"
+    assert [step.tool_name for step in found.arenas[0].steps][2] == "count_listings_by_rooms"
 
 
 def test_the_whole_instance_with_every_operation_ships(sandbox: Sandbox) -> None:
-    arenas, rejections, _ = build([instance(*EVERY_OP)], sandbox)
-    assert rejections == []
-    assert arenas[0].hops == 3
-    assert arenas[0].steps[-1].tool_name is None
+    found = build([instance(*EVERY_OP)], sandbox)
+    assert found.dropped == []
+    assert found.arenas[0].hops == 3
+    assert found.arenas[0].steps[-1].tool_name is None
 
 
 def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> None:
@@ -109,9 +93,9 @@ def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> No
         return reply
 
     merger = Merger(spoil_once)
-    arenas, _, counts = build([instance(*PAIR, final=BOTH)], sandbox, merger, merge_attempts=2)
-    assert len(arenas[0].tools) == 1
-    assert counts["merged_groups"] == 1
+    found = build([instance(*PAIR, final=BOTH)], sandbox, merger, merge_attempts=2)
+    assert len(found.arenas[0].tools) == 1
+    assert found.metrics.counts["merged_groups"] == 1
     assert merger.feedback[0] == ""
     assert merger.feedback[1].startswith("wrong_answer")
 
@@ -120,12 +104,12 @@ def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> No
             return asks.MergeReply(code=reply.code, calls=reply.calls[:1])
         return reply
 
-    arenas, rejections, counts = build([instance(*PAIR, final=BOTH)], sandbox, Merger(always))
-    assert rejections == []
-    assert counts["merge_failed_calls_missing"] == 1
-    names = [tool.tool.name for tool in arenas[0].tools]
+    found = build([instance(*PAIR, final=BOTH)], sandbox, Merger(always))
+    assert found.dropped == []
+    assert found.metrics.counts["merge_failed_calls_missing"] == 1
+    names = [tool.tool.name for tool in found.arenas[0].tools]
     assert names == ["get_asking_price", "get_asking_price_by_listing"]
-    assert [step.tool_name for step in arenas[0].steps] == names
+    assert [step.tool_name for step in found.arenas[0].steps] == names
 
 
 @pytest.mark.parametrize("groups", [[[1, 1]], [[1, 2], [2]], [[1, 7]]])
@@ -133,15 +117,15 @@ def test_impossible_clusters_are_refused(sandbox: Sandbox, groups: list[list[int
     def spoil(_: Ask[Any], reply: Any) -> Any:
         return asks.ClusterReply(groups=groups) if isinstance(reply, asks.ClusterReply) else reply
 
-    arenas, _, counts = build([instance(*PAIR, final=BOTH)], sandbox, Merger(spoil))
-    assert counts["clustering_failed_bad_ids"] == 1
-    assert len(arenas[0].tools) == 2
+    found = build([instance(*PAIR, final=BOTH)], sandbox, Merger(spoil))
+    assert found.metrics.counts["clustering_failed_bad_ids"] == 1
+    assert len(found.arenas[0].tools) == 2
 
 
 def test_an_instance_without_an_environment_is_dropped(sandbox: Sandbox) -> None:
-    arenas, rejections, _ = build([instance(*PAIR, final=BOTH)], sandbox, drop=(2,))
-    assert arenas == []
-    assert [item.reason for item in rejections] == ["missing_environment"]
+    found = build([instance(*PAIR, final=BOTH)], sandbox, drop=(2,))
+    assert found.arenas == []
+    assert [item.reason for item in found.dropped] == ["missing_environment"]
 
 
 def test_splits_never_meet_and_held_out_data_win(sandbox: Sandbox) -> None:
@@ -154,13 +138,13 @@ def test_splits_never_meet_and_held_out_data_win(sandbox: Sandbox) -> None:
         one(Split.TRAIN, "Jade Mill", "a"),
         one(Split.TRAIN, "Pine Gate", "c"),
     ]
-    arenas, rejections, _ = build(rows, sandbox)
-    assert sorted(arena.split for arena in arenas) == [Split.HELDOUT, Split.TRAIN]
-    assert sorted(item.reason for item in rejections) == ["split_composition", "split_entity"]
+    found = build(rows, sandbox)
+    assert sorted(arena.split for arena in found.arenas) == [Split.HELDOUT, Split.TRAIN]
+    assert sorted(item.reason for item in found.dropped) == ["split_composition", "split_entity"]
 
 
 def _arena(sandbox: Sandbox) -> Arena:
-    return build([instance(*PAIR, final=BOTH)], sandbox)[0][0]
+    return build([instance(*PAIR, final=BOTH)], sandbox).arenas[0]
 
 
 def test_an_arena_that_cannot_prove_its_reward_does_not_ship(sandbox: Sandbox) -> None:
@@ -217,6 +201,6 @@ def test_equal_answers_of_one_tool_need_their_own_calls(sandbox: Sandbox) -> Non
               answer("number", 3, domain_size=5))
         for k, name in ((1, "Amber Cove"), (2, "Pine Gate"))
     ]  # fmt: skip
-    arenas, rejections, _ = build([instance(*rooms, final=answer("list", [3, 3]))], sandbox)
-    assert rejections == []
-    assert len(arenas) == 1
+    found = build([instance(*rooms, final=answer("list", [3, 3]))], sandbox)
+    assert found.dropped == []
+    assert len(found.arenas) == 1

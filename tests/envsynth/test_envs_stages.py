@@ -18,12 +18,14 @@ from env_samples import ENVS, EVERY_OP, MERGED, answer, instance, price
 from astra.prompting import joined_hashes, template_hash
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance, Split
+from astra.records.score import Rejection
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.sandbox.local import LocalSandbox
 from astra.store.tables import read_records, write_records
 
 OUTPUTS = ("data/envs.parquet", "data/envs_merged.parquet", "metrics/envs.json",
-           "metrics/envs_merged.json")  # fmt: skip
+           "metrics/envs_merged.json", "data/rejected/envs.parquet",
+           "data/rejected/envs_merged.parquet")  # fmt: skip
 
 
 def _workspace(folder: Path, zygotes: int) -> Path:
@@ -111,6 +113,20 @@ def test_every_row_is_accounted_for(workspaces: list[Path]) -> None:
     assert merged["arenas"] + sum(merged["dropped"].values()) == 5
     assert merged["dropped"] == {"missing_environment": 1}
     assert merged["merged_groups"] == 1
+
+
+def test_each_drop_is_a_row_that_points_to_its_question(workspaces: list[Path]) -> None:
+    folder = workspaces[0]
+    (wrong,) = (
+        one
+        for one in read_records(folder / "data/qa_valid.parquet", QAInstance)
+        if one.domain == "wrong"
+    )
+    (envs,) = read_records(folder / "data/rejected/envs.parquet", Rejection)
+    assert (envs.item, envs.part, envs.reason) == (wrong.id, "1", "wrong_answer")
+    assert envs.detail == "returned 812, expected 1"
+    (merged,) = read_records(folder / "data/rejected/envs_merged.parquet", Rejection)
+    assert (merged.item, merged.reason) == (wrong.id, "missing_environment")
 
 
 def test_arenas_carry_distractors_of_other_domains_only(workspaces: list[Path]) -> None:

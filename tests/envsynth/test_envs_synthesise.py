@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from env_runs import everything, final
 from env_samples import ENVS, EVERY_OP, answer, asked, instance, price
 from pydantic import BaseModel
 
 from astra.envsynth import asks
 from astra.envsynth.offline import HANDLERS
-from astra.envsynth.synthesise import Outcome, synthesise
+from astra.envsynth.synthesise import Outcome
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import render
@@ -21,13 +22,10 @@ from astra.sandbox.protocol import Sandbox
 
 
 def run(
-    instances: list[QAInstance], teacher: Teacher, sandbox: Sandbox, **changes: object
+    instances: list[QAInstance], teacher: Teacher, sandbox: Sandbox, **changes: Any
 ) -> list[Outcome]:
-    async def collect() -> list[Outcome]:
-        config = ENVS.model_copy(update=changes)
-        return [item async for item in synthesise(instances, teacher, sandbox, config, 4)]
-
-    return asyncio.run(collect())
+    """What came of each sub-question in the end."""
+    return final(everything(instances, teacher, sandbox, **changes))
 
 
 class Spoiling:
@@ -44,9 +42,6 @@ class Spoiling:
         self.asked.append((ask.template, ask.variables, ask.sample))
         reply = await self._inner.ask(ask)
         return self._spoil(ask, reply, len(self.asked))
-
-    async def close(self) -> None:
-        return None
 
 
 def test_every_operation_becomes_a_verified_tool(teacher: OfflineTeacher, sandbox: Sandbox) -> None:
@@ -150,7 +145,7 @@ def test_an_outage_is_a_counted_drop_of_one_item(
     first, second = run([both], Spoiling(spoil), sandbox)
     assert isinstance(first, Environment)
     assert isinstance(second, Rejection)
-    assert (second.reason, second.item) == (reason, f"{both.id}/2")
+    assert (second.reason, second.item, second.part) == (reason, both.id, "2")
 
 
 def test_a_wrong_gold_answer_and_an_unjudged_question_are_dropped(
@@ -221,7 +216,7 @@ def test_arguments_that_nobody_was_told_are_unreachable(
 
 def test_batches_and_concurrency_change_nothing(teacher: OfflineTeacher, sandbox: Sandbox) -> None:
     many = [instance(price(1, "Amber Cove", 812), *EVERY_OP[1:8], domain=f"d{k}") for k in range(3)]
-    assert run(many, teacher, sandbox) == run(many, teacher, sandbox, batch_instances=1)
+    assert run(many, teacher, sandbox) == run(many, teacher, sandbox, verify_batch=1)
 
 
 def test_every_prompt_renders(teacher: OfflineTeacher) -> None:

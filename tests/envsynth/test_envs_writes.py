@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
-from env_samples import ENVS, MERGED, answer
+from env_runs import everything, merged
+from env_samples import ENVS, answer
 from write_samples import (
     BOOKINGS,
     CANCEL,
@@ -24,11 +24,8 @@ from astra.arena.env import ArenaEnv
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
 from astra.arena.scripted import Played, ScriptedPolicy, play, reference_calls, script
 from astra.arena.state import apply_writes, parse_state, same_state
-from astra.envsynth.build import build_arenas, group_environments
 from astra.envsynth.candidates import candidate_of
 from astra.envsynth.selfcheck import check_arenas, state_mutants
-from astra.envsynth.splits import SplitGuard
-from astra.envsynth.synthesise import synthesise
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import key_of
 from astra.llm.offline import OfflineTeacher
@@ -40,7 +37,6 @@ from astra.records.score import Rejection
 from astra.records.state import FieldClass, Tables, Write, WriteAction
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
-from astra.stage import Progress
 
 WHOLE = house(*EVERY_WRITE)
 STATUS = step(6, "lookup", "booking.status", "bookings", {"guest": "Lena Orr"},
@@ -55,10 +51,7 @@ def sandbox(patient_sandbox: Sandbox) -> Sandbox:
 def made_of(
     instance: QAInstance, teacher: Any, sandbox: Sandbox
 ) -> tuple[list[Environment], list[Rejection]]:
-    async def collect() -> list[Environment | Rejection]:
-        return [item async for item in synthesise([instance], teacher, sandbox, ENVS, 4)]
-
-    outcomes = asyncio.run(collect())
+    outcomes = everything([instance], teacher, sandbox)
     return (
         [item for item in outcomes if isinstance(item, Environment)],
         [item for item in outcomes if isinstance(item, Rejection)],
@@ -68,12 +61,9 @@ def made_of(
 def arena_of(instance: QAInstance, teacher: Any, sandbox: Sandbox) -> Arena:
     made, dropped = made_of(instance, teacher, sandbox)
     assert dropped == []
-    arenas, rejections, _ = asyncio.run(
-        build_arenas([instance], SplitGuard([instance]), group_environments(made), teacher,
-                     sandbox, MERGED, 4, Progress("instances"))
-    )  # fmt: skip
-    assert rejections == []
-    return arenas[0]
+    found = merged([instance], made, teacher, sandbox)
+    assert found.dropped == []
+    return found.arenas[0]
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from chat_server import Answer, ChatServer, runtime
 from pydantic import BaseModel
 
 from astra.llm import cache as caching
-from astra.llm.build import build_teacher
+from astra.llm.build import Teachers
 from astra.llm.cache import AnswerCache, CacheError
-from astra.llm.protocol import Ask, ModelConfig
+from astra.llm.protocol import Ask, ModelConfig, Teacher
 
 
 class Word(BaseModel):
@@ -83,16 +83,17 @@ def test_a_stop_just_after_a_pause_is_not_missed() -> None:
 
 
 def test_an_answer_that_cannot_be_kept_stops_the_stage() -> None:
-    async def ask(url: str) -> None:
-        teacher = build_teacher(ModelConfig(backend="openai", model="m"), runtime(url), {}, "demo")
-        teacher._gateway.cache._connection.execute("PRAGMA query_only=ON")  # type: ignore[attr-defined]
+    async def ask(teacher: Teacher) -> None:
         await teacher.ask(Ask("demo/say", {"word": "tree"}, Word))
 
     with (
         ChatServer(default=lambda _: Answer('{"word": "tree"}')) as server,
-        pytest.raises(CacheError, match=r"cannot be written: .*readonly.*set ASTRA_CACHE"),
+        Teachers(runtime(server.url), "demo") as teachers,
     ):
-        asyncio.run(ask(server.url))
+        teachers.gateway().cache._connection.execute("PRAGMA query_only=ON")
+        teacher = teachers.teacher(ModelConfig(backend="openai", model="m"), {})
+        with pytest.raises(CacheError, match=r"cannot be written: .*readonly.*set ASTRA_CACHE"):
+            asyncio.run(ask(teacher))
 
 
 def test_a_disk_that_cannot_be_synchronised_is_an_error_at_the_next_answer(

@@ -7,7 +7,7 @@ import pytest
 from chat_server import Answer, ChatServer, runtime
 
 from astra.errors import AstraError, OutOfTokens
-from astra.llm.build import build_policy
+from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig, ParseError
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
@@ -18,14 +18,9 @@ USER = Message(role=MessageRole.USER, content="where?")
 
 
 def act(server: ChatServer, *messages: Message, sample: int = 0, attempts: int = 3) -> Message:
-    async def run() -> Message:
-        policy = build_policy(CONFIG, runtime(server.url, max_attempts=attempts), "demo")
-        try:
-            return await policy.for_sample(sample).act(messages or (USER,), (TOOL,))
-        finally:
-            await policy.close()
-
-    return asyncio.run(run())
+    with Teachers(runtime(server.url, max_attempts=attempts), "demo") as teachers:
+        policy = teachers.policy(CONFIG).for_sample(sample)
+        return asyncio.run(policy.act(messages or (USER,), (TOOL,)))
 
 
 def called(arguments: str, name: str = "find") -> Answer:
@@ -66,4 +61,4 @@ def test_an_empty_turn_is_asked_again_and_a_cut_one_is_out_of_tokens() -> None:
 
 def test_the_offline_backend_has_no_model_that_acts() -> None:
     with pytest.raises(AstraError, match="needs backend openai"):
-        build_policy(ModelConfig(backend="offline", model="v1"), runtime(), "demo")
+        Teachers(runtime(), "demo").policy(ModelConfig(backend="offline", model="v1"))

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from astra.errors import AstraError, StageStop
 from astra.llm import endpoints
 from astra.llm.budget import BudgetReached, Tokens, cost
-from astra.llm.build import build_teacher, build_teachers
+from astra.llm.build import Teachers
 from astra.llm.cache import AnswerCache
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ModelConfig, ModelsConfig, Teacher
@@ -41,14 +41,11 @@ def ask(sample: int = 0) -> Ask[Word]:
 def with_teacher(
     config: RuntimeConfig, work: Callable[[Teacher], Awaitable[T]], model: ModelConfig = CONFIG
 ) -> T:
-    async def run() -> T:
-        teacher = build_teacher(model, config, {}, "demo")
-        try:
-            return await work(teacher)
-        finally:
-            await teacher.close()
+    async def run(teacher: Teacher) -> T:
+        return await work(teacher)
 
-    return asyncio.run(run())
+    with Teachers(config, "demo") as teachers:
+        return asyncio.run(run(teachers.teacher(model, {})))
 
 
 async def draw(teacher: Teacher, count: int, concurrency: int = 4) -> list[str]:
@@ -150,8 +147,11 @@ def test_a_model_goes_to_the_endpoints_that_serve_it() -> None:
         )
         with_teacher(both, lambda t: draw(t, 5))
         assert (len(one.requests), len(other.requests)) == (5, 0)
-        with pytest.raises(EndpointError, match="no endpoint serves model 'x'"):
-            build_teacher(CONFIG.model_copy(update={"model": "x"}), both, {}, "demo")
+        with (
+            Teachers(both, "demo") as teachers,
+            pytest.raises(EndpointError, match="no endpoint serves model 'x'"),
+        ):
+            teachers.teacher(CONFIG.model_copy(update={"model": "x"}), {})
 
 
 def test_an_endpoint_with_a_wrong_key_or_a_fault_is_left_to_the_others() -> None:
@@ -176,13 +176,11 @@ def test_several_models_of_one_role_share_places_and_log_apart(place: Path) -> N
     )
     with ChatServer(default=lambda _: Answer(GOOD)) as server:
 
-        async def run() -> None:
-            teachers = build_teachers(voters, runtime(server.url), {}, "demo")
-            await asyncio.gather(*(teacher.ask(ask()) for teacher in teachers))
-            for teacher in teachers:
-                await teacher.close()
+        async def run(panel: list[Teacher]) -> None:
+            await asyncio.gather(*(teacher.ask(ask()) for teacher in panel))
 
-        asyncio.run(run())
+        with Teachers(runtime(server.url), "demo") as teachers:
+            asyncio.run(run(teachers.panel(voters.models, {})))
         assert sorted(body["model"] for body in server.requests) == ["a", "b"]
     lines = [json.loads(line) for line in (place / "runs/usage.jsonl").read_text().splitlines()]
     assert [(line["model"], line["requests"]) for line in lines] == [
@@ -235,16 +233,19 @@ def test_a_cancelled_ask_leaks_neither_place_nor_budget() -> None:
         assert len(asyncio.all_tasks(asyncio.new_event_loop())) == 0
 
 
-def test_a_roles_connections_close_with_the_loop_also_if_it_never_closes(place: Path) -> None:
-    with ChatServer(default=lambda _: Answer(GOOD)) as server:
-        teacher = build_teacher(CONFIG, runtime(server.url), {}, "demo")
+def test_connections_close_with_the_loop_and_another_loop_opens_its_own(place: Path) -> None:
+    with (
+        ChatServer(default=lambda _: Answer(GOOD)) as server,
+        Teachers(runtime(server.url), "demo") as teachers,
+    ):
+        teacher = teachers.teacher(CONFIG, {})
 
         async def one(sample: int) -> None:
             await teacher.ask(ask(sample))
 
-        asyncio.run(one(0))  # no close
-        asyncio.run(one(1))  # and another loop
-        asyncio.run(teacher.close())
+        for sample in range(2):
+            asyncio.run(one(sample))
+            assert all(known.client is None for known in teachers.gateway().servers)
         assert len(server.requests) == 2
 
 

@@ -19,6 +19,7 @@ import pytest
 from chat_server import Answer, ChatServer
 from word_stage import Said
 
+from astra.records.score import Rejection
 from astra.store.tables import read_records
 
 ASKS = 2000
@@ -87,11 +88,10 @@ class Runs:
         assert self._process.stdout is not None
         return int(self._process.stdout.readline())
 
-    def start(self, server: ChatServer, concurrency: int, tracked: bool = False) -> None:
+    def start(self, server: ChatServer, concurrency: int) -> None:
         assert self._process.stdin is not None
         given = {"place": str(Path.cwd()), "url": server.url, "count": ASKS}
-        line = json.dumps({**given, "concurrency": concurrency, "tracked": tracked})
-        self._process.stdin.write(line + "\n")
+        self._process.stdin.write(json.dumps({**given, "concurrency": concurrency}) + "\n")
         self._process.stdin.flush()
         self.pid = self._read()
 
@@ -122,8 +122,12 @@ def check_outputs(place: Path) -> None:
     )}  # fmt: skip
     wanted = {n: f"word {n}" for n in range(ASKS) if n % 100 not in HOPELESS}
     assert said == wanted
-    dropped = json.loads((place / "metrics/words.json").read_text())["dropped"]
-    assert dropped == {"ask_failed": ASKS // 100, "reply_unparsable": ASKS // 100}
+    metrics = json.loads((place / "metrics/words.json").read_text())
+    dropped = {"ask_failed": ASKS // 100, "reply_unparsable": ASKS // 100}
+    assert metrics == {"words": len(wanted), "dropped": dropped}
+    rejections = list(read_records(place / "data/rejected/words.parquet", Rejection))
+    assert Counter(rejection.reason for rejection in rejections) == dropped
+    assert {int(one.item) for one in rejections} == set(range(ASKS)) - set(wanted)
 
 
 def test_a_tenth_of_faulty_replies_costs_no_record_and_each_is_attributed(
@@ -131,7 +135,7 @@ def test_a_tenth_of_faulty_replies_costs_no_record_and_each_is_attributed(
 ) -> None:
     answers = Faulty()
     with ChatServer(default=answers) as server:
-        runs.start(server, 64, tracked=True)
+        runs.start(server, 64)
         assert runs.status() == 0
         requests = len(server.requests)
     check_outputs(place)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from astra.errors import AstraError
 from astra.llm import endpoints
-from astra.llm.build import build_teacher
+from astra.llm.build import Teachers
 from astra.llm.cache import AnswerCache
 from astra.llm.openai_backend import OpenAITeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
@@ -45,15 +45,13 @@ def with_teacher(
     work: Callable[[OpenAITeacher], Awaitable[T]],
     model: ModelConfig = CONFIG,
 ) -> T:
-    async def run() -> T:
-        teacher = build_teacher(model, config, {}, "demo")
-        assert isinstance(teacher, OpenAITeacher)
-        try:
-            return await work(teacher)
-        finally:
-            await teacher.close()
+    async def run(teacher: OpenAITeacher) -> T:
+        return await work(teacher)
 
-    return asyncio.run(run())
+    with Teachers(config, "demo") as teachers:
+        teacher = teachers.teacher(model, {})
+        assert isinstance(teacher, OpenAITeacher)
+        return asyncio.run(run(teacher))
 
 
 def one(server: ChatServer, **values: Any) -> Word:
@@ -178,10 +176,10 @@ def test_a_wrong_key_or_model_stops_the_stage_at_once(status: int) -> None:
 
 def test_missing_endpoint_and_key_name_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AstraError, match=r"runtime\.endpoints is empty"):
-        build_teacher(CONFIG, RuntimeConfig(), {}, "demo")
+        Teachers(RuntimeConfig(), "demo").teacher(CONFIG, {})
     monkeypatch.delenv("ASTRA_TEST_KEY")
     with pytest.raises(AstraError, match="ASTRA_TEST_KEY is not set"):
-        build_teacher(CONFIG, runtime("http://127.0.0.1:1/v1"), {}, "demo")
+        Teachers(runtime("http://127.0.0.1:1/v1"), "demo").teacher(CONFIG, {})
 
 
 def test_a_server_without_keys_needs_none() -> None:
@@ -284,22 +282,20 @@ CHILD = """
 import asyncio, sys
 from pydantic import BaseModel
 from astra import prompting
-from astra.llm.build import build_teacher
+from astra.llm.build import Teachers
 from astra.llm.protocol import Ask, ModelConfig
 from astra.settings import Endpoint, RuntimeConfig
 prompting._source = lambda name: "Say {{ word }}."
 class Word(BaseModel):
     word: str
-async def main():
-    runtime = RuntimeConfig(
-        endpoints=(Endpoint(base_url=sys.argv[1], api_key_env=""),), concurrency=2
-    )
-    teacher = build_teacher(ModelConfig(backend="openai", model="m"), runtime, {}, "demo")
+async def main(teacher):
     async def one(n):
         reply = await teacher.ask(Ask("demo/say", {"word": str(n)}, Word))
         print(n, reply.word, flush=True)
     await asyncio.gather(*(one(n) for n in range(20)))
-asyncio.run(main())
+runtime = RuntimeConfig(endpoints=(Endpoint(base_url=sys.argv[1], api_key_env=""),), concurrency=2)
+with Teachers(runtime, "demo") as teachers:
+    asyncio.run(main(teachers.teacher(ModelConfig(backend="openai", model="m"), {})))
 """
 
 
@@ -324,7 +320,7 @@ def test_after_a_kill_no_committed_answer_is_asked_again(place: Path) -> None:
         for line in returned:
             assert asked.count(f"Say {line.split()[0]}.") == 1
         assert len(asked) - 20 <= 2  # repeats are at most the calls in flight
-    (line,) = (place / "runs/usage.jsonl").read_text().splitlines()  # though never closed
+    (line,) = (place / "runs/usage.jsonl").read_text().splitlines()
     usage = json.loads(line)
     assert usage["requests"] + usage["cache_hits"] == 20
 

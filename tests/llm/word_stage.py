@@ -1,33 +1,33 @@
-"""A small stage for tests, run in processes of its own: one ask per number, one record per answer.
+"""A small data stage for tests, run in processes of its own: one ask per number, one record per
+answer.
 
-Started once, it forks a process for each run that a line of its input asks for: runs that are
-killed and started again then share one import of the client. It prints each run's process number
-and, when that has ended, its wait status.
+Given what to run as JSON it runs that. Started without, it forks a process for each run that a
+line of its input asks for: runs that are killed and started again then share one import of the
+client. It prints each run's process number and, when that has ended, its wait status.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
 import traceback
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import yaml
 from pydantic import BaseModel, ConfigDict
 
 from astra import prompting
+from astra.data_stage import data_stage
 from astra.llm import endpoints, openai_backend, servers
-from astra.llm.build import build_teacher
-from astra.llm.pool import map_bounded
-from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
+from astra.llm.pool import flow
+from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Teacher
 from astra.records.base import Record
 from astra.records.score import Rejection
-from astra.settings import Endpoint, RuntimeConfig
+from astra.settings import StageConfig
 from astra.stage import run_stage
-from astra.store.metrics import StageMetrics
-from astra.store.tables import write_records
 
 _ = openai_backend  # imported before the forks
 
@@ -43,47 +43,49 @@ class Said(Record):
     word: str
 
 
-async def build(url: str, count: int, concurrency: int, metrics: StageMetrics) -> None:
-    runtime = RuntimeConfig(
-        endpoints=(Endpoint(base_url=url, api_key_env=""),),
-        concurrency=concurrency,
-        request_timeout_s=1.0,
-    )
-    teacher = build_teacher(ModelConfig(backend="openai", model="m"), runtime, {}, "words")
+class WordsConfig(StageConfig):
+    teacher: ModelConfig
+    count: int
 
-    async def one(number: int) -> Said | Rejection:
+
+def words(
+    config: WordsConfig, teacher: Teacher, open_items: int
+) -> AsyncGenerator[Said | Rejection, None]:
+    async def work(number: int) -> list[Said | Rejection]:
         try:
             reply = await teacher.ask(Ask("demo/say", {"word": number}, Word))
         except ProviderError as error:
-            return Rejection(item=str(number), reason="ask_failed", detail=str(error))
+            return [Rejection(item=str(number), reason="ask_failed", detail=str(error))]
         except ParseError as error:
-            return Rejection(item=str(number), reason="reply_unparsable", detail=str(error))
-        return Said(number=number, word=reply.word)
+            return [Rejection(item=str(number), reason="reply_unparsable", detail=str(error))]
+        return [Said(number=number, word=reply.word)]
 
-    kept: list[Said] = []
-    async for outcome in map_bounded(range(count), one, concurrency):
-        if isinstance(outcome, Rejection):
-            metrics.reject(outcome)
-        else:
-            kept.append(outcome)
-    write_records(Path("data/words.parquet"), kept, Said)
+    return flow(range(config.count), work, open_items)
+
+
+def main() -> None:
+    with data_stage("words", WordsConfig) as stage:
+        teacher = stage.teacher(stage.config.teacher, {})
+        outcomes = words(stage.config, teacher, stage.open_items)
+        stage.write(outcomes, Said, lambda metrics, _: metrics.count("words"))
 
 
 def run(given: dict[str, Any]) -> None:
+    """Run the stage in folder ``place``, where its outputs and its cache lie."""
     os.chdir(given["place"])
     os.environ["ASTRA_CACHE"] = f"{given['place']}/cache"
+    params = {
+        "words": {"teacher": {"backend": "openai", "model": "m"}, "count": given["count"]},
+        "runtime": {
+            "endpoints": [{"base_url": given["url"], "api_key_env": ""}],
+            "concurrency": given["concurrency"],
+            "request_timeout_s": given.get("timeout_s", 1.0),
+        },
+    }
+    Path("params.yaml").write_text(yaml.safe_dump(params))
     prompting._source = lambda template: "Say {{ word }}."  # type: ignore[assignment]
     endpoints.BACKOFF_S = servers.REST_S = 0.02
-    metrics = StageMetrics("words")
-
-    def main() -> None:
-        asyncio.run(build(given["url"], given["count"], given["concurrency"], metrics))
-        metrics.write()
-
-    if given["tracked"]:
-        run_stage("words", main)
-    else:
-        main()
+    run_stage("words", main)
 
 
 def serve() -> None:
@@ -103,4 +105,7 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    if len(sys.argv) > 1:
+        run(json.loads(sys.argv[1]))
+    else:
+        serve()

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from astra.llm import endpoints, servers
-from astra.llm.build import build_teacher
+from astra.llm.build import Teachers
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig
 from astra.prompting import render
-from astra.qa.generate import Generator
+from astra.qa.generate import Generator, questions
 from astra.qa.offline import HANDLERS
+from astra.qa.selection import Judged
 from astra.qa.validate import judge_all
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
+from astra.store.metrics import StageMetrics
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import KEY, Answer, ChatServer, runtime
@@ -44,9 +46,6 @@ class Recorder:
         self.templates.add(ask.template)
         return reply
 
-    async def close(self) -> None:
-        return None
-
 
 @pytest.fixture(autouse=True)
 def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,9 +57,12 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def everything(teacher: Any, config: Any, valid: Any, folder: Path) -> list[Any]:
-    made = [outcome async for outcome in Generator(config, folder).run(teacher, 4)]
+    metrics = StageMetrics("qa")
+    asked = questions(Generator(config, folder), teacher, 4, metrics)
+    made = [outcome async for outcome in asked]
     kept = [outcome for outcome in made if isinstance(outcome, QAInstance)]
-    return made + [outcome async for outcome in judge_all(kept, valid, teacher, 4)]
+    judged = [outcome async for outcome in judge_all(kept, teacher, valid, 4, metrics)]
+    return made + [one.instance if isinstance(one, Judged) else one for one in judged]
 
 
 @pytest.fixture
@@ -101,8 +103,11 @@ def test_an_endpoint_that_answers_as_the_rules_do_gives_the_same_records(
     expected += asyncio.run(everything(recorder, classic, valid_config(), knowledge))
     assert recorder.templates == EVERY
     assert sum(isinstance(outcome, QAInstance) for outcome in expected) > 20
-    with ChatServer(default=scripted(recorder, spoilt)) as server:
-        teacher = build_teacher(ONLINE, runtime(server.url), HANDLERS, "qa")
+    with (
+        ChatServer(default=scripted(recorder, spoilt)) as server,
+        Teachers(runtime(server.url), "qa") as teachers,
+    ):
+        teacher = teachers.teacher(ONLINE, HANDLERS)
 
         async def both() -> list[Any]:
             one = await everything(teacher, config, valid_config(), knowledge)
@@ -121,8 +126,11 @@ def test_an_endpoint_that_answers_as_the_rules_do_gives_the_same_records(
 def test_an_endpoint_that_is_no_use_makes_no_instance(
     config: Any, valid_config: Any, knowledge: Path
 ) -> None:
-    with ChatServer(default=lambda _: Answer("I would rather not.")) as server:
-        teacher = build_teacher(ONLINE, runtime(server.url, max_attempts=2), HANDLERS, "qa")
+    with (
+        ChatServer(default=lambda _: Answer("I would rather not.")) as server,
+        Teachers(runtime(server.url, max_attempts=2), "qa") as teachers,
+    ):
+        teacher = teachers.teacher(ONLINE, HANDLERS)
         outcomes = asyncio.run(everything(teacher, config, valid_config(), knowledge))
     assert {o.reason for o in outcomes} <= {"teacher", "no_plan"}
     assert outcomes

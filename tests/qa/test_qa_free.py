@@ -19,12 +19,13 @@ from astra.qa.config import Corpus, Mode, QAConfig
 from astra.qa.corpora import items_of
 from astra.qa.facts import read_facts
 from astra.qa.free import TEMPLATES, requests_of, synthesise
-from astra.qa.generate import Generator
+from astra.qa.generate import Generator, questions
 from astra.qa.offline import HANDLERS
 from astra.qa.packaged import KnowledgeError
 from astra.qa.replies import Synthesis
 from astra.records.qa import AnswerType, QAInstance, QuestionKind, Scenario, Split
 from astra.records.score import Rejection
+from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
 from conftest import BOAT_TEXT, ZH_TEXT
 
@@ -54,13 +55,11 @@ class Altered:
     async def ask(self, ask: Ask[Any]) -> Any:
         return self._change(await TEACHER.ask(ask))
 
-    async def close(self) -> None:
-        return None
-
 
 def run(config: QAConfig, folder: Path, teacher: Any = TEACHER) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        return [o async for o in Generator(config, folder).run(teacher, 4)]
+        generator, metrics = Generator(config, folder), StageMetrics("qa")
+        return [o async for o in questions(generator, teacher, 4, metrics)]
 
     return asyncio.run(collect())
 

@@ -9,7 +9,7 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ProviderError
 from astra.prompting import render
-from astra.qa.generate import Generator
+from astra.qa.generate import Generator, questions
 from astra.qa.offline import HANDLERS
 from astra.qa.outline import ask_variables
 from astra.qa.packaged import KnowledgeError, check_version
@@ -21,6 +21,7 @@ from astra.qa.sources import build_sources, every, shared_entities
 from astra.records.qa import AnswerType, QAInstance, Scenario, Split
 from astra.records.score import Rejection
 from astra.settings import ParamsError
+from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
 
 TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
@@ -37,13 +38,11 @@ class Altered:
     async def ask(self, ask: Ask[Any]) -> Any:
         return self._change(await TEACHER.ask(ask))
 
-    async def close(self) -> None:
-        return None
-
 
 def run(config: Any, teacher: Any = TEACHER, concurrency: int = 4) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        return [outcome async for outcome in Generator(config).run(teacher, concurrency)]
+        generator, metrics = Generator(config), StageMetrics("qa")
+        return [o async for o in questions(generator, teacher, concurrency, metrics)]
 
     return asyncio.run(collect())
 
@@ -291,7 +290,8 @@ def test_every_composition_has_one_split_and_shares_are_kept() -> None:
 
 def test_the_prompt_states_outline_tables_and_names(qa_config: Any) -> None:
     generator = Generator(qa_config(instances={"train": 8}))
-    plans = [plan for _, plan in generator._plans() if isinstance(plan, Plan)]
+    wanted = [one for one in generator.wanted() if isinstance(one, tuple)]
+    plans = [plan for _, plan in wanted if isinstance(plan, Plan)]
     assert plans
     for plan in plans:
         text = render("qa/decompose", ask_variables(plan, "en"))

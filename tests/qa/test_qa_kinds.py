@@ -12,17 +12,20 @@ import pytest
 
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig
-from astra.qa.generate import Generator
+from astra.qa.gates import FreshQuestions, Gate
+from astra.qa.generate import Generator, questions
 from astra.qa.offline import HANDLERS
 from astra.qa.operations import WRITE_OPS, after, evaluate, join
 from astra.qa.outcomes import OUTCOMES, closing
 from astra.qa.phrases_zh import join as join_zh
 from astra.qa.plan import apportion
-from astra.qa.rules import check, states
-from astra.qa.validate import judge_all, select
+from astra.qa.rules import Problem, check, states
+from astra.qa.selection import Judged, Waiting
+from astra.qa.validate import judge_all
 from astra.qa.worlds import build_world
 from astra.records.qa import AnswerType, Bar, Operation, QAInstance, QuestionKind, Split, Table
 from astra.records.score import Rejection
+from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 from astra.text.language import detect_language
 from astra.text.names import Pool, pool_of
@@ -37,7 +40,8 @@ HOPS = range(1, 6)
 
 def run(config: Any, concurrency: int = 4) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        return [outcome async for outcome in Generator(config).run(TEACHER, concurrency)]
+        generator, metrics = Generator(config), StageMetrics("qa")
+        return [o async for o in questions(generator, TEACHER, concurrency, metrics)]
 
     return asyncio.run(collect())
 
@@ -188,14 +192,34 @@ def test_chinese_worlds_of_splits_share_no_name() -> None:
     assert not names[0] & names[1] | names[0] & names[2] | names[1] & names[2]
 
 
-def test_everything_made_passes_the_judges(made: list[QAInstance], valid_config: Any) -> None:
-    async def judge() -> list[Any]:
-        return [o async for o in judge_all(made, valid_config(), TEACHER, 4)]
+def judge(instances: list[QAInstance], config: Any) -> list[Any]:
+    async def collect() -> list[Any]:
+        metrics = StageMetrics("qa_valid")
+        return [o async for o in judge_all(instances, TEACHER, config, 4, metrics)]
 
-    judged = asyncio.run(judge())
-    assert all(isinstance(outcome, QAInstance) for outcome in judged)
-    for instance in judged:
-        for step in instance.sub_questions:
+    return asyncio.run(collect())
+
+
+def select(
+    judged: list[Judged], config: Any, *gates: Gate
+) -> tuple[list[QAInstance], list[Rejection]]:
+    with Waiting() as waiting:
+        for one in judged:
+            waiting.add(one)
+        fresh = FreshQuestions(config.duplicate_similarity)
+        outcomes = list(waiting.select(config, [*gates, fresh]))
+    return (
+        [outcome for outcome in outcomes if isinstance(outcome, QAInstance)],
+        [outcome for outcome in outcomes if isinstance(outcome, Rejection)],
+    )
+
+
+def test_everything_made_passes_the_judges(made: list[QAInstance], valid_config: Any) -> None:
+    judged = judge(made, valid_config())
+    assert all(isinstance(outcome, Judged) for outcome in judged)
+    assert all(outcome.against == "" for outcome in judged)
+    for outcome in judged:
+        for step in outcome.instance.sub_questions:
             assert step.tool_necessity is (
                 step.bar is None and step.operation.op not in ("greater", "less")
             )
@@ -207,19 +231,24 @@ def test_everything_made_passes_the_judges(made: list[QAInstance], valid_config:
 def test_a_gate_refuses_before_near_duplicates_are_looked_for(
     made: list[QAInstance], valid_config: Any
 ) -> None:
-    async def judge() -> list[Any]:
-        return [o async for o in judge_all(made[:4], valid_config(), TEACHER, 4)]
+    judged = sorted(judge(made[:4], valid_config()), key=lambda one: one.instance.id)
+    first = judged[0].instance
+    fields = first.model_dump(exclude={"id"})
+    spellings = (
+        QAInstance.model_validate({**fields, "main_question": first.main_question + " " * spaces})
+        for spaces in range(1, 99)
+    )
+    twin = next(instance for instance in spellings if instance.id > first.id)
 
-    judged = sorted(asyncio.run(judge()), key=lambda instance: instance.id)
-    twin = judged[0].model_copy(update={"id": judged[0].id + "0"})
+    def contaminated(instance: QAInstance) -> Problem | None:
+        return ("contaminated", "a suite") if instance.id == first.id else None
 
-    def contaminated(instance: QAInstance) -> Rejection | None:
-        known = instance.id == judged[0].id
-        return Rejection(item=instance.id, reason="contaminated") if known else None
-
-    kept, dropped = select([*judged, twin], valid_config(), [contaminated])
-    assert [rejection.reason for rejection in dropped] == ["contaminated"]
+    waiting = [*judged, Judged(item="twin", instance=twin, against="")]
+    kept, dropped = select(waiting, valid_config(), contaminated)
+    assert [(one.item, one.reason) for one in dropped] == [(judged[0].item, "contaminated")]
     assert twin in kept
+    kept, dropped = select(waiting, valid_config())
+    assert [(one.item, one.reason) for one in dropped] == [("twin", "near_duplicate")]
 
 
 def test_same_output_whatever_the_concurrency(qa_config: Any) -> None:

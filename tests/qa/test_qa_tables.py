@@ -16,12 +16,13 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig
 from astra.qa.config import TableSource
-from astra.qa.generate import Generator
+from astra.qa.generate import Generator, questions
 from astra.qa.offline import HANDLERS
 from astra.qa.packaged import KnowledgeError
 from astra.qa.schema import Kind
 from astra.qa.tables import load_tables
 from astra.records.qa import QAInstance, Split
+from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
 
 TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
@@ -162,7 +163,8 @@ def test_questions_are_made_of_them_in_both_languages(
     )
 
     async def collect() -> list[Any]:
-        return [o async for o in Generator(config, folder).run(TEACHER, 4)]
+        generator, metrics = Generator(config, folder), StageMetrics("qa")
+        return [o async for o in questions(generator, TEACHER, 4, metrics)]
 
     made = asyncio.run(collect())
     assert all(isinstance(outcome, QAInstance) for outcome in made), made

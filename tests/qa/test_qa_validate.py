@@ -12,13 +12,14 @@ from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
 from astra.prompting import render
 from astra.qa.config import Threshold
+from astra.qa.gates import FreshQuestions
+from astra.qa.hearing import judge_variables
 from astra.qa.offline import HANDLERS
 from astra.qa.replies import CompletenessReport, NecessityReport, StepReport
-from astra.qa.report import validated
-from astra.qa.validate import cut_off, judge_all, judge_instance, judge_variables, select
+from astra.qa.selection import Judged, Waiting, cut_off
+from astra.qa.validate import judge_all, judge_instance, measure, valid
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection, Scored, Unscored
-from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 
 JUDGE = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
@@ -42,12 +43,28 @@ class Judge:
             raise self._replacement
         return self._replacement
 
-    async def close(self) -> None:
-        return None
+
+def hear(instance: QAInstance, config: Any, judge: Any = JUDGE) -> list[Judged | Rejection]:
+    """All that comes of judging an instance."""
+    return asyncio.run(judge_instance(instance, judge, config))
 
 
 def judged(instance: QAInstance, config: Any, judge: Any = JUDGE) -> QAInstance | Rejection:
-    return asyncio.run(judge_instance(instance, config, judge))
+    outcome = hear(instance, config, judge)[-1]
+    return outcome.instance if isinstance(outcome, Judged) else outcome
+
+
+def select(instances: list[Any], config: Any) -> tuple[list[QAInstance], list[Rejection]]:
+    """What is kept and dropped of judged instances."""
+    with Waiting() as waiting:
+        for one in instances:
+            known = isinstance(one, Judged)
+            waiting.add(one if known else Judged(item=one.id, instance=one, against=""))
+        outcomes = list(waiting.select(config, [FreshQuestions(config.duplicate_similarity)]))
+    return (
+        [outcome for outcome in outcomes if isinstance(outcome, QAInstance)],
+        [outcome for outcome in outcomes if isinstance(outcome, Rejection)],
+    )
 
 
 def scores(outcome: QAInstance | Rejection) -> dict[str, float]:
@@ -62,7 +79,7 @@ def test_a_sound_instance_gets_full_marks(
     outcome = judged(build(documents[which]()), valid_config())
     assert set(scores(outcome).values()) == {1.0}
     assert len(scores(outcome)) == 5
-    kept, rejections = select([outcome], valid_config())  # type: ignore[list-item]
+    kept, rejections = select([outcome], valid_config())
     assert (len(kept), rejections) == (1, [])
 
 
@@ -151,7 +168,7 @@ def test_planted_faults_are_found_by_their_verifier(
     found = scores(outcome)
     assert found[verifier] < 1.0
     assert found["qs"] < 0.9
-    kept, rejections = select([outcome], valid_config())  # type: ignore[list-item]
+    kept, rejections = select([outcome], valid_config())
     assert kept == []
     assert rejections[0].reason == "low_quality"
     assert f"{verifier} {found[verifier]:.2f}" in rejections[0].detail
@@ -165,7 +182,8 @@ def test_a_judge_outage_accepts_nothing(
 
     async def collect() -> list[Any]:
         judge = Judge("qa/*", error)
-        return [o async for o in judge_all(instances, valid_config(), judge, 4)]
+        metrics = StageMetrics("qa_valid")
+        return [o async for o in judge_all(instances, judge, valid_config(), 4, metrics)]
 
     outcomes = asyncio.run(collect())
     assert [o.reason for o in outcomes] == ["judge_failed", "judge_failed"]
@@ -277,16 +295,26 @@ def test_near_duplicates_keep_one(documents: Any, build: Any, valid_config: Any)
     twin = documents["chain"]()
     twin["main_question"] = "What is the age of the captain of Blue Heron"
     pair = [judged(build(d), valid_config()) for d in (documents["chain"](), twin)]
-    kept, rejections = select(pair, valid_config())  # type: ignore[arg-type]
+    kept, rejections = select(pair, valid_config())
     assert len(kept) == 1
     assert [r.reason for r in rejections] == ["near_duplicate"]
-    assert select(pair[::-1], valid_config())[0] == kept  # type: ignore[arg-type]
+    assert select(pair[::-1], valid_config())[0] == kept
 
 
 def passed(instances: list[QAInstance], config: Any, metrics: StageMetrics) -> list[QAInstance]:
     """What leaves the stage."""
-    outcomes = judge_all(instances, config, JUDGE, 2)
-    return validated(outcomes, config, metrics, Progress("judged", len(instances)))
+
+    async def collect() -> list[QAInstance]:
+        kept: list[QAInstance] = []
+        async for outcome in valid(instances, JUDGE, config, 2, metrics):
+            if isinstance(outcome, Rejection):
+                metrics.reject(outcome)
+            else:
+                measure(metrics, outcome)
+                kept.append(outcome)
+        return kept
+
+    return asyncio.run(collect())
 
 
 @pytest.mark.parametrize("part", ["main_question", "sub_question"])

@@ -26,7 +26,7 @@ from astra.records.message import (
     ToolResult,
 )
 from astra.records.qa import QuestionKind, Scenario
-from astra.records.score import Scored
+from astra.records.score import Rejection, Scored
 from astra.records.trajectory import StopReason
 from astra.store.tables import write_records
 
@@ -142,8 +142,19 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_json(tmp_path / "metrics/bench.json", bench_metrics())
     write_json(
         tmp_path / "metrics/tasks.json",
-        {"asked": 10, "tasks": 6, "dropped": {"low_quality": 3, "ask_failed": 1}},
-    )
+        {"asked": 10, "tasks": 6, "dropped": {"low_quality": 3, "ask_failed": 1},
+         "tries": {"low_quality": 2}},
+    )  # fmt: skip
+    rejections = [
+        *(Rejection(item="chain-1", part=f"{n}", reason="low_quality", detail=HOSTILE[n],
+                    said=HOSTILE[n + 2], attempt=n) for n in range(3)),
+        Rejection(item="chain-2", reason="ask_failed", detail="x" * 2000),
+        *(Rejection(item="chain-1", part=f"{n}", reason="low_quality", detail="worse",
+                    final=False) for n in range(2)),
+    ]  # fmt: skip
+    write_records(tmp_path / "data/rejected/tasks.parquet", rejections, Rejection)
+    hostile = Rejection(item=HOSTILE[1], part=HOSTILE[2], reason=HOSTILE[0], detail=HOSTILE[3])
+    write_records(tmp_path / "data/rejected/sft_set.parquet", [hostile], Rejection)
     write_json(
         tmp_path / "metrics/sft_set.json",
         {"trajectories": 9, "samples": 5, "checked_for_contamination": 9,

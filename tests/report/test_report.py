@@ -16,12 +16,16 @@ from astra.bench.suites.oracles import TAU2_DOMAINS
 from astra.bench.summary import WITHOUT
 from astra.cli.main import app, commands
 from astra.records.message import Message, MessageRole
+from astra.records.score import Rejection
 from astra.report.charts import Charts, Interval, Series, ticks, trailing_mean
 from astra.report.page import render, write_report
 from astra.report.published import COLUMNS, HARNESSES, ROWS
+from astra.report.rejections import CHARACTERS as QUOTED
+from astra.report.rejections import EXAMPLES, rejected
 from astra.report.rollouts import CHARACTERS, clean, turns
 from astra.report.workspace import Workspace
 from astra.settings import RuntimeConfig, StageConfig
+from astra.store.tables import write_records
 from astra.tracking.mlflow import digests, track
 
 
@@ -118,6 +122,46 @@ def test_every_drop_is_shown_and_what_no_reason_explains_is_said(build: Path) ->
     assert "graph servers → graphs has not run here" in text
     assert "sft_set : 9 items checked, 2 dropped as contaminated text" in text
     assert re.search(r"bfcl sft_set 5 1 4 2 10", text)  # overlap of prompts that were played
+
+
+def test_failed_tries_stand_apart_from_drops(build: Path) -> None:
+    text = shown(build)
+    assert "low quality 3 ask failed 1 failed tries, then tried again: low quality 2" in text
+    assert "tasks : 4 dropped, 2 failed tries" in text
+    assert "low quality: failed tries 2" in text
+
+
+def test_rejections_are_quoted_with_the_command_that_lists_them(build: Path) -> None:
+    text = shown(build)
+    assert "astra show rejected/tasks --where reason=ask_failed item chain-2" in text
+    assert "astra show rejected/tasks --where reason=low_quality --where final=false" in text
+    assert re.search(r"item chain-1 2 after 2 failed tries detail .*? said ", text)
+    assert f"{'x' * QUOTED} [{2000 - QUOTED} more characters]" in text
+    (found,) = [one for one in rejected(Workspace(build)) if one.stage == "sft_set"]
+    assert found.reasons[0].command.startswith("astra show rejected/sft_set --where 'reason=<")
+
+
+def test_of_many_rejections_a_few_are_quoted(build: Path) -> None:
+    rows = [Rejection(item=f"{n}", reason="walks_in_circles") for n in range(EXAMPLES + 40)]
+    write_records(build / "data/rejected/chains.parquet", rows, Rejection)
+    (found,) = [one for one in rejected(Workspace(build)) if one.stage == "chains"]
+    (reason,) = found.reasons
+    assert (reason.count, len(reason.examples)) == (EXAMPLES + 40, EXAMPLES)
+
+
+def test_rejections_that_are_absent_broken_or_of_another_build_are_said(build: Path) -> None:
+    folder = build / "data/rejected"
+    missing = Workspace(build)
+    render(missing, 2)
+    said = "data/rejected/sft_set.parquet holds 1 drops and metrics/sft_set.json counts 3"
+    assert any(said in line for line in missing.missing)
+    assert not any("rejected/tasks" in line for line in missing.missing)
+    (folder / "tasks.parquet").write_bytes(b"no table")
+    (folder / "sft_set.parquet").unlink()
+    missing = Workspace(build)
+    assert rejected(missing) == []
+    assert any("rejected/tasks.parquet cannot be read" in line for line in missing.missing)
+    assert any("what stage sft_set dropped cannot be quoted" in line for line in missing.missing)
 
 
 def test_cost_is_summed_and_broken_lines_are_said(build: Path) -> None:

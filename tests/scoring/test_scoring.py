@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from astra.errors import StageStop
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Reply
 from astra.prompting import render
@@ -92,7 +97,7 @@ GOOD = "The asking price is <answer>410000</answer>"
 
 
 def scores(one: Trajectory, judge: Any = OFFLINE) -> dict[str, Score]:
-    found = asyncio.run(score(one, judge))
+    found = asyncio.run(score(one, judge)).scores
     assert set(found) == set(DIMENSIONS)
     return found
 
@@ -246,8 +251,6 @@ class Judge:
             }[ask.response]
         return reply
 
-    async def close(self) -> None: ...
-
 
 CHAIN = trajectory(FAR, [AGENT], [OFFICE], answer="The office is <answer>Pine Dock</answer>")
 
@@ -271,6 +274,103 @@ def test_a_judge_without_an_answer_leaves_the_dimension_unscored(
 def test_a_grade_per_call_or_none() -> None:
     found = scores(CHAIN, Judge(conciseness=CallGrades(reason="", needed=[1])))
     assert found["conciseness"] == Unscored(reason="judge_unparsable")
+
+
+class Together(Judge):
+    """Answers once so many asks wait for an answer; ``waiting`` says how many were left alone."""
+
+    def __init__(self, wanted: int, **by_name: Any) -> None:
+        super().__init__(**by_name)
+        self._all = asyncio.Event()
+        self._wanted = wanted
+        self.waiting = 0
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        self.waiting += 1
+        if self.waiting == self._wanted:
+            self._all.set()
+        try:
+            await asyncio.wait_for(self._all.wait(), 20)
+            return await super().ask(ask)
+        finally:
+            self.waiting -= 1
+
+
+def test_all_that_a_judge_is_asked_about_a_trajectory_is_asked_at_once() -> None:
+    judge = Together(2 + 2 * 2 + 2)  # by question, by turn, calls and answer
+    assert set(values(CHAIN, judge).values()) == {1.0}
+    assert len(judge.asks) == 8
+    assert judge.waiting == 0
+
+
+def test_the_first_turn_without_a_grade_says_why_its_dimension_has_none() -> None:
+    class Failing(Judge):
+        async def ask(self, ask: Ask[Reply]) -> Reply:
+            late = len(ask.variables.get("history", ())) == 1
+            if ask.template == "scoring/context_planning":
+                await asyncio.sleep(0.02 if late else 0)
+                raise ProviderError("turn 2 is  down") if late else ParseError("prose")
+            return await super().ask(ask)
+
+    judged = asyncio.run(score(CHAIN, Failing()))
+    assert judged.scores["context_planning"] == Unscored(reason="judge_unavailable")
+    assert judged.faults == ("context_planning: turn 2 is down",)
+
+
+def test_a_stop_of_the_stage_ends_the_other_asks_and_is_raised_as_it_is() -> None:
+    class Broke(Together):
+        async def ask(self, ask: Ask[Reply]) -> Reply:
+            if ask.template == "scoring/conciseness":
+                raise StageStop("no money left")
+            return await super().ask(ask)
+
+    judge = Broke(9)
+    with pytest.raises(StageStop, match="no money"):
+        asyncio.run(score(CHAIN, judge))
+    assert judge.waiting == 0
+
+
+def test_reasons_of_judge_and_rules_are_kept() -> None:
+    redundant = trajectory(QUESTION, [PRICE], [PRICE], answer=f"{GOOD} https://b.example/x")
+    grades = {
+        "context_planning": Grade(reason="goes\n on", score=0.5),
+        "conciseness": CallGrades(reason="the second adds nothing", needed=[1, 0]),
+        "final_answer": AnswerGrade(reason="as returned", correlation=1, faithfulness=1),
+    }
+    judged = asyncio.run(score(redundant, Judge(**grades)))
+    assert judged.said == (
+        "query_understanding: 1: ",
+        "query_planning: 1: ",
+        "context_understanding, turn 2: 0: rule: a call is repeated for nothing",
+        "context_understanding, turn 3: 1: ",
+        "context_planning, turn 2: 0: rule: a call is repeated for nothing",
+        "context_planning, turn 3: 0.5: goes on",
+        "conciseness: 1 0: the second adds nothing",
+        "final_answer: correlation 1, faithfulness 1: as returned",
+        "final_answer: 0: rule: a URL that nobody gave",
+    )
+    assert judged.faults == ()
+
+
+def test_reasons_of_the_rules_are_the_same_in_every_process(root: Path) -> None:
+    """They are stored: nothing in them may follow the order of a set."""
+    code = (
+        "import asyncio, sys; sys.path[:0] = ['src', 'tests/scoring']\n"
+        "from test_scoring import *\n"
+        "odd = 'What are the hall guard of Opal Peak and the asking price of Amber Cove?'\n"
+        "for one in (CHAIN, trajectory(odd, [LATE], [PRICE], answer=GOOD), trajectory(odd),\n"
+        "            trajectory(QUESTION, answer='Please tell me more. <answer>x</answer>')):\n"
+        "    print(asyncio.run(score(one, OFFLINE)).said)"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert "names taken up" in said[0]
+    assert said[0] == said[1]
 
 
 def test_turn_judges_see_the_history_only() -> None:

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from chat_server import ChatServer
-from track import Answer, Script, configure, counts, environments, prepare, run, servers
+from track import STAGES, Answer, Script, configure, counts, environments, prepare, run, servers
 
 from astra.agent.mcp import open_server
 from astra.errors import AstraError
-from astra.llm import build, endpoints
+from astra.llm import endpoints
 from astra.llm import servers as llm_servers
+from astra.llm.build import teachers_from
 from astra.prompting import template_hash
 from astra.records.message import CallStatus, MessageRole
+from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, ToolServer
 from astra.records.trajectory import SFTSample, Trajectory
@@ -38,12 +40,12 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory, script: Script) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASTRA_CACHE", str(folder / "cache"))
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-        patch.setattr(build, "FACTORY", script.factory)
         patch.chdir(root)
         prepare(folder, servers())
         patch.chdir(folder)
-        for stage in ("tasks", "trajectories", "sft_set"):
-            run(stage)
+        with teachers_from(script.factory):
+            for stage in STAGES:
+                run(stage)
         yield folder
 
 
@@ -69,6 +71,23 @@ def test_every_option_leaves_its_mark(built: Path) -> None:
     scored = counts_of(built)
     assert scored["checked_for_contamination"] == len(trajectories)
     assert "bfcl-multi-turn" in scored["contamination_suites"]
+
+
+def test_every_drop_is_a_rejection_of_an_input_row(built: Path) -> None:
+    for stage, table, model in (
+        ("trajectories", "tasks", Task),
+        ("sft_set", "trajectories", Trajectory),
+    ):
+        rejected: list[Rejection] = records(built, f"rejected/{stage}", Rejection)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(built)
+            assert Counter(one.reason for one in rejected) == counts(stage)["dropped"]
+        known = {one.id for one in records(built, table, model)}
+        assert {one.item for one in rejected} <= known
+        assert all(one.final for one in rejected)
+    low = [one for one in rejected if one.reason == "below_min_score"]
+    assert low
+    assert all("final_answer: " in one.said for one in low)
 
 
 def test_every_record_names_the_prompts_behind_it(built: Path) -> None:
@@ -141,9 +160,9 @@ def test_a_judge_outage_accepts_nothing(
     root: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Answer
 ) -> None:
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(build, "FACTORY", None)
     monkeypatch.setattr(endpoints, "BACKOFF_S", 0.01)
     monkeypatch.setattr(llm_servers, "REST_S", 0.01)
+    monkeypatch.setattr(llm_servers, "REST_MAX_S", 0.05)
     monkeypatch.chdir(root)
     prepare(tmp_path, servers())
     monkeypatch.chdir(tmp_path)
@@ -154,5 +173,7 @@ def test_a_judge_outage_accepts_nothing(
         with pytest.raises(AstraError):
             run("sft_set")
     assert server.requests
+    rejected = list(read_records(Path("data/rejected/sft_set.parquet"), Rejection))
+    assert all(one.reason.startswith("unscored_") and one.detail for one in rejected)
     sft_set = Path("data/sft_set.parquet")
     assert not sft_set.exists() or count_records(sft_set) == 0

@@ -16,7 +16,7 @@ import pytest
 from chat_server import ChatServer
 from track import STAGES, Script, configure, prepare, run, servers
 
-from astra.llm import build
+from astra.llm.build import teachers_from
 from astra.records.message import MessageRole
 from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
@@ -45,13 +45,12 @@ def offline(
     folder = tmp_path_factory.mktemp("offline")
     patch.setenv("ASTRA_CACHE", str(folder / "cache"))
     patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-    patch.setattr(build, "FACTORY", script.factory)
     patch.chdir(root)
     prepare(folder, servers())
     patch.chdir(folder)
-    for stage in STAGES:
-        run(stage)
-    patch.setattr(build, "FACTORY", None)
+    with teachers_from(script.factory):
+        for stage in STAGES:
+            run(stage)
     script.learn_turns(folder / "data/trajectories.parquet")
     return folder, script
 
@@ -144,13 +143,12 @@ def test_a_changed_document_asks_about_its_own_server_only(
         homes.model_copy(update={"id": "", "tools": (tool, *homes.tools[1:])}).model_dump()
     )
     script = Script()
-    patch.setattr(build, "FACTORY", script.factory)
     patch.chdir(root)
     prepare(tmp_path, [changed, *others])
     patch.chdir(tmp_path)
-    for stage in STAGES:
-        run(stage)
-    patch.setattr(build, "FACTORY", None)
+    with teachers_from(script.factory):
+        for stage in STAGES:
+            run(stage)
     script.learn_turns(tmp_path / "data/trajectories.parquet")
     with ChatServer(default=script.answer) as server:
         configure(tmp_path, server.url, **MODELS)

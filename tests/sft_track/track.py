@@ -33,7 +33,6 @@ from astra.records.base import canonical_json
 from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
 from astra.records.tool import ToolServer
 from astra.records.trajectory import Trajectory
-from astra.settings import RuntimeConfig
 from astra.store.tables import read_records, write_records
 
 ROOT = Path(__file__).parents[2]
@@ -163,9 +162,7 @@ class Script:
         self.replies: dict[str, list[str]] = {}
         self.turns: dict[str, dict[str, Any]] = {}
 
-    def factory(
-        self, config: ModelConfig, runtime: RuntimeConfig, handlers: OfflineHandlers, stage: str
-    ) -> Recorder:
+    def factory(self, config: ModelConfig, handlers: OfflineHandlers) -> Recorder:
         return Recorder(config, handlers, self)
 
     def learn_turns(self, path: Path) -> None:
@@ -207,8 +204,6 @@ class Recorder:
         prompt = render(ask.template, ask.shown)
         self._script.replies.setdefault(prompt, []).append(reply.model_dump_json())
         return reply
-
-    async def close(self) -> None: ...
 
 
 def _wire(message: Any) -> dict[str, Any]:

@@ -52,11 +52,27 @@ def test_metrics_hold_counts_drops_and_plots_of_this_run_only(tmp_path: Path) ->
     metrics.reject(Rejection(item="c", reason="duplicate"))
     metrics.distribution("hops", [10, 9, 10, "many"])
     metrics.value("mean", 0.5)
+    metrics.plot("loss", ["step", "loss"], iter([(1, 0.5), (2, 0.25)]))
     metrics.write(tmp_path / "metrics", tmp_path / "plots")
     document = json.loads((tmp_path / "metrics" / "tasks.json").read_text())
     assert document == {"in": 3, "out": 1, "dropped": {"duplicate": 2}, "mean": 0.5}
     assert not stale.exists()
     assert (tmp_path / "plots/tasks/hops.csv").read_text() == "value,count\n9,1\n10,2\nmany,1\n"
+    assert (tmp_path / "plots/tasks/loss.csv").read_text() == "step,loss\n1,0.5\n2,0.25\n"
+
+
+def test_failed_tries_are_counted_apart_from_drops() -> None:
+    metrics = StageMetrics("tasks")
+    seen: list[int] = []
+    metrics.on_count = lambda: seen.append(1)
+    metrics.reject(Rejection(item="b", reason="garbled", final=False))
+    assert metrics.document() == {"dropped": {}, "tries": {"garbled": 1}}
+    metrics.reject(Rejection(item="b", reason="garbled", attempt=1))
+    assert metrics.document() == {"dropped": {"garbled": 1}, "tries": {"garbled": 1}}
+    assert len(seen) == 2
+    for name in ("dropped", "tries"):
+        with pytest.raises(ValueError, match=name):
+            metrics.value(name, {})
 
 
 def test_nan_is_no_metric_and_leaves_the_old_file(tmp_path: Path) -> None:

@@ -15,7 +15,14 @@ from pydantic import Field
 from astra.records.base import Frozen, Record
 from astra.records.score import Score, Scored, Unscored
 from astra.store import tables
-from astra.store.tables import TableError, arrow_schema, count_records, read_records, write_records
+from astra.store.tables import (
+    TableError,
+    TableWriter,
+    arrow_schema,
+    count_records,
+    read_records,
+    write_records,
+)
 
 
 class Colour(StrEnum):
@@ -96,6 +103,33 @@ def test_rows_with_one_id_and_different_content_are_refused(tmp_path: Path) -> N
     same = [Row(name="a", number=1), Row(name="a", number=2)]
     with pytest.raises(TableError, match=same[0].id):
         write_records(tmp_path / "r.parquet", same, Row)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.builds(Row, name=st.sampled_from("abc"), number=st.integers(0, 1)), max_size=8))
+def test_a_writer_keeps_what_a_dictionary_would(tmp_path: Path, given_rows: list[Row]) -> None:
+    path = tmp_path / "rows.parquet"
+    path.unlink(missing_ok=True)
+    plain: dict[str, Row] = {}
+    with TableWriter(path, Row) as writer:
+        for row in given_rows:
+            known = plain.setdefault(row.id, row)
+            if known == row:
+                assert writer.add(row) == (known is row)
+            else:
+                with pytest.raises(TableError, match=r"differ in \['number'\]"):
+                    writer.add(row)
+        assert not path.exists()
+        assert writer.commit() == len(plain)
+    assert list(read_records(path, Row)) == [plain[key] for key in sorted(plain)]
+
+
+def test_a_writer_without_a_commit_writes_nothing(tmp_path: Path) -> None:
+    with TableWriter(tmp_path / "below" / "r.parquet", Row) as writer:
+        assert writer.add(Row(name="a"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_leaves_the_old_table(tmp_path: Path) -> None:

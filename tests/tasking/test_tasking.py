@@ -7,24 +7,25 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from astra.llm.offline import OfflineTeacher
-from astra.llm.protocol import ModelConfig, OfflineHandlers, ProviderError
+from astra.llm.protocol import ModelConfig, OfflineHandlers, ProviderError, Teacher
 from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
-from astra.records.score import Unscored
+from astra.records.score import Rejection, Unscored
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.asks import SCORE, Rewritten, TaskScores
-from astra.tasking.build import TaskBuilder
 from astra.tasking.checks import TaskProblem, check_plan, check_preserved, check_question
 from astra.tasking.config import TasksConfig
 from astra.tasking.grammar import PlanText, question
 from astra.tasking.offline import HANDLERS
+from astra.tasking.tasks import Models, measure, tasks
 from astra.tasking.writing import merge_plan
 from astra.text.words import stands_in
 
@@ -100,9 +101,29 @@ def config(**changes: Any) -> TasksConfig:
     return TasksConfig.model_validate(values | changes)
 
 
-def build(
-    handlers: OfflineHandlers = HANDLERS, **changes: Any
-) -> tuple[list[Task], StageMetrics, dict[str, ToolServer]]:
+async def outcomes(
+    servers: Sequence[ToolServer],
+    chains: Sequence[Chain],
+    teacher: Teacher,
+    metrics: StageMetrics,
+    open_items: int = 6,
+    **changes: Any,
+) -> list[Task | Rejection]:
+    """All that comes of the servers, counted as a stage counts it."""
+
+    def of(server_id: str) -> list[Chain]:
+        return [chain for chain in chains if chain.server_id == server_id]
+
+    live = sum(one.execution is Execution.LIVE for one in servers)
+    models = Models(teacher, teacher)
+    found: list[Task | Rejection] = []
+    async for one in tasks(servers, of, models, config(**changes), live, open_items, metrics):
+        metrics.reject(one) if isinstance(one, Rejection) else measure(metrics, one)
+        found.append(one)
+    return found
+
+
+def two_servers() -> tuple[list[ToolServer], Chain]:
     other = (
         tool("find_vet", PERSON, pet=THING),
         tool("get_collar", {"type": "string"}, pet=THING),
@@ -113,14 +134,18 @@ def build(
         server_id=servers[0].id, steps=nested(None), walk_weight=1, votes_for=1, votes_against=0,
         task_sketch="",
     )  # fmt: skip
+    return servers, chain
+
+
+def build(
+    handlers: OfflineHandlers = HANDLERS, **changes: Any
+) -> tuple[list[Task], StageMetrics, dict[str, ToolServer]]:
+    servers, chain = two_servers()
     metrics = StageMetrics("tasks")
     teacher = OfflineTeacher(MODEL, handlers)
-    builder = TaskBuilder(teacher, teacher, config(**changes), 3, metrics)
-
-    async def run() -> list[Task]:
-        return [task async for task in builder.build(servers, {servers[0].id: [chain]})]
-
-    return asyncio.run(run()), metrics, {item.id: item for item in servers}
+    found = asyncio.run(outcomes(servers, [chain], teacher, metrics, **changes))
+    selected = [one for one in found if isinstance(one, Task)]
+    return selected, metrics, {item.id: item for item in servers}
 
 
 def test_nested_plan_becomes_one_question_with_its_words() -> None:
@@ -204,11 +229,11 @@ def test_augmentation_must_preserve(changed: str, reason: str) -> None:
 
 
 def test_all_kinds_are_built_and_hold_their_promise() -> None:
-    tasks, metrics, servers = build()
-    kinds = {task.kind for task in tasks}
+    selected, metrics, servers = build()
+    kinds = {task.kind for task in selected}
     assert kinds == set(TaskKind)
-    assert {task.augmentation for task in tasks} == {"none", "diverse", "complicate", "persona"}
-    for task in tasks:
+    assert {task.augmentation for task in selected} == {"none", "diverse", "complicate", "persona"}
+    for task in selected:
         own = servers[task.server_id]
         if task.kind in (TaskKind.CHAIN, TaskKind.SERVER):
             check_plan(task.plan, {item.name: item for item in own.tools})
@@ -222,7 +247,7 @@ def test_all_kinds_are_built_and_hold_their_promise() -> None:
             assert values.count(None) == 1
         else:
             assert isinstance(task.scores["necessity"], Unscored)
-    assert metrics.counts["tasks"] == len(tasks)
+    assert metrics.counts["tasks"] == len(selected)
 
 
 def test_low_scores_and_outages_of_the_judge_drop_tasks() -> None:
@@ -231,8 +256,8 @@ def test_low_scores_and_outages_of_the_judge_drop_tasks() -> None:
             raise ProviderError("down")
         return TaskScores(reason="", quality=5, realism=3, necessity=5, difficulty=1, uniqueness=1)
 
-    tasks, metrics, _ = build({**HANDLERS, SCORE: strict})
-    assert tasks == []
+    selected, metrics, _ = build({**HANDLERS, SCORE: strict})
+    assert selected == []
     assert metrics.dropped["low_realism"] > 0
     assert metrics.dropped["ask_failed"] > 0
 
@@ -241,8 +266,8 @@ def test_teacher_that_drops_values_adds_no_variant() -> None:
     def vandal(variables: Any, rng: random.Random) -> Rewritten:
         return Rewritten(question="Something else entirely is asked here.")
 
-    tasks, metrics, _ = build({**HANDLERS, "tasking/augment": vandal})
-    assert {task.augmentation for task in tasks} == {"none"}
+    selected, metrics, _ = build({**HANDLERS, "tasking/augment": vandal})
+    assert {task.augmentation for task in selected} == {"none"}
     assert metrics.dropped["augmentation_lost_value"] > 0
 
 

@@ -24,12 +24,13 @@ from astra.tasking.asks import (
     score_ask,
     server_task_ask,
 )
-from astra.tasking.build import Originals
 from astra.tasking.checks import TaskProblem, check_preserved, check_question, task_literals
 from astra.tasking.config import TasksConfig
+from astra.tasking.drafts import Draft
 from astra.tasking.grammar_zh import ChineseText, question
 from astra.tasking.offline import HANDLERS
 from astra.tasking.personas import PersonasError, introductions, load_people
+from astra.tasking.tasks import Originals
 from astra.tasking.unsolvable import Donor, Donors, misplaced
 from astra.text.language import detect_language
 from astra.text.words import stands_in, words
@@ -278,9 +279,9 @@ def chosen(pool: list[Donor], places: int = 60) -> list[str]:
     for donor in pool:
         holder.extend([donor])
     club, rng = server("club", "garden"), random.Random(0)
-    tasks = [misplaced(club, holder, place, rng) for place in range(places)]
-    assert not any(isinstance(task, Rejection) for task in tasks)
-    return [task.question for task in tasks if isinstance(task, Task)]
+    put = [misplaced(club, holder, place, rng) for place in range(places)]
+    assert not any(isinstance(one, Rejection) for one in put)
+    return [one.task.question for one in put if isinstance(one, Draft)]
 
 
 def test_stable_donors_move_only_where_a_question_came_or_went() -> None:

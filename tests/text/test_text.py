@@ -147,15 +147,53 @@ def test_hostile_schemas_give_a_value_or_a_reason(schema: dict[str, Any]) -> Non
     assert Draft202012Validator(schema).is_valid(value)
 
 
-def test_sizes_decide_only_what_the_similarity_would() -> None:
-    """Decisions are those of comparing with every text of the same bands, however long."""
+POOL = "amber cove ruby mill find the price of a house and its age in days please".split()
+similar_texts = st.lists(
+    st.lists(st.sampled_from(POOL), max_size=9).map(" ".join)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+    max_size=14,
+)
+
+
+def plainly(texts: list[str], threshold: float) -> list[bool]:
+    """Every text compared with every one kept before it; no bands."""
+    kept: list[frozenset[str]] = []
+    new: list[bool] = []
+    for text in texts:
+        found = shingles(text)
+        new.append(all(jaccard(found, other) < threshold for other in kept))
+        if new[-1]:
+            kept.append(found)
+    return new
+
+
+@settings(max_examples=150, deadline=None)
+@given(similar_texts, st.sampled_from([0.8, 0.9, 1.0]))
+def test_what_is_called_a_repeat_is_one_and_equal_texts_always_are(
+    texts: list[str], threshold: float
+) -> None:
+    """Bands may miss a pair, so each answer is judged by the texts that were kept before it."""
+    kept: list[frozenset[str]] = []
+    with NearDuplicates(threshold) as index:
+        for text in texts:
+            found = shingles(text)
+            nearest = max((jaccard(found, other) for other in kept), default=0.0)
+            if index.add(text):
+                assert nearest < 1.0
+                kept.append(found)
+            else:
+                assert nearest >= threshold
+
+
+def test_decisions_are_those_of_comparing_with_every_text() -> None:
+    """However long the texts are: sizes and bands leave out only what would not decide."""
     rng = random.Random(7)
-    pool = "amber cove ruby mill find the price of a house and its age in days please".split()
-    texts = [" ".join(rng.choices(pool, k=rng.randint(3, 14))) for _ in range(400)]
-    texts += [f"{text} {rng.choice(pool)}" for text in texts[:200]]
-    for threshold in (0.6, 0.9, 0.95):
-        index, plain = NearDuplicates(threshold), NearDuplicates(threshold)
-        plain._near = lambda a, b, t=threshold: jaccard(a, b) >= t  # type: ignore[method-assign]
-        decisions = [index.add(text) for text in texts]
-        assert decisions == [plain.add(text) for text in texts]
+    texts = [" ".join(rng.choices(POOL, k=rng.randint(3, 14))) for _ in range(400)]
+    texts += [f"{text} {rng.choice(POOL)}" for text in texts[:200]]
+    for threshold in (0.8, 0.9, 0.95):
+        with NearDuplicates(threshold) as index:
+            decisions = [index.add(text) for text in texts]
+        plain = plainly(texts, threshold)
+        # A pair at the threshold shares a band with a probability of 0.998.
+        assert sum(one != other for one, other in zip(decisions, plain, strict=True)) <= 2
         assert 0 < sum(decisions) < len(texts)

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toolbank_flow import flowed
 
 from astra.llm.protocol import ModelConfig
 from astra.records.tool import Execution, ToolServer
-from astra.settings import RuntimeConfig
-from astra.stage import blocking
 from astra.store.metrics import StageMetrics
-from astra.toolbank.collect import collect_servers
 from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
 from astra.toolbank.documents import parse_document
 from astra.toolbank.normalise import ServerNormaliser
@@ -39,7 +37,7 @@ def collected(
     sources: tuple[str, ...], metrics: StageMetrics, filters: FilterConfig = FILTERS
 ) -> list[ToolServer]:
     config = ToolsConfig(sources=sources, teacher=MODEL, domains=TEXT, filters=filters)
-    return list(blocking(collect_servers(config, RuntimeConfig(), metrics, None)))
+    return flowed(config, metrics)[0]
 
 
 def tools(count: int, **changes: Any) -> tuple[RawTool, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from toolbank_flow import flowed
 
 from astra.agent.mcp_http import free_port
 from astra.llm.offline import OfflineTeacher
@@ -24,7 +25,6 @@ from astra.records.tool import Execution, HttpLaunch
 from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
 from astra.toolbank import registries
-from astra.toolbank.collect import collect_servers
 from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
 from astra.toolbank.connectors import Connectors, Found
 from astra.toolbank.documents import parse_document
@@ -318,13 +318,7 @@ def collected(sources: str, metrics: StageMetrics, handlers: OfflineHandlers | N
     domains = DomainConfig(by="teacher" if handlers else "text", labels=labels,
                            mapping={"tourism": "travel"})  # fmt: skip
     config = ToolsConfig(sources=(sources,), teacher=MODEL, domains=domains, filters=FILTERS)
-    teacher = OfflineTeacher(MODEL, handlers) if handlers else None
-
-    async def run() -> list[Any]:
-        found = collect_servers(config, RuntimeConfig(), metrics, teacher)
-        return [server async for server in found]
-
-    return asyncio.run(run())
+    return flowed(config, metrics, OfflineTeacher(MODEL, handlers) if handlers else None)[0]
 
 
 def labelled(

@@ -6,12 +6,10 @@ import logging
 from pathlib import Path
 
 import pytest
+from toolbank_flow import flowed
 
 from astra.llm.protocol import ModelConfig
-from astra.settings import RuntimeConfig
-from astra.stage import blocking
 from astra.store.metrics import StageMetrics
-from astra.toolbank.collect import collect_servers
 from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
 from astra.toolbank.outage import ServersDown, check_live
 
@@ -51,7 +49,7 @@ def collected(folder: Path, share: float) -> tuple[ToolsConfig, StageMetrics]:
     (folder / "list.yaml").write_text("live:\n" + "".join(entries), encoding="utf-8")
     config = tools_config(share)
     metrics = StageMetrics("tools")
-    assert list(blocking(collect_servers(config, RuntimeConfig(), metrics, None))) == []
+    assert flowed(config, metrics)[0] == []
     return config, metrics
 
 

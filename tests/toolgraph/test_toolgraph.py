@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pytest
 from jsonschema import Draft202012Validator
+from judgements import Judgement, judgements
 
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig, OfflineHandlers, ParseError, ProviderError
-from astra.records.graph import ArgumentOrigin, Chain, ToolGraph
+from astra.records.graph import ArgumentOrigin, Chain
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.records.verdict import ChainVerdict
 from astra.store.metrics import StageMetrics
@@ -33,9 +34,9 @@ from astra.toolgraph.asks import (
     ChainProposal,
     CoherenceVerdict,
 )
-from astra.toolgraph.chains import Judged, Judges, judged_chains
+from astra.toolgraph.chains import Judges, chains
 from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
-from astra.toolgraph.graphs import as_networkx, build_graph, build_graphs
+from astra.toolgraph.graphs import as_networkx, build_graph, graphs
 from astra.toolgraph.linking import linked
 from astra.toolgraph.offline import HANDLERS
 from astra.toolgraph.walks import sample_walks
@@ -174,15 +175,16 @@ def judged(
     back: list[OfflineHandlers] | None = None,
     of: ToolServer = SERVER,
     chain: tuple[str, ...] = ("find_grower", "get_shed", "get_key"),
-) -> list[Judged]:
+) -> list[Judgement]:
     graph = build_graph(of, [proposal(*chain)], StageMetrics("graph"))
     judges = Judges(
         [OfflineTeacher(MODEL, handlers)],
         [OfflineTeacher(MODEL.model_copy(update={"model": f"m{n}"}), known)
          for n, known in enumerate(back or [])],
     )  # fmt: skip
-    found = judged_chains([graph], {of.id: of}, judges, config or chains_config(), 4, metrics)
-    return collect(found)
+    known = {of.id: of}
+    found = chains([graph], known.get, judges, config or chains_config(), 4, metrics)
+    return judgements(collect(found), metrics)
 
 
 def chains_of(handlers: OfflineHandlers, metrics: StageMetrics, **more: Any) -> list[Chain]:
@@ -209,8 +211,7 @@ def test_votes(verdicts: list[bool | None], accepted: bool, reason: str | None) 
         return CoherenceVerdict(reason="r", valid=verdict, task="x")
 
     metrics = StageMetrics("chains")
-    chains = chains_of({COHERENCE: judge}, metrics)
-    assert bool(chains) is accepted
+    assert bool(chains_of({COHERENCE: judge}, metrics)) is accepted
     assert set(metrics.dropped) == ({reason} if reason else set())
 
 
@@ -221,7 +222,11 @@ def test_outage_gives_no_graph_and_is_counted() -> None:
     metrics = StageMetrics("graph")
     config = GraphConfig(teacher=MODEL, samples=2)
     teacher = OfflineTeacher(MODEL, {"toolgraph/propose": fail})
-    assert collect(build_graphs([SERVER], teacher, config, 2, metrics)) == []
+    outcomes = collect(graphs([SERVER], teacher, config, 2, metrics))
+    assert {outcome.item for outcome in outcomes} == {SERVER.id}
+    assert [outcome.part for outcome in outcomes] == ["sample 0", "sample 1", ""]
+    for outcome in outcomes:
+        metrics.reject(outcome)
     assert metrics.dropped == {"ask_failed": 2, "server_without_proposals": 1}
 
 
@@ -229,14 +234,13 @@ def test_offline_rules_find_the_chain_and_judge_it() -> None:
     metrics = StageMetrics("graph")
     config = GraphConfig(teacher=MODEL, samples=3)
     teacher = OfflineTeacher(MODEL, HANDLERS)
-    graphs: Iterable[ToolGraph] = collect(build_graphs([SERVER], teacher, config, 2, metrics))
-    (graph,) = graphs
+    (graph,) = collect(graphs([SERVER], teacher, config, 2, metrics))
     assert as_networkx(graph).has_edge("find_grower", "get_shed")
     found = {tuple(s.tool for s in c.steps) for c in chains_of(HANDLERS, StageMetrics("c"))}
     assert ("find_grower", "get_shed", "get_key") in found
 
 
-def verdicts_of(found: list[Judged], operator: str) -> list[str]:
+def verdicts_of(found: list[Judgement], operator: str) -> list[str]:
     (item,) = [item for item in found if len(item.verdict.tools) == 3]
     return [str(v.outcome) for v in item.verdict.verdicts if v.operator == operator]
 
@@ -330,6 +334,83 @@ def test_an_outage_of_every_judge_accepts_nothing() -> None:
     assert metrics.counts["votes_abstained"] == 3 * len(found)
 
 
+def test_a_rejection_names_the_walk_and_quotes_who_was_against_it() -> None:
+    turn = iter([True, False, None] * 50)
+
+    def judge(variables: Any, rng: random.Random) -> CoherenceVerdict:
+        verdict = next(turn)
+        if verdict is None:
+            raise ProviderError("http://127.0.0.1:4711 is down")
+        return CoherenceVerdict(reason="the shed has no key", valid=verdict, task="x")
+
+    graph = build_graph(SERVER, [proposal(*RIGHT)], StageMetrics("graph"))
+    metrics = StageMetrics("chains")
+    for item in judged({COHERENCE: judge}, metrics, chains_config(min_length=3)):
+        assert item.rejection is not None
+        assert item.rejection.item == graph.id
+        assert item.rejection.part == " > ".join(RIGHT)
+        assert item.rejection.reason == item.verdict.reason == "incoherent"
+        assert item.rejection.said.splitlines() == [
+            "vote, offline:test: the shed has no key",
+            "vote, offline:test: abstained",
+        ]
+
+
+def test_a_graph_of_a_server_that_is_gone_is_a_rejection() -> None:
+    graph = build_graph(SERVER, [proposal(*RIGHT)], StageMetrics("graph"))
+    judges = Judges([OfflineTeacher(MODEL, HANDLERS)])
+    metrics = StageMetrics("chains")
+    (gone,) = collect(chains([graph], {}.get, judges, chains_config(), 4, metrics))
+    assert (gone.item, gone.reason, gone.detail) == (graph.id, "server_unknown", SERVER.id)
+
+
+def test_a_garbled_proposal_is_a_rejection_beside_the_graph_of_the_others() -> None:
+    turn = iter([False, True])
+
+    def propose(variables: Any, rng: random.Random) -> Any:
+        if next(turn):
+            return HANDLERS["toolgraph/propose"](variables, rng)
+        raise ParseError("no JSON: I would say")
+
+    config = GraphConfig(teacher=MODEL, samples=2)
+    teacher = OfflineTeacher(MODEL, {"toolgraph/propose": propose})
+    rejection, graph = collect(graphs([SERVER], teacher, config, 2, StageMetrics("graph")))
+    assert (rejection.item, rejection.part) == (SERVER.id, "sample 0")
+    assert (rejection.reason, rejection.detail) == ("reply_unparsable", "no JSON: I would say")
+    assert graph.edges
+
+
+class Waiting:
+    """A teacher whose answers all come once ``wanted`` asks are open at the same time."""
+
+    name = "offline:waiting"
+
+    def __init__(self, wanted: int) -> None:
+        self._offline = OfflineTeacher(MODEL, HANDLERS)
+        self._wanted = wanted
+        self._open = 0
+        self._enough = asyncio.Event()
+
+    async def ask(self, ask: Any) -> Any:
+        self._open += 1
+        if self._open >= self._wanted:
+            self._enough.set()
+        await asyncio.wait_for(self._enough.wait(), 10)
+        return await self._offline.ask(ask)
+
+
+def test_independent_asks_of_one_item_are_open_at_once() -> None:
+    config = GraphConfig(teacher=MODEL, samples=4)
+    (graph,) = collect(graphs([SERVER], Waiting(4), config, 1, StageMetrics("graph")))
+    translator = Waiting(2)
+    judges = Judges([Waiting(3)], [translator, translator])
+    back = BACK.model_copy(update={"models": (MODEL,) * 2})
+    settings = chains_config(min_length=3, back_translation=back)
+    metrics = StageMetrics("chains")
+    found = chains([graph], {SERVER.id: SERVER}.get, judges, settings, 1, metrics)
+    assert judgements(collect(found), metrics)
+
+
 def test_values_of_the_right_type_that_a_schema_refuses_are_no_source() -> None:
     unit = {"type": "string", "enum": ["m", "km"]}
     found = tool("get_unit", {"title": "unit", "type": "string"}, plot=THING)
@@ -345,6 +426,9 @@ def test_values_of_the_right_type_that_a_schema_refuses_are_no_source() -> None:
     assert item.chain is None
     assert item.verdict.reason == "argument_unsatisfiable"
     assert "convert" in item.verdict.verdicts[0].detail
+    assert item.rejection is not None
+    assert item.rejection.detail == item.verdict.verdicts[0].detail
+    assert item.rejection.said == ""
 
 
 def test_conditions_of_the_whole_schema_count() -> None:
@@ -366,15 +450,15 @@ def test_every_accepted_chain_of_the_committed_servers_replays(root: Path) -> No
     servers = committed_servers(root)[:10]
     teacher = OfflineTeacher(MODEL, HANDLERS)
     config = GraphConfig(teacher=MODEL, samples=1)
-    graphs = collect(build_graphs(servers, teacher, config, 4, StageMetrics("g")))
+    made = collect(graphs(servers, teacher, config, 4, StageMetrics("g")))
     known = {server.id: server for server in servers}
     judges = Judges([teacher])
     metrics = StageMetrics("c")
     few = chains_config(max_chains=6)
-    found = collect(judged_chains(graphs, known, judges, few, 4, metrics))
-    chains = [item.chain for item in found if item.chain]
-    assert len(chains) > 30
-    for chain in chains:
+    found = judgements(collect(chains(made, known.get, judges, few, 4, metrics)), metrics)
+    accepted = [item.chain for item in found if item.chain]
+    assert len(accepted) > 30
+    for chain in accepted:
         tools = {tool.name: tool for tool in known[chain.server_id].tools}
         for seed in (101, 102):
             calls = replay(chain.steps, tools, random.Random(seed))

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judgements import Judgement, judgements
 
 from astra.errors import StageStop
 from astra.llm import endpoints, servers
-from astra.llm.build import build_teacher, build_teachers
+from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig
 from astra.prompting import joined_hashes, template_hash
 from astra.records.graph import ToolGraph
@@ -21,9 +22,9 @@ from astra.records.tool import Execution, Tool, ToolServer
 from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
 from astra.toolgraph.asks import BACK_CHAIN, BACK_QUERY, COHERENCE, PROPOSE
-from astra.toolgraph.chains import Judged, Judges, judged_chains
+from astra.toolgraph.chains import Judges, chains
 from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
-from astra.toolgraph.graphs import build_graphs
+from astra.toolgraph.graphs import graphs
 from astra.toolgraph.offline import HANDLERS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
@@ -113,45 +114,42 @@ def _hidden(text: str) -> str:
 
 def run(
     shops: list[ToolServer], script: Script, config: ChainsConfig = CHAINS
-) -> tuple[list[ToolGraph], list[Judged], StageMetrics, list[dict[str, Any]]]:
+) -> tuple[list[ToolGraph], list[Judgement], StageMetrics, list[dict[str, Any]]]:
     """Both stages; the requests that the endpoint saw."""
     metrics = StageMetrics("chains")
 
-    async def stages(settings: RuntimeConfig) -> tuple[list[ToolGraph], list[Judged]]:
-        teacher = build_teacher(GRAPH.teacher, settings, HANDLERS, "graph")
+    async def stages(settings: RuntimeConfig) -> tuple[list[ToolGraph], list[Judgement]]:
         back = config.back_translation
-        judges = Judges(
-            build_teachers(config.vote.sampled(), settings, HANDLERS, "chains"),
-            build_teachers(back.sampled(), settings, HANDLERS, "chains") if back else [],
-        )
-        try:
-            found = build_graphs(shops, teacher, GRAPH, 4, StageMetrics("graph"))
-            graphs = [graph async for graph in found]
+        with Teachers(settings, "graph") as graphing, Teachers(settings, "chains") as judging:
+            teacher = graphing.teacher(GRAPH.teacher, HANDLERS)
+            judges = Judges(
+                judging.panel(config.vote.sampled().models, HANDLERS),
+                judging.panel(back.sampled().models, HANDLERS) if back else [],
+            )
+            found = graphs(shops, teacher, GRAPH, 4, StageMetrics("graph"))
+            made = [one async for one in found if isinstance(one, ToolGraph)]
             known = {server.id: server for server in shops}
-            judged = judged_chains(graphs, known, judges, config, 4, metrics)
-            return graphs, [item async for item in judged]
-        finally:
-            for model in (teacher, *judges.vote, *judges.back_translation):
-                await model.close()
+            judged = chains(made, known.get, judges, config, 4, metrics)
+            return made, judgements([item async for item in judged], metrics)
 
     with ChatServer(default=script) as server:
-        graphs, found = asyncio.run(stages(runtime(server.url, max_attempts=2)))
-        return graphs, found, metrics, server.requests
+        made, found = asyncio.run(stages(runtime(server.url, max_attempts=2)))
+        return made, found, metrics, server.requests
 
 
 def test_three_models_vote_and_translate_back() -> None:
-    graphs, found, metrics, requests = run([shop("tea")], Script(wrong="cyd", no="cyd"))
-    assert graphs[0].edges
-    assert graphs[0].prompt_hash == template_hash(PROPOSE)
+    made, found, metrics, requests = run([shop("tea")], Script(wrong="cyd", no="cyd"))
+    assert made[0].edges
+    assert made[0].prompt_hash == template_hash(PROPOSE)
     judged = joined_hashes(*map(template_hash, (COHERENCE, BACK_QUERY, BACK_CHAIN)))
     assert {item.verdict.prompt_hash for item in found} == {judged}
-    chains = [item.chain for item in found if item.chain]
-    assert chains
+    accepted = [item.chain for item in found if item.chain]
+    assert accepted
     assert metrics.dropped == {}
     assert {body["model"] for body in requests} == {"ada", "bob", "cyd"}
     warmth = {b["temperature"] for b in requests if prompt_of(b).startswith("You judge")}
     assert warmth == {0.7}
-    for chain in chains:
+    for chain in accepted:
         assert chain.prompt_hash == judged
         assert (chain.votes_for, chain.votes_against) == (4, 2)
         assert chain.task_sketch == "Task by ada."
@@ -219,7 +217,7 @@ def test_a_changed_server_is_asked_about_again_and_no_other() -> None:
     assert all("jam_" in prompt_of(body) or "Server: Jam" in prompt_of(body) for body in asked)
     assert len(asked) <= len(first) // len(shops) + 4
 
-    def of_others(found: list[Judged]) -> list[Judged]:
+    def of_others(found: list[Judgement]) -> list[Judgement]:
         jams = {shops[1].id, changed[1].id}
         return [item for item in found if item.verdict.server_id not in jams]
 

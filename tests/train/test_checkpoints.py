@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from astra.rollout.chat import PolicyConfig
 from astra.settings import ParamsError, load
-from astra.stage import AT_END
 from astra.train.checkpoints import (
     STATE_FILE,
     claim,
@@ -56,19 +55,51 @@ def test_who_trains_the_same_at_the_same_time_waits(
     """Two workers of a queue, say, whose experiments differ in the benchmark only."""
     folder = tmp_path / "runs" / "rl" / "key"
     caplog.set_level(logging.INFO, logger="astra")
-    claim(folder)
-    release = AT_END.pop()
-    entered = threading.Event()
-    other = threading.Thread(target=lambda: (claim(folder), entered.set()), daemon=True)
-    other.start()
-    deadline = time.monotonic() + 60
-    while "waiting" not in caplog.text and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert str(folder) in caplog.text
-    assert not entered.is_set()
-    release()
+    entered, leave = threading.Event(), threading.Event()
+
+    def later() -> None:
+        with claim(folder):
+            entered.set()
+            leave.wait(60)
+
+    other = threading.Thread(target=later, daemon=True)
+    with claim(folder) as claimed:
+        assert claimed == folder
+        other.start()
+        deadline = time.monotonic() + 60
+        while "waiting" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert str(folder) in caplog.text
+        assert not entered.is_set()
     assert entered.wait(60)
-    AT_END.pop()()
+    leave.set()
+    other.join(60)
+
+
+@pytest.mark.parametrize("fault", [TrainingError("no"), KeyboardInterrupt()])
+def test_a_run_is_finished_unless_an_error_ends_it(tmp_path: Path, fault: BaseException) -> None:
+    folder = tmp_path / "runs" / "sft" / "key"
+    newest = checkpoint(folder, 5, optimizer=True)
+
+    def failing() -> None:
+        with claim(folder):
+            raise fault
+
+    with pytest.raises(type(fault)):
+        failing()
+    start_afresh_if_finished(folder)
+    assert resume_point(folder) == str(newest)
+    with claim(folder):  # free again
+        pass
+    start_afresh_if_finished(folder)
+    assert resume_point(folder) is None
+
+
+def test_a_later_rank_claims_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with claim(tmp_path / "runs" / "key") as folder:
+        assert folder == tmp_path / "runs" / "key"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_finished_run_starts_afresh(tmp_path: Path) -> None:

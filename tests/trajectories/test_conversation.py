@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from homes import given, output, step, task
 from pydantic import ValidationError
-from test_synthesis import config, one, run, turns
+from test_synthesis import one, run, turns
 
 from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import MISSING_VALUE, NO_TOOL, extract_answer
@@ -21,14 +21,12 @@ from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
 from astra.records.trajectory import StopReason, Trajectory
-from astra.settings import RuntimeConfig
-from astra.stage import blocking
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
+from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import ConversationsConfig
 from astra.trajectories.conversation import Scripts
-from astra.trajectories.report import describe
-from astra.trajectories.synthesis import build
+from astra.trajectories.report import measure
 from astra.trajectories.user import Goal, SimulatedUser, UserReply
 
 ALL = {"share": 1.0, "max_user_turns": 4}
@@ -69,7 +67,7 @@ def test_the_user_asks_for_a_second_task_once_the_first_is_done(
     assert done.stop_reason == StopReason.ANSWERED
     assert extract_answer(done.messages[-1].content) == done.calls[2].result.content
     metrics = StageMetrics("trajectories")
-    describe(metrics, done)
+    measure(metrics, done)
     assert metrics.counts["conversations"] == 1
 
 
@@ -106,16 +104,17 @@ def test_no_follow_up_from_the_own_family_another_language_or_a_withheld_tool(
     chinese = task(homes, "Amber Cove的价格是多少？", *price.plan, language="zh")
     gone = task(homes, "Office?", kind=TaskKind.MISSING_FUNCTION, withheld_tools=("get_office",))
     settings = ConversationsConfig.model_validate(ALL)
-    alone = Scripts(lambda: [price, child, chinese], settings)
+    alone = Scripts(Agenda([price, child, chinese], [homes]), settings)
     assert alone.of(price, "k").tasks == (price,)
     assert alone.of(chinese, "k").goals == ()
-    both = Scripts(lambda: [price, child, agent, gone], settings)
+    both = Scripts(Agenda([price, child, agent, gone], [homes]), settings)
     assert both.of(child, "k").tasks == (child, agent)
     assert {t.id for t in both.of(gone, "k").tasks[1:]} <= {price.id, child.id}
 
 
 def test_which_episodes_are_conversations_follows_the_share(price: Task, agent: Task) -> None:
-    scripts = Scripts(lambda: [price, agent], ConversationsConfig(share=0.3, max_user_turns=3))
+    settings = ConversationsConfig(share=0.3, max_user_turns=3)
+    scripts = Scripts(Agenda([price, agent], []), settings)
     drawn = [len(scripts.of(price, str(n)).tasks) for n in range(400)]
     assert 80 <= drawn.count(2) <= 160
 
@@ -136,40 +135,35 @@ class User:
             raise reply
         return reply
 
-    async def close(self) -> None: ...
-
 
 def with_user(
     user: User, servers: Sequence[ToolServer], tasks: Sequence[Task],
     environments: ServerEnvironments, **changes: Any,
 ) -> Trajectory | Rejection:  # fmt: skip
     """The outcome of the first task's episode with this user."""
-    synthesis = build(
-        config(**{"conversations": ALL} | changes), RuntimeConfig(), {s.id: s for s in servers},
-        environments,
-    )  # fmt: skip
-    synthesis.user = user
-    return next(iter(list(blocking(synthesis.run(lambda: tasks, 1)))))
+    return run(servers, tasks, environments, 1, user=user, **{"conversations": ALL} | changes)[0]
 
 
 DONE = UserReply(status="satisfied", message="")
 
 
 @pytest.mark.parametrize(
-    ("reply", "reason"),
+    ("reply", "reason", "detail"),
     [
-        (UserReply(status="gives_up", message=""), "user_gives_up"),
-        (ProviderError("down"), "user_unavailable"),
-        (ParseError("prose"), "user_unparsable"),
+        (UserReply(status="gives_up", message=""), "user_gives_up", "The price is <answer>"),
+        (ProviderError("down"), "user_unavailable", "down"),
+        (ParseError("prose"), "user_unparsable", "prose"),
     ],
 )
 def test_a_conversation_without_a_good_end_is_dropped_with_its_reason(
     homes: ToolServer, environments: ServerEnvironments, price: Task, agent: Task,
-    reply: Any, reason: str,
+    reply: Any, reason: str, detail: str,
 ) -> None:  # fmt: skip
     outcome = with_user(User(reply), [homes], [price, agent], environments)
     assert isinstance(outcome, Rejection)
     assert outcome.reason == reason
+    assert (outcome.item, outcome.part) == (price.id, "sample 0")
+    assert outcome.detail.startswith(detail)
 
 
 def test_the_turn_limit_is_the_users_own(
@@ -180,6 +174,7 @@ def test_the_turn_limit_is_the_users_own(
     outcome = with_user(asks, [homes], [price, agent], environments, conversations=tight)
     assert isinstance(outcome, Rejection)
     assert outcome.reason == "user_turn_limit"
+    assert outcome.detail == agent.question
     left = [ask.variables["messages_left"] for ask in asks.asks[:2]]
     assert left == [1, 0]
 

@@ -125,8 +125,6 @@ class Fixed:
         assert isinstance(self.reply, ask.response)
         return self.reply
 
-    async def close(self) -> None: ...
-
 
 def test_a_reply_against_the_output_schema_is_refused(homes: ToolServer) -> None:
     with pytest.raises(ParseError, match="output schema"):

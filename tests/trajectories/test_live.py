@@ -14,7 +14,7 @@ from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import ToolServer
 from astra.store.journal import Journal
 from astra.trajectories.journaled import JournaledEnv
-from astra.trajectories.live import McpEnv, ServerPool
+from astra.trajectories.live import McpEnv, ServerPool, ServerProcess
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -140,6 +140,34 @@ def test_a_dead_server_says_what_was_tried(
             await env.close()
 
     with_pool(environments, work)
+
+
+def test_who_gives_up_waiting_for_an_idle_process_to_end_keeps_no_place(
+    toy: ToolServer, environments: ServerEnvironments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert toy.launch is not None
+    other = toy.launch.model_copy(update={"setup": {"hello.txt": "good evening"}})
+    close = ServerProcess.close
+
+    async def slowly(process: ServerProcess) -> None:
+        await asyncio.sleep(0.2)
+        await close(process)
+
+    async def work() -> str:
+        async with ServerPool(environments, 20, 1, ("toy",)) as pool:
+            assert toy.launch is not None
+            await pool.release(await pool.acquire(toy.launch))
+            monkeypatch.setattr(ServerProcess, "close", slowly)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await pool.acquire(other)
+            async with asyncio.timeout(60):
+                process = await pool.acquire(other)
+            note = (process.folder / "hello.txt").read_text()
+            await pool.release(process)
+            return note
+
+    assert asyncio.run(work()) == "good evening"
 
 
 def test_a_killed_episode_resumes_from_its_journal(

@@ -1,28 +1,46 @@
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import given, output, step, task
+from homes import OwnInterpreter, given, output, step, task
 
 from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT, MISSING_VALUE, NO_TOOL, extract_answer
-from astra.records.message import CallStatus, MessageRole
+from astra.errors import StageStop
+from astra.llm.offline import OfflineTeacher
+from astra.llm.policy import EndpointPolicy
+from astra.llm.protocol import Ask, ModelConfig, Reply, Teacher
+from astra.records.base import content_id
+from astra.records.message import CallStatus, MessageRole, ToolCall, ToolResult
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
-from astra.records.tool import ToolServer
+from astra.records.tool import Launch, ToolServer
 from astra.records.trajectory import StopReason, Trajectory
 from astra.settings import RuntimeConfig
-from astra.stage import blocking
+from astra.store.journal import Journal
+from astra.store.metrics import StageMetrics
 from astra.store.tables import write_records
+from astra.trajectories.agenda import FOLLOW_UPS_PER_SERVER, Agenda
 from astra.trajectories.config import TrajectoriesConfig
+from astra.trajectories.conversation import Scripts
+from astra.trajectories.live import McpEnv, ServerPool, ServerProcess, server_pool
+from astra.trajectories.offline import HANDLERS
 from astra.trajectories.results import ReadError, answers_from, fit, follow, parse_result
-from astra.trajectories.synthesis import build, shown_tools
+from astra.trajectories.synthesis import Cast, Synthesis, shown_tools, trajectories
+from astra.trajectories.synthesis import agent as acting
 
 OFFLINE = {"backend": "offline", "model": "1"}
+RULES = OfflineTeacher(ModelConfig.model_validate(OFFLINE), HANDLERS)
+
+
+def no_endpoint(config: ModelConfig) -> EndpointPolicy:
+    raise AssertionError("backend offline asks no endpoint")
 
 
 def config(**changes: Any) -> TrajectoriesConfig:
@@ -40,11 +58,29 @@ def run(
     tasks: Sequence[Task],
     environments: ServerEnvironments,
     concurrency: int = 4,
+    metrics: StageMetrics | None = None,
+    emulator: Teacher = RULES,
+    user: Teacher = RULES,
     **changes: Any,
 ) -> list[Trajectory | Rejection]:
-    runtime = RuntimeConfig(concurrency=concurrency)
-    synthesis = build(config(**changes), runtime, {s.id: s for s in servers}, environments)
-    return list(blocking(synthesis.run(lambda: tasks, concurrency)))
+    """What came of all episodes."""
+    wanted, runtime = config(**changes), RuntimeConfig(concurrency=concurrency)
+    counted = metrics or StageMetrics("trajectories")
+    with Agenda(tasks, servers) as agenda, Journal("trajectories") as journal:
+        synthesis = Synthesis(
+            wanted,
+            {s.id: s for s in servers}.get,
+            Scripts(agenda, wanted.conversations),
+            Cast(acting(wanted.agent, no_endpoint), emulator, user),
+            server_pool(environments, runtime, wanted.reset_in_place),
+            journal,
+        )
+
+        async def made() -> list[Trajectory | Rejection]:
+            outcomes = trajectories(agenda, synthesis, concurrency, counted)
+            return [outcome async for outcome in outcomes]
+
+        return asyncio.run(made())
 
 
 def one(outcomes: list[Trajectory | Rejection]) -> Trajectory:
@@ -191,10 +227,168 @@ def test_what_cannot_run_is_rejected_with_its_reason(
         "plan_tool_unknown": ([homes], task(homes, "q", step("fly"))),
         "infra_plan_error": ([homes], task(homes, "q")),
     }
+    details = {
+        "infra_server_error": "ServerError",
+        "unknown_server": homes.id,
+        "not_deterministic": "homes",
+        "plan_tool_unknown": "homes",
+        "infra_plan_error": f"task {task(homes, 'q').id} states no plan for the scripted expert",
+    }
     for reason, (servers, wanted) in reasons.items():
-        (outcome,) = run(servers, [wanted], environments)
-        assert isinstance(outcome, Rejection)
-        assert outcome.reason == reason
+        first, second = run(servers, [wanted], environments, samples=2)
+        for outcome, part in ((first, "sample 0"), (second, "sample 1")):
+            assert isinstance(outcome, Rejection)
+            assert outcome.reason == reason
+            assert outcome.item == wanted.id
+            assert outcome.part == part
+            assert outcome.detail == details[reason]
+
+
+def test_a_rejection_holds_nothing_of_the_machine_and_the_log_holds_it_once(
+    toy: ToolServer, environments: ServerEnvironments, caplog: pytest.LogCaptureFixture
+) -> None:
+    crashing = [task(toy, f"Crash {n}!", step("crash")) for n in range(2)]
+    slow = task(toy, "Wait!", step("hang", seconds=given(60)))
+    late = run([toy], [slow], environments, episode_timeout_s=2.0)
+    outcomes = [*run([toy], crashing, environments), *late]
+    assert all(isinstance(outcome, Rejection) for outcome in outcomes)
+    found = [(o.reason, o.detail) for o in outcomes if isinstance(o, Rejection)]
+    assert found == [("infra_server_error", "ServerError")] * 2 + [("timeout", "TimeoutError")]
+    told = [r.getMessage() for r in caplog.records if "an episode on toy failed" in r.getMessage()]
+    assert len(told) == 2, "one per run"
+    assert any("within 2 s" in line for line in told)
+    assert any("server process" in line or "closed" in line.lower() for line in told)
+
+
+class Counting:
+    """The offline rules, and how many emulated calls were answered so far."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        self.answers += 1
+        return await RULES.ask(ask)
+
+
+class Slow(OwnInterpreter):
+    """An environment whose first use takes until ``free``, as a build would."""
+
+    def __init__(self, root: Path, free: Callable[[], bool]) -> None:
+        super().__init__(root, {"toy": []})
+        self._free = free
+
+    def ensure(self, name: str) -> Path:
+        deadline = time.monotonic() + 60
+        while not self._free() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return super().ensure(name)
+
+
+def test_emulated_episodes_do_not_wait_for_live_ones(
+    homes: ToolServer, toy: ToolServer, tmp_path: Path
+) -> None:
+    """More than a flow holds back for one slow item: the live server starts after all of them."""
+    emulator = Counting()
+    emulated = [
+        task(homes, f"Price {n}?", step("get_price", listing=given(f"Opal Peak {n}")))
+        for n in range(80)
+    ]
+    live = [task(toy, f"Note {n}?", step("read_note", name=given("hello"))) for n in range(3)]
+    environments = Slow(tmp_path, lambda: emulator.answers == len(emulated))
+    metrics = StageMetrics("trajectories")
+    outcomes = run(
+        [homes, toy], [*live, *emulated], environments, 1, metrics=metrics, emulator=emulator
+    )
+    assert emulator.answers == len(emulated)
+    assert sum(isinstance(outcome, Trajectory) for outcome in outcomes) == 83
+    assert {o.server_id for o in outcomes[-3:] if isinstance(o, Trajectory)} == {toy.id}
+    assert metrics.counts == {"episodes": 83}
+
+
+def test_no_more_live_episodes_are_open_than_processes_may_run(
+    toy: ToolServer, environments: ServerEnvironments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would wait for a process while their time goes by."""
+    holding: set[McpEnv] = set()
+    most: list[int] = []
+
+    async def execute(env: McpEnv, call: ToolCall) -> ToolResult:
+        holding.add(env)
+        most.append(len(holding))
+        await asyncio.sleep(0.02)
+        return ToolResult(status=CallStatus.OK, content=call.name)
+
+    async def close(env: McpEnv) -> None:
+        holding.discard(env)
+
+    monkeypatch.setattr(McpEnv, "execute", execute)
+    monkeypatch.setattr(McpEnv, "close", close)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    tasks = [task(toy, f"Note {n}?", step("read_note", name=given("hello"))) for n in range(9)]
+    outcomes = run([toy], tasks, environments, 8)
+    assert all(isinstance(outcome, Trajectory) for outcome in outcomes), outcomes
+    assert max(most) == 2
+
+
+class Broken:
+    """An emulator behind which everything is out."""
+
+    name = "broken"
+
+    def __init__(self, after: Callable[[], bool]) -> None:
+        self._after = after
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        while not self._after():
+            await asyncio.sleep(0.01)
+        raise StageStop("every endpoint is out")
+
+
+def test_an_outage_ends_the_stage_and_its_processes(
+    homes: ToolServer, toy: ToolServer, environments: ServerEnvironments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    pools: list[ServerPool] = []
+    borrowed: list[ServerProcess] = []
+    acquire = ServerPool.acquire
+
+    async def noted(pool: ServerPool, launch: Launch) -> ServerProcess:
+        pools.append(pool)
+        borrowed.append(await acquire(pool, launch))
+        return borrowed[-1]
+
+    monkeypatch.setattr(ServerPool, "acquire", noted)
+    tasks = [task(homes, "Price?", step("get_price", listing=COVE))]
+    tasks += [task(toy, "Wait!", step("hang", seconds=given(60)))]
+    with pytest.raises(StageStop, match="out"):
+        run([homes, toy], tasks, environments, emulator=Broken(lambda: bool(borrowed)))
+    (process,) = borrowed
+    assert process.owner.done()
+    assert not process.owner.cancelled(), "ended by its owner, not with the event loop"
+    assert not process.folder.exists()
+
+
+def test_an_agenda_has_live_tasks_by_server_and_the_others_as_they_came(
+    homes: ToolServer, toy: ToolServer
+) -> None:
+    other = ToolServer.model_validate(toy.model_copy(update={"id": "", "name": "x"}).model_dump())
+    live = [task(on, f"q{n}", step("count_calls")) for n in range(3) for on in (toy, other)]
+    plans = [step("get_price", listing=COVE)]
+    emulated = [task(homes, f"q{n}", *plans) for n in range(50)]
+    declined = task(homes, "no", kind=TaskKind.IRRELEVANT)
+    with Agenda([*emulated[:25], *live, *emulated[25:], declined], [homes, toy, other]) as agenda:
+        by_server = sorted(live, key=lambda one: (one.server_id, one.id))
+        assert list(agenda.live()) == by_server
+        assert list(agenda.others()) == [*emulated, declined]
+        assert agenda.one(emulated[7].id) == emulated[7]
+        assert agenda.one("gone") is None
+        followers = agenda.follow_ups(homes.id)
+        best = sorted(emulated, key=lambda one: content_id(["follow-up", one.id]))
+        assert list(followers) == best[:FOLLOW_UPS_PER_SERVER]
+        assert agenda.follow_ups("gone") == ()
 
 
 def test_results_are_read_as_an_agent_reads_them() -> None:

@@ -14,8 +14,8 @@ from chat_server import KEY, Answer, ChatServer, runtime
 from pydantic import BaseModel
 from versions_world import BUCKET, WAIT_S, Gate, Repository, Store, running_store, small_repository
 
-from astra.llm.build import build_teacher
-from astra.llm.protocol import Ask, ModelConfig
+from astra.llm.build import Teachers
+from astra.llm.protocol import Ask, ModelConfig, Teacher
 
 pytestmark = pytest.mark.timeout(1800)  # of a machine that trains beside it; each wait is bounded
 PREFIX = "project"
@@ -36,22 +36,19 @@ class Groups(BaseModel):
 def ask(repository: Repository, url: str) -> None:
     """One ask of a paid model, with the cache that the repository's stages would use."""
 
-    async def asking() -> None:
-        teacher = build_teacher(ModelConfig(backend="openai", model="m"), runtime(url), {})
+    async def asking(teacher: Teacher) -> Groups:
         members = [
             {"id": number, "question": f"the price of {name}", "tool": {}, "arguments": {}}
             for number, name in enumerate(("Amber Cove", "Gold Hollow"))
         ]
-        try:
-            reply = await teacher.ask(Ask("envsynth/cluster", {"members": members}, Groups))
-        finally:
-            await teacher.close()
-        assert reply == Groups(groups=[[0, 1]])
+        return await teacher.ask(Ask("envsynth/cluster", {"members": members}, Groups))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASTRA_CACHE", repository.env["ASTRA_CACHE"])
         patch.setenv("ASTRA_TEST_KEY", KEY)
-        asyncio.run(asking())
+        with Teachers(runtime(url)) as teachers:
+            teacher = teachers.teacher(ModelConfig(backend="openai", model="m"), {})
+            assert asyncio.run(asking(teacher)) == Groups(groups=[[0, 1]])
 
 
 @pytest.fixture(scope="module")

@@ -60,12 +60,12 @@ def state_of(arena: Arena) -> ArenaState | None:
     return parse_state(arena.state) if arena.state else None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def parse_state(text: str) -> ArenaState:
     return ArenaState.model_validate_json(text)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def expected_tables(text: str) -> Tables:
     """The tables of ``Arena.expected_state``; not to be changed."""
     return World.model_validate_json(f'{{"tables": {text}, "clock": ""}}').tables

@@ -1,8 +1,7 @@
-"""What a benchmark run says: metrics/bench.json, plots and example episodes."""
+"""What a benchmark run says: metrics, plots and example episodes."""
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -33,13 +32,14 @@ EXAMPLES = Path("runs/bench/examples.md")
 DIGITS = 6
 
 
-def write_report(
+def report_bench(
+    metrics: StageMetrics,
     episodes: Sequence[BenchEpisode],
     config: BenchConfig,
     shared: Mapping[str, Any] | None = None,
     suites: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write metrics, plots and the git-ignored examples, all below the working directory.
+    """Put scores and plots into the stage's metrics, and write the git-ignored examples.
 
     ``shared``: what the arenas have in common with external suites (arena_overlap.py);
     ``suites``: what playing those said (``summary.suites_document``).
@@ -47,7 +47,6 @@ def write_report(
     played: dict[str, list[BenchEpisode]] = {}
     for episode in episodes:
         played.setdefault(episode.checkpoint, []).append(episode)
-    metrics = StageMetrics("bench")
     document = build_document(played, config)
     for name, value in document.items():
         metrics.value(name, value)
@@ -55,8 +54,7 @@ def write_report(
         metrics.value("contamination", shared)
     if suites:
         metrics.value("suites", suites)
-    metrics.write()
-    write_plots(Path("plots/bench"), document, suites or {})
+    plot_scores(metrics, document, suites or {})
     write_examples(EXAMPLES, played, config.examples)
 
 
@@ -146,15 +144,14 @@ def _rounded(value: Estimate) -> dict[str, float | int]:
     return {name: round(number, DIGITS) for name, number in asdict(value).items()}
 
 
-def write_plots(folder: Path, document: Mapping[str, Any], suites: Mapping[str, Any]) -> None:
+def plot_scores(
+    metrics: StageMetrics, document: Mapping[str, Any], suites: Mapping[str, Any]
+) -> None:
     """``<score>.csv``, for some scores ``<score>_by_scenario.csv`` and ``<score>_by_hops.csv``,
     and ``suites.csv`` with the headline scores of external suites, where some were played.
 
     One bar per row: columns ``label`` (checkpoint, preceded by the part) and ``mean``.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("*.csv"):
-        stale.unlink()
     checkpoints: Mapping[str, Any] = document["checkpoints"]
     bars: dict[str, dict[str, float]] = {}
     for checkpoint, block in checkpoints.items():
@@ -175,7 +172,7 @@ def write_plots(folder: Path, document: Mapping[str, Any], suites: Mapping[str, 
     for name, means in bars.items():
         # Parts together, checkpoints in the order they were trained in.
         rows = means.items() if name in SCORES else sorted(means.items(), key=_part)
-        _write_csv(folder / f"{name}.csv", ["label", "mean"], list(rows))
+        metrics.plot(name, ["label", "mean"], rows)
 
 
 def _trained(checkpoint: str) -> tuple[int, str]:
@@ -186,13 +183,6 @@ def _trained(checkpoint: str) -> tuple[int, str]:
 
 def _part(row: tuple[str, float]) -> str:
     return row[0].rsplit(" ", 1)[0]
-
-
-def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 def write_examples(

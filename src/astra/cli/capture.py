@@ -6,12 +6,11 @@ by the offline rules elsewhere, so that prompts which build on earlier answers c
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from astra.errors import StageStop
-from astra.llm import build
+from astra.llm.build import teachers_from
 from astra.llm.cache import AnswerCache
 from astra.llm.offline import OfflineTeacher
 from astra.llm.openai_backend import (
@@ -22,7 +21,6 @@ from astra.llm.openai_backend import (
 )
 from astra.llm.protocol import Ask, ModelConfig, OfflineHandlers, Reply
 from astra.prompting import render
-from astra.settings import RuntimeConfig
 
 
 class Captured(StageStop):
@@ -57,31 +55,18 @@ class CapturingTeacher:
             if self._nth <= 0:
                 raise Captured(ask, prompt, self._config)
         if self._config.backend == "openai":
-            cache = AnswerCache()
-            value = cache.get(teacher_key(self._config, prompt, ask.response, ask.sample))
-            cache.close()
+            with closing(AnswerCache()) as cache:
+                value = cache.get(teacher_key(self._config, prompt, ask.response, ask.sample))
             known = committed_reply(value, ask.response)
             if known is not None:
                 return known
         return await self._offline.ask(ask)
 
-    async def close(self) -> None:
-        return None
 
-
-@contextmanager
-def capturing(template: str, text: str, nth: int) -> Generator[None]:
+def capturing(template: str, text: str, nth: int) -> AbstractContextManager[None]:
     """Within the block every teacher that is built captures."""
 
-    def make(
-        config: ModelConfig, runtime: RuntimeConfig, handlers: OfflineHandlers, stage: str
-    ) -> CapturingTeacher:
-        del runtime, stage
+    def make(config: ModelConfig, handlers: OfflineHandlers) -> CapturingTeacher:
         return CapturingTeacher(config, handlers, template, text, nth)
 
-    before = build.FACTORY
-    build.FACTORY = make
-    try:
-        yield
-    finally:
-        build.FACTORY = before
+    return teachers_from(make)

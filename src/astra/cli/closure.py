@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Set
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -23,6 +23,9 @@ PLUGINS = (
     "astra.toolgraph.known",
 )  # fmt: skip
 """Packages whose modules are imported or run by name: importing one means all of them."""
+FOLDER = 0.6
+"""The share of a package, or of one inside it, from which on it is one dependency: the folder.
+Fewer names to read and to compare, for a rerun now and then that would not have been needed."""
 _MODULE = re.compile(r"astra(\.\w+)*")
 _FILE = re.compile(r"\w+\.py$")
 
@@ -81,22 +84,22 @@ def closure(stage_file: Path) -> set[Path]:
 
 
 def dependencies(stage_file: Path) -> list[str]:
-    """The closure as dvc dependencies: a package that is in it whole is named as one folder."""
-    files = {path for path in closure(stage_file) if path.stat().st_size}
+    """The closure as dvc dependencies: packages that it mostly holds are named as folders."""
+    reached = {path for path in closure(stage_file) if path.stat().st_size}
     chosen: set[str] = set()
-    for path in files:
-        package = next(
-            (parent for parent in path.parents if parent.parent == SOURCE / "astra"), None
-        )
-        whole = package is not None and _code(package) <= files
-        chosen.add(f"{package}" if whole else f"{path}")
+    for path in reached:
+        packages = [parent for parent in path.parents if SOURCE / "astra" in parent.parents]
+        folders = (package for package in reversed(packages) if share(package, reached) >= FOLDER)
+        chosen.add(str(next(folders, path)))
     return sorted(chosen, key=lambda name: (not name.startswith("stages/"), name))
 
 
-def _code(package: Path) -> set[Path]:
-    patterns: Iterable[str] = ("*.py", "*.j2", "*.jinja")
+def share(package: Path, reached: Set[Path]) -> float:
+    """How much of a package's code, by files that are not empty, is ``reached``."""
+    patterns = ("*.py", "*.j2", "*.jinja")
     found = {path for pattern in patterns for path in package.rglob(pattern)}
-    return {path for path in found if path.stat().st_size}
+    code = {path for path in found if path.stat().st_size}
+    return len(code & reached) / len(code) if code else 0.0
 
 
 def main() -> None:

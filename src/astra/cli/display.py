@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pyarrow import parquet
 from rich.text import Text
 
 from astra.errors import AstraError
+from astra.records.score import Rejection
+from astra.report.workspace import DATA_STAGES, STAGES
 from astra.store.tables import record_name
 
 INDENT = "  "
+DATA = Path("data")
 TEXT_LENGTH = 2000
 COMPARISON = re.compile(r"(?P<field>\w+)(?P<sign>!=|<=|>=|=|~|<|>)(?P<value>.*)", re.DOTALL)
 NUMERIC: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -28,10 +33,41 @@ class ShowError(AstraError):
 
 
 def table_path(named: Path) -> Path:
-    """A table itself, or ``data/<stage>.parquet`` where a stage is named."""
-    if named.exists() or len(named.parts) > 1 or named.suffix:
-        return named
-    return Path("data") / f"{named}.parquet"
+    """A table itself, or ``data/<named>.parquet``: ``tasks``, ``rejected/tasks``.
+
+    Raises ShowError where there is none, naming the stage that makes it or what there is.
+    """
+    path = named
+    if not named.suffix and not named.is_file():
+        path = Path(f"{named if DATA in named.parents else DATA / named}.parquet")
+    if path.is_file():
+        return path
+    stage = _makers().get(path.as_posix(), "")
+    if stage:
+        raise ShowError(f"{path} not found; build it with `dvc repro {stage}` or `dvc pull`")
+    there = ", ".join(table_names()) or "none yet; `dvc repro` builds them, `dvc pull` brings them"
+    raise ShowError(f"no table {str(named)!r}; tables in {DATA}/: {there}")
+
+
+def table_names() -> list[str]:
+    """Tables in ``data/`` as ``table_path`` takes them, those of rejections last."""
+    found = sorted(path.stem for path in DATA.glob("*.parquet"))
+    return found + sorted(f"rejected/{path.stem}" for path in DATA.glob("rejected/*.parquet"))
+
+
+def _makers() -> dict[str, str]:
+    """The stage that makes a table, by the table's path, as ``dvc.yaml`` declares it."""
+    tables = {f"{DATA}/{stage}.parquet": stage for stage in STAGES}
+    tables |= {f"{DATA}/rejected/{stage}.parquet": stage for stage in DATA_STAGES}
+    file = Path("dvc.yaml")
+    if file.is_file():
+        stages: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["stages"]
+        tables = {
+            out if isinstance(out, str) else next(iter(out)): name
+            for name, stage in stages.items()
+            for out in stage.get("do", stage).get("outs", [])
+        }
+    return {path: stage for path, stage in tables.items() if path.endswith(".parquet")}
 
 
 def show_table(
@@ -54,28 +90,36 @@ def show_table(
     for field in fields:
         if field not in known:
             raise ShowError(f"--fields: no field {field!r}; there are {', '.join(known)}")
-    shown = matched = 0
+    # Every field of a rejection is plain: refused text that looks like JSON is still text.
+    parsed = _plain if name == Rejection.__name__ else _parsed
+    shown = 0
+    matched = Counter[str]()
     for batch in table.iter_batches(batch_size=1024):
         for row in batch.to_pylist():
             if not str(row.get("id", "")).startswith(identifier) or not all(
                 holds(row) for holds in conditions
             ):
                 continue
-            matched += 1
+            matched[row.get("reason", "")] += 1
             if limit and shown >= limit:
                 continue
             shown += 1
-            record = {field: _parsed(row[field]) for field in fields or row}
-            yield Text(json.dumps(record, ensure_ascii=False)) if as_json else _page(name, record)
+            record = {field: parsed(row[field]) for field in fields or row}
+            if as_json:
+                yield Text(json.dumps(record, ensure_ascii=False))
+            else:
+                yield _page(name, record if fields else _telling(name, record))
     if not as_json:
-        yield Text(f"{shown} shown, {matched} match, {table.metadata.num_rows} in {path}")
+        yield Text(f"{shown} shown, {matched.total()} match, {table.metadata.num_rows} in {path}")
+    if name == Rejection.__name__ and matched and not as_json:
+        yield Text(", ".join(f"{reason} {count}" for reason, count in matched.most_common()))
 
 
 def condition(text: str, fields: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
     """The test that ``FIELD=VALUE`` or another comparison stands for. Raises ShowError.
 
-    ``=`` and ``!=`` compare the stored text, ``~`` looks for it in any case, the others compare
-    numbers; a record without a number there does not match.
+    ``=`` and ``!=`` compare the stored text (of a boolean in any case), ``~`` looks for it in any
+    case, the others compare numbers; a record without a number there does not match.
     """
     found = COMPARISON.fullmatch(text)
     if found is None or found["field"] not in fields:
@@ -93,7 +137,29 @@ def condition(text: str, fields: Sequence[str]) -> Callable[[Mapping[str, Any]],
         return lambda row: isinstance(row[field], int | float) and compare(row[field], bound)
     if sign == "~":
         return lambda row: value.casefold() in str(row[field]).casefold()
-    return lambda row: (str(row[field]) == value) == (sign == "=")
+    return lambda row: _equal(row[field], value) == (sign == "=")
+
+
+def _equal(stored: Any, text: str) -> bool:
+    if isinstance(stored, bool):
+        return str(stored).lower() == text.lower()
+    return str(stored) == text
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def _telling(name: str, record: dict[str, Any]) -> dict[str, Any]:
+    """Of a rejection what differs from a first and final one; any other record whole."""
+    if name != Rejection.__name__:
+        return record
+    usual = {field: info.default for field, info in Rejection.model_fields.items()}
+    return {
+        field: value
+        for field, value in record.items()
+        if field != "repeat" and value != usual.get(field)
+    }
 
 
 def _parsed(value: Any) -> Any:

@@ -43,6 +43,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sft card": ("astra sft card --check",),
     "teacher check": ("astra teacher check",),
     "train plan": ("astra train plan qwen3-14b --gpus 8 --tokens 20480 --context-parallel 2",),
+    "train same": (
+        "astra train same --commit",
+        "astra train same --since v0.1.0",
+        "astra train same --check",
+    ),
+    "train trained": ("astra train trained",),
     "train ablations queue": ("astra train ablations queue --dry",),
     "train ablations table": ("astra train ablations table",),
 }

@@ -18,7 +18,7 @@ from astra.cli import examples
 from astra.cli.arena import arena_app
 from astra.cli.cache import cache_app
 from astra.cli.contamination import contamination_app
-from astra.cli.display import show_table, table_path
+from astra.cli.display import show_table, table_names, table_path
 from astra.cli.prompts import prompts_app
 from astra.cli.remote import remote_app
 from astra.cli.report import report
@@ -63,10 +63,8 @@ def app() -> None:
 
 
 def complete_stage(incomplete: str) -> list[str]:
-    """Stages whose table lies in data/, for shell completion."""
-    return sorted(
-        path.stem for path in Path("data").glob("*.parquet") if path.stem.startswith(incomplete)
-    )
+    """Tables in data/, for shell completion."""
+    return [name for name in table_names() if name.startswith(incomplete)]
 
 
 def _console() -> Console:
@@ -82,7 +80,8 @@ def show(
         Path,
         typer.Argument(
             metavar="TABLE",
-            help="A parquet table, or a stage: tasks is data/tasks.parquet.",
+            help="A parquet table, or its name in data/: tasks is data/tasks.parquet, "
+            "rejected/tasks what stage tasks dropped.",
             autocompletion=complete_stage,
         ),
     ],

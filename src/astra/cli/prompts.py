@@ -16,9 +16,9 @@ import yaml
 
 from astra import prompting
 from astra.cli.capture import Captured, capturing
-from astra.errors import AstraError
 from astra.prompting import PromptError
 from astra.settings import PARAMS
+from astra.stage import user_errors
 
 prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
 
@@ -116,10 +116,14 @@ def real_ask(template: str, text: str, nth: int) -> Captured:
         with _scratch_workspace() as root, capturing(template, text, nth):
             try:
                 _run(root / "stages" / f"{stage}.py")
-            except Captured as captured:
-                return captured
-            except AstraError as error:
-                problems.append(f"{stage}: {error}")
+            except Exception as error:
+                told = user_errors(error)  # asks that are made together may fail as a group
+                for one in told:
+                    if isinstance(one, Captured):
+                        return one
+                if not told:
+                    raise
+                problems += [f"{stage}: {one}" for one in told]
             else:
                 problems.append(f"{stage}: makes no such ask with the present data")
     raise PromptError(f"prompt {template!r} is not sent; " + ("; ".join(problems) or "no stage"))
@@ -161,7 +165,7 @@ def _scratch_workspace() -> Generator[Path]:
             if (root / name).exists():
                 (scratch / name).symlink_to(root / name)
         (scratch / "data").mkdir()
-        for file in (root / "data").glob("*"):
+        for file in (root / "data").glob("*.parquet"):
             (scratch / "data" / file.name).symlink_to(file)
         (scratch / PARAMS).write_text(_without_agent(root / PARAMS), encoding="utf-8")
         os.environ["DVC_ROOT"] = place or str(root)

@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
+from astra.cli.training_lock import TRAINED
 from astra.errors import AstraError
 from astra.stage import run_stage
 
-TRAINED = frozenset({"sft", "rl", "bench"})
 log = logging.getLogger("astra")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 from astra.cli.doctor import Finding
 from astra.errors import AstraError
 from astra.llm.endpoints import ChatRequest, ChatTransport
-from astra.llm.gateway import share
+from astra.llm.gateway import Gateway
 from astra.llm.openai_backend import sampling_fields
 from astra.llm.protocol import ModelConfig, ParseError
 from astra.llm.servers import EndpointError
@@ -89,7 +90,7 @@ def check(
     failed = False
     for target in targets:
         typer.echo(target.label)
-        for finding in asyncio.run(examine(target, runtime, asks)):
+        for finding in examine(target, runtime, asks):
             typer.echo(f"  {finding.line()}")
             failed |= finding.level == "error"
     if failed:
@@ -124,27 +125,32 @@ def _targets(runtime: RuntimeConfig, configs: Iterable[ModelConfig]) -> Iterator
                 yield Target(endpoint, config)
 
 
-async def examine(target: Target, runtime: RuntimeConfig, asks: int) -> list[Finding]:
+def examine(target: Target, runtime: RuntimeConfig, asks: int) -> list[Finding]:
     """All findings of one target; after a plain reply failed, nothing more is tried."""
     alone = runtime.model_copy(update={"endpoints": (target.endpoint,)})
     try:
-        gateway = share(alone, "check")
-        usage = gateway.usage(f"openai:{target.config.model}")
-        transport = ChatTransport(gateway, target.config.model, usage)
+        gateway = Gateway(alone, "check")
     except AstraError as error:
         return [Finding("error", str(error))]
-    await gateway.enter()
-    try:
-        findings = await _listed(target, transport)
-        plain = await _finding(_plain, target, transport)
-        findings.append(plain)
-        if plain.level != "error":
-            findings.append(await _finding(_structured, target, transport))
-            findings.append(await _finding(_tools, target, transport))
-            findings.append(await _load(target, transport, usage, asks, alone))
-        return findings
-    finally:
-        await gateway.leave()
+    with closing(gateway):
+        try:
+            usage = gateway.usage(f"openai:{target.config.model}")
+            transport = ChatTransport(gateway, target.config.model, usage)
+        except AstraError as error:
+            return [Finding("error", str(error))]
+        return asyncio.run(_examine(target, transport, asks))
+
+
+async def _examine(target: Target, transport: ChatTransport, asks: int) -> list[Finding]:
+    await transport.gateway.enter()
+    findings = await _listed(target, transport)
+    plain = await _finding(_plain, target, transport)
+    findings.append(plain)
+    if plain.level != "error":
+        findings.append(await _finding(_structured, target, transport))
+        findings.append(await _finding(_tools, target, transport))
+        findings.append(await _load(target, transport, asks))
+    return findings
 
 
 Step = Callable[[Target, ChatTransport], Awaitable[Finding]]
@@ -248,12 +254,11 @@ async def _tools(target: Target, transport: ChatTransport) -> Finding:
     )
 
 
-async def _load(
-    target: Target, transport: ChatTransport, usage: Usage, asks: int, runtime: RuntimeConfig
-) -> Finding:
+async def _load(target: Target, transport: ChatTransport, asks: int) -> Finding:
     """Latency and throughput with as many requests in flight as a run would have."""
+    runtime = transport.gateway.runtime
     count = asks or ASKS_PER_PLACE * runtime.concurrency
-    fresh = Usage("check", usage.model)
+    fresh = Usage("check", transport.usage.model)
     measured = ChatTransport(transport.gateway, target.config.model, fresh)
     started = time.monotonic()
     outcomes = await asyncio.gather(

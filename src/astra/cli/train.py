@@ -1,4 +1,4 @@
-"""``astra train``: what fits, and the paper's ablations as one queue of experiments."""
+"""``astra train``: what fits, the paper's ablations, and whether changed code trains the same."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
+from astra.cli import train_same
 from astra.cli.ablations import ablations_app
 from astra.errors import AstraError
 from astra.train.planner import GIB, SHAPES, Plan, Setup, Sharding, conversations, plan
 
-train_app = typer.Typer(help="Plan training runs and queue ablations.", no_args_is_help=True)
+train_app = typer.Typer(
+    help="Plan training runs, queue ablations, account for code.", no_args_is_help=True
+)
 train_app.add_typer(ablations_app, name="ablations")
+train_app.command("same")(train_same.same)
+train_app.command("trained")(train_same.trained)
 
 
 @train_app.command("plan")

@@ -46,6 +46,8 @@ def embed_distinct(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     distinct = sorted(set(texts))
     place = {text: row for row, text in enumerate(distinct)}
     vectors = embedder.embed(distinct)
+    if distinct == list(texts):
+        return vectors  # as they are: many vectors are better not copied
     return vectors[[place[text] for text in texts]]
 
 

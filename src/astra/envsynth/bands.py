@@ -9,36 +9,29 @@ in scope; each candidate lands in the highest band that any tool in scope gives 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra.arena.state import state_of
-from astra.embedding.protocol import Embedder, embed_distinct
+from astra.embedding.protocol import Embedder, Vectors, embed_distinct
 from astra.records.base import content_id
 from astra.records.environment import Arena, ArenaTool, Band
 from astra.records.qa import Split
 from astra.records.tool import Tool, ToolServer
+from astra.store.sqlite import scratch
 
 HIGH_ABOVE, LOW_BELOW = 0.85, 0.4
 BLOCK_ARENAS = 256
+BLOCK_CELLS = 1 << 23
+"""Similarities held at once, in 4 bytes each: blocks get smaller where texts are many."""
 _DECIMALS = 4
 """Similarities are rounded, so that the last bits of a float never choose a band."""
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A tool of the pool. ``text`` is what is embedded of it, written once."""
-
-    tool: ArenaTool
-    domain: str
-    text: str
-
-    @classmethod
-    def of(cls, tool: ArenaTool, domain: str) -> Offer:
-        return cls(tool, domain, document_text(tool.tool))
 
 
 def document_text(tool: Tool) -> str:
@@ -53,100 +46,199 @@ def document_text(tool: Tool) -> str:
     return f"{tool.name}: {tool.description} Parameters: {', '.join(described) or 'none'}"
 
 
+@dataclass(frozen=True)
+class _Named:
+    """The offers of one split by name: numbers of two per name, the second of another domain."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    """-1 where one domain alone has the name."""
+    domain: NDArray[np.int64]
+    """That of the first."""
+
+
 class ToolPool:
-    """Every tool that may distract, by split; document-only tools serve all splits."""
+    """Every tool that may distract, by split, on disk; document-only tools serve all splits.
+
+    Kept is the first tool of each name and domain, in the order of arenas' ids and then of
+    servers'; the order in which they come makes no difference. Close it, or use it in ``with``.
+    """
 
     def __init__(self, arenas: Iterable[Arena], servers: Iterable[ToolServer]) -> None:
-        self._offers: dict[Split, dict[str, list[Offer]]] = {split: {} for split in Split}
-        for arena in sorted(arenas, key=lambda arena: arena.id):
-            state = state_of(arena)
-            for offer in arena.tools:
-                if state is not None and offer.tool.name in state.writes:
-                    # Its code needs the world of its own arena: elsewhere it is a document.
-                    offer = offer.model_copy(update={"code": ""})
-                self._add(arena.split, Offer.of(offer, arena.domain))
-        for server in sorted(servers, key=lambda server: server.id):
-            for tool in server.tools:
+        self._offers = scratch(
+            "CREATE TABLE offers (n INTEGER PRIMARY KEY, split TEXT, name TEXT, domain INTEGER, "
+            "rank TEXT, text TEXT, tool TEXT, UNIQUE (split, name, domain))",
+            "CREATE TABLE places (split TEXT, name TEXT, place INTEGER, PRIMARY KEY (split, name)) "
+            "WITHOUT ROWID",
+        )
+        self._domains: dict[str, int] = {}
+        self._named: dict[Split, _Named] = {}
+        for arena in arenas:
+            self._add_arena(arena)
+        for server in servers:
+            for at, tool in enumerate(server.tools):
                 bare = tool.model_copy(update={"original_name": None, "hints": {}})
-                offer = Offer.of(ArenaTool(tool=bare), server.domain)
+                rank = f"servers {server.id} {at:06}"
                 for split in Split:
-                    self._add(split, offer)
-        for split, offers in self._offers.items():
-            self._offers[split] = dict(sorted(offers.items()))
+                    self._add(split, server.domain, rank, ArenaTool(tool=bare))
 
-    def _add(self, split: Split, offer: Offer) -> None:
-        """Keep the first tool of each name and domain; tools with code come first."""
-        known = self._offers[split].setdefault(offer.tool.tool.name, [])
-        if all(other.domain != offer.domain for other in known):
-            known.append(offer)
+    def __enter__(self) -> Self:
+        return self
 
-    def candidates(self, split: Split, domain: str) -> list[Offer]:
-        """One tool per name from other domains, by name."""
-        found: list[Offer] = []
-        for offers in self._offers[split].values():
-            for offer in offers:
-                if offer.domain != domain:
-                    found.append(offer)
-                    break
-        return found
+    def __exit__(self, *exc_info: object) -> None:
+        self._offers.close()
+
+    def _add_arena(self, arena: Arena) -> None:
+        state = state_of(arena)
+        for at, offer in enumerate(arena.tools):
+            if state is not None and offer.tool.name in state.writes:
+                # Its code needs the world of its own arena: elsewhere it is a document.
+                offer = offer.model_copy(update={"code": ""})
+            self._add(arena.split, arena.domain, f"arenas {arena.id} {at:06}", offer)
+
+    def _add(self, split: Split, domain: str, rank: str, offer: ArenaTool) -> None:
+        """``rank`` sorts offers of one name; tools with code come before bare documents."""
+        number = self._domains.setdefault(domain, len(self._domains))
+        self._offers.execute(
+            "INSERT INTO offers (split, name, domain, rank, text, tool) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET rank = excluded.rank, text = excluded.text, "
+            "tool = excluded.tool WHERE excluded.rank < rank",
+            (
+                split,
+                offer.tool.name,
+                number,
+                rank,
+                document_text(offer.tool),
+                offer.model_dump_json(),
+            ),
+        )
+
+    def candidates(
+        self, split: Split, domain: str, taken: Collection[str] = ()
+    ) -> NDArray[np.int64]:
+        """Numbers of the tools of other domains, one per name and by name, none named as in
+        ``taken``."""
+        if split not in self._named:
+            self._named[split] = self._by_name(split)
+        named = self._named[split]
+        own = self._domains.get(domain, -1)
+        chosen = np.where(named.domain == own, named.second, named.first)
+        places = (
+            self._offers.execute(
+                "SELECT place FROM places WHERE split = ? AND name = ?", (split, name)
+            ).fetchone()
+            for name in taken
+        )
+        chosen[[place[0] for place in places if place]] = -1
+        return chosen[chosen >= 0]
+
+    def _by_name(self, split: Split) -> _Named:
+        rows = self._offers.execute(
+            "SELECT name, n, domain FROM offers WHERE split = ? ORDER BY name, rank", (split,)
+        )
+        found: list[tuple[int, int, int]] = []
+        for name, offers in groupby(rows, lambda row: row[0]):
+            (_, first, domain), *others = islice(offers, 2)
+            self._offers.execute("INSERT INTO places VALUES (?, ?, ?)", (split, name, len(found)))
+            found.append((first, others[0][1] if others else -1, domain))
+        return _Named(*np.array(found, dtype=np.int64).reshape(-1, 3).T[[0, 1, 2]])
+
+    def tool(self, number: int) -> ArenaTool:
+        """The tool of one of the ``candidates``."""
+        return ArenaTool.model_validate_json(self._field("tool", number))
+
+    def text(self, number: int) -> str:
+        """What is embedded of it."""
+        return self._field("text", number)
+
+    def _field(self, name: str, number: int) -> str:
+        found = self._offers.execute(f"SELECT {name} FROM offers WHERE n = ?", (int(number),))
+        return found.fetchone()[0]
 
 
-@dataclass(frozen=True)
-class _Offered:
-    """The candidates of one split and domain, and each one's row among the vectors."""
+class _Texts:
+    """Distinct texts on disk and, once they are embedded, the row of each among the vectors."""
 
-    offers: list[Offer]
-    place: dict[str, int]
-    rows: NDArray[np.intp]
+    def __init__(self) -> None:
+        self._rows = scratch("CREATE TABLE texts (text TEXT PRIMARY KEY, row INTEGER)")
+
+    def close(self) -> None:
+        self._rows.close()
+
+    def add(self, text: str) -> None:
+        self._rows.execute("INSERT OR IGNORE INTO texts (text) VALUES (?)", (text,))
+
+    def embed(self, embedder: Embedder) -> Vectors:
+        texts = [text for (text,) in self._rows.execute("SELECT text FROM texts ORDER BY text")]
+        self._rows.executemany("UPDATE texts SET row = ? WHERE text = ?", enumerate(texts))
+        return embed_distinct(embedder, texts)
+
+    def row(self, text: str) -> int:
+        found = self._rows.execute("SELECT row FROM texts WHERE text = ?", (text,))
+        return found.fetchone()[0]
 
 
 def with_irrelevant(
-    arenas: Sequence[Arena], pool: ToolPool, embedder: Embedder, per_band: int
+    arenas: Iterable[Arena], pool: ToolPool, embedder: Embedder, per_band: int
 ) -> Iterator[Arena]:
-    """The arenas with up to ``per_band`` candidates per band, drawn uniformly.
+    """The arenas, which are read twice, with up to ``per_band`` candidates per band each, drawn
+    uniformly.
 
-    Similarities are computed for a block of arenas at a time: memory grows with the pool, not
-    with pool times arenas.
+    Memory grows with the distinct texts that are embedded, by a vector each: what else is known
+    of tools and arenas stays on disk, and similarities are computed for a block of arenas.
     """
-    groups = sorted({(arena.split, arena.domain) for arena in arenas})
-    candidates = {group: pool.candidates(*group) for group in groups}
-    texts = {offer.text for offers in candidates.values() for offer in offers}
-    texts |= {document_text(tool.tool) for arena in arenas for tool in arena.tools}
-    ordered = sorted(texts)
-    row = {text: at for at, text in enumerate(ordered)}
-    vectors = embed_distinct(embedder, ordered)
-    offered = {group: _offered(offers, row) for group, offers in candidates.items()}
-    for start in range(0, len(arenas), BLOCK_ARENAS):
-        block = arenas[start : start + BLOCK_ARENAS]
-        scope = sorted({row[document_text(tool.tool)] for arena in block for tool in arena.tools})
-        place = {at: number for number, at in enumerate(scope)}
-        similar = vectors[scope] @ vectors.T
-        np.round(similar, _DECIMALS, out=similar)
-        for arena in block:
-            mine = [place[row[document_text(tool.tool)]] for tool in arena.tools]
-            yield _choose(arena, offered[arena.split, arena.domain], similar[mine], per_band)
+    with closing(_Texts()) as texts:
+        offered = _offered(arenas, pool, texts)
+        vectors = texts.embed(embedder)
+        rows = np.full(max(offered, default=0) + 1, -1, dtype=np.int64)
+        for number in offered:
+            rows[number] = texts.row(pool.text(number))
+        source = iter(arenas)
+        size = max(1, min(BLOCK_ARENAS, BLOCK_CELLS // max(1, len(vectors)) // 3))
+        while block := list(islice(source, size)):
+            own = [[texts.row(document_text(t.tool)) for t in arena.tools] for arena in block]
+            scope = sorted({row for mine in own for row in mine})
+            place = {row: at for at, row in enumerate(scope)}
+            similar = vectors[scope] @ vectors.T
+            np.round(similar, _DECIMALS, out=similar)
+            for arena, mine in zip(block, own, strict=True):
+                near = similar[[place[row] for row in mine]]
+                yield _choose(arena, pool, rows, near, per_band)
 
 
-def _offered(offers: list[Offer], row: dict[str, int]) -> _Offered:
-    return _Offered(
-        offers,
-        {offer.tool.tool.name: at for at, offer in enumerate(offers)},
-        np.array([row[offer.text] for offer in offers], dtype=np.intp),
-    )
+def _offered(arenas: Iterable[Arena], pool: ToolPool, texts: _Texts) -> set[int]:
+    """Numbers of what may be offered to any arena; their texts, and those of tools in scope, are
+    added to ``texts``."""
+    groups: set[tuple[Split, str]] = set()
+    for arena in arenas:
+        groups.add((arena.split, arena.domain))
+        for tool in arena.tools:
+            texts.add(document_text(tool.tool))
+    offered: set[int] = set()
+    for group in groups:
+        offered.update(map(int, pool.candidates(*group)))
+    for number in offered:
+        texts.add(pool.text(number))
+    return offered
 
 
-def _choose(arena: Arena, offered: _Offered, similar: NDArray[np.floating], per_band: int) -> Arena:
-    taken = [offered.place[t.tool.name] for t in arena.tools if t.tool.name in offered.place]
-    usable = np.delete(np.arange(len(offered.offers)), taken)
+def _choose(
+    arena: Arena,
+    pool: ToolPool,
+    rows: NDArray[np.int64],
+    similar: NDArray[np.floating],
+    per_band: int,
+) -> Arena:
+    usable = pool.candidates(arena.split, arena.domain, {t.tool.name for t in arena.tools})
     if not usable.size or per_band == 0:
         return arena
-    bands = band_of(similar[:, offered.rows[usable]])
+    bands = band_of(similar[:, rows[usable]])
     rng = random.Random(int(content_id([arena.id, "irrelevant"]), 16))
     chosen: dict[Band, tuple[ArenaTool, ...]] = {}
     for band in Band:
         members = usable[bands == band]
         drawn = rng.sample(range(len(members)), min(per_band, len(members)))
-        tools = [offered.offers[members[at]].tool for at in drawn]
+        tools = [pool.tool(members[at]) for at in drawn]
         chosen[band] = tuple(sorted(tools, key=lambda tool: tool.tool.name))
     return arena.model_copy(update={"irrelevant": chosen})
 

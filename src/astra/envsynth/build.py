@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import dataclass
 
+from astra.embedding.protocol import Embedder
+from astra.envsynth.bands import ToolPool, with_irrelevant
+from astra.envsynth.batching import Batcher, drawn_in_thread
+from astra.envsynth.candidates import Candidate, Verdict
 from astra.envsynth.config import EnvsMergedConfig
-from astra.envsynth.merge import Plan, merge_all
+from astra.envsynth.interpreter.build import code_arenas
+from astra.envsynth.merge import Plan, merge_tools
 from astra.envsynth.selfcheck import check_arenas
 from astra.envsynth.splits import SplitGuard
+from astra.envsynth.static import Problem
+from astra.envsynth.verify import verify
 from astra.envsynth.worlds import (
     Nodes,
     arena_state,
@@ -18,61 +35,115 @@ from astra.envsynth.worlds import (
     may_write,
     nodes_of,
 )
+from astra.llm.pool import flow
 from astra.llm.protocol import Teacher
 from astra.records.base import canonical_json
-from astra.records.environment import Arena, ArenaStep, ArenaTool, Environment
-from astra.records.qa import QAInstance
+from astra.records.environment import Arena, ArenaStep, ArenaTool, Band, Environment
+from astra.records.qa import QAInstance, QuestionKind
 from astra.records.score import Rejection
+from astra.records.tool import ToolServer
 from astra.sandbox.protocol import Sandbox
-from astra.stage import Progress
+from astra.store.metrics import StageMetrics
+from astra.store.shelf import Shelf
+
+Outcome = Arena | Rejection
+Check = Callable[[Arena], Awaitable[Problem | None]]
 
 
-def group_environments(environments: Iterable[Environment]) -> dict[str, dict[int, Environment]]:
-    """Environments by instance and sub-question."""
-    grouped: dict[str, dict[int, Environment]] = {}
-    for environment in environments:
-        grouped.setdefault(environment.qa_id, {})[environment.sub_question_id] = environment
-    return grouped
+@dataclass(frozen=True)
+class Inputs:
+    """What arenas are made of; instances are read several times."""
+
+    instances: Callable[[], Iterable[QAInstance]]
+    environments: Callable[[str], Iterable[Environment]]
+    """Those of an instance, by its id."""
+    servers: Callable[[], Iterable[ToolServer]]
 
 
-async def build_arenas(
-    instances: Iterable[QAInstance],
-    guard: SplitGuard,
-    environments: Mapping[str, Mapping[int, Environment]],
+async def arenas(
+    inputs: Inputs,
+    teacher: Teacher,
+    embedder: Embedder,
+    sandbox: Sandbox,
+    config: EnvsMergedConfig,
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Outcome, None]:
+    """An arena with its distractors or a rejection per instance, and code-interpreter arenas.
+
+    Distractors are tools of all arenas, so these wait on disk until the last of them is made.
+    """
+    with Shelf(Arena, lambda arena: arena.id) as made:
+        outcomes = proved_arenas(inputs, teacher, sandbox, config, open_items, metrics)
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                if isinstance(outcome, Arena):
+                    made.add(outcome)
+                else:
+                    yield outcome
+        interpreted = code_arenas(inputs.instances, config.code, sandbox, open_items, metrics)
+        async with aclosing(interpreted):
+            async for outcome in interpreted:
+                yield outcome
+        finished = drawn_in_thread(_distracted(made, inputs.servers(), embedder, config.per_band))
+        async with aclosing(finished):
+            async for arena in finished:
+                yield arena
+
+
+def _distracted(
+    made: Shelf[Arena], servers: Iterable[ToolServer], embedder: Embedder, per_band: int
+) -> Generator[Arena]:
+    with ToolPool(made, servers) as pool:
+        yield from with_irrelevant(made, pool, embedder, per_band)
+
+
+async def proved_arenas(
+    inputs: Inputs,
     teacher: Teacher,
     sandbox: Sandbox,
     config: EnvsMergedConfig,
-    concurrency: int,
-    progress: Progress,
-) -> tuple[list[Arena], list[Rejection], Counter[str]]:
-    """Arenas without distractors yet, what was dropped, and counts of the merges.
-
-    ``progress`` advances by instances, a batch at a time.
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Outcome, None]:
+    """Per instance, in their order: failed merges, then its arena without distractors or why
+    there is none. Counts ``instances`` as they are done, and what became of groups.
     """
-    arenas: list[Arena] = []
-    rejections: list[Rejection] = []
-    counts: Counter[str] = Counter()
-    source = iter(instances)
-    while batch := list(itertools.islice(source, config.batch_instances)):
-        plans: list[Plan] = []
-        for instance in batch:
-            planned = _plan(instance, guard, environments.get(instance.id, {}), config.nodes)
-            if isinstance(planned, Plan):
-                plans.append(planned)
-            else:
-                rejections.append(planned)
-                progress.drop(planned.reason)
-        counts += await merge_all(plans, teacher, sandbox, config, concurrency)
-        built = [assemble(plan) for plan in plans]
-        problems = check_arenas(built, sandbox)
-        for arena, problem in zip(built, problems, strict=True):
-            if problem is None:
-                arenas.append(arena)
-                progress.advance()
-            else:
-                progress.drop(problem[0])
-                rejections.append(Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1]))
-    return arenas, rejections, counts
+    guard = SplitGuard(inputs.instances())
+
+    def verified(candidates: Sequence[Candidate]) -> list[Verdict]:
+        return verify(candidates, sandbox, config.sandbox)
+
+    def checked(built: Sequence[Arena]) -> list[Problem | None]:
+        return check_arenas(built, sandbox)
+
+    async def work(instance: QAInstance) -> list[Outcome]:
+        environments = {one.sub_question_id: one for one in inputs.environments(instance.id)}
+        plan = _plan(instance, guard, environments, config.nodes)
+        if isinstance(plan, Rejection):
+            outcomes: list[Outcome] = [plan]
+        else:
+            await merge_tools(plan, teacher, verifier.do, config, metrics)
+            outcomes = [*plan.tries, await _proved(plan, checker.do)]
+        metrics.count("instances")
+        return outcomes
+
+    turn = asyncio.Lock()  # the sandbox serves one batch at a time
+    async with (
+        Batcher(verified, config.verify_batch, turn) as verifier,
+        Batcher(checked, config.verify_batch, turn) as checker,
+        aclosing(flow(inputs.instances(), work, open_items)) as outcomes,
+    ):
+        async for outcome in outcomes:
+            yield outcome
+
+
+async def _proved(plan: Plan, check: Check) -> Outcome:
+    arena = assemble(plan)
+    problem = await check(arena)
+    if problem is None:
+        return arena
+    return Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1])
 
 
 def _plan(
@@ -148,18 +219,35 @@ def _state(plan: Plan) -> str:
     return canonical_json(arena_state(instance, allowed).model_dump(mode="json"))
 
 
-def histograms(arenas: Sequence[Arena]) -> Iterator[tuple[str, Iterable[object]]]:
-    """The distributions that the paper's appendix reports, by name."""
-    yield "scenario", (arena.scenario.value for arena in arenas)
-    yield "split", (arena.split.value for arena in arenas)
-    yield "domain", (arena.domain for arena in arenas)
-    yield "language", (arena.language for arena in arenas)
-    yield "hops", (arena.hops for arena in arenas)
-    yield "calls", (sum(s.tool_name is not None for s in arena.steps) for arena in arenas)
-    yield "tools", (len(arena.tools) for arena in arenas)
-    yield "sub_questions", (len(arena.steps) for arena in arenas)
-    for band in ("high", "medium", "low"):
-        yield (
-            f"irrelevant_{band}",
-            (sum(len(t) for b, t in arena.irrelevant.items() if b == band) for arena in arenas),
-        )
+def measure(metrics: StageMetrics, arena: Arena) -> None:
+    """Add one arena to the stage's counts and to the distributions of the paper's appendix."""
+    if arena.kind == QuestionKind.CODE:
+        metrics.count("code_arenas")
+        metrics.distribution("code_composition", [arena.composition])
+        metrics.distribution("code_split", [arena.split.value])
+        return
+    metrics.count("arenas")
+    for name, value in _figures(arena):
+        metrics.distribution(name, [value])
+
+
+def summarise(metrics: StageMetrics, embedder: Embedder) -> None:
+    """Add what is known at the end."""
+    for name in ("instances", "arenas"):
+        metrics.count(name, 0)
+    whole = metrics.counts["instances"]
+    metrics.value("yield", round(metrics.counts["arenas"] / whole, 4) if whole else 0.0)
+    metrics.value("embedder", embedder.name)
+
+
+def _figures(arena: Arena) -> Iterator[tuple[str, object]]:
+    yield "scenario", arena.scenario.value
+    yield "split", arena.split.value
+    yield "domain", arena.domain
+    yield "language", arena.language
+    yield "hops", arena.hops
+    yield "calls", sum(step.tool_name is not None for step in arena.steps)
+    yield "tools", len(arena.tools)
+    yield "sub_questions", len(arena.steps)
+    for band in Band:
+        yield f"irrelevant_{band}", len(arena.irrelevant.get(band, ()))

@@ -25,8 +25,10 @@ class EnvsConfig(StageConfig):
     """Tries of call and code per document, each told why the one before failed."""
     other_keys: int = Field(ge=1)
     """How many entities besides the one asked for a tool's data should hold."""
-    batch_instances: int = Field(ge=1)
-    """Instances whose environments are verified together; bounds memory."""
+    max_asks: int = Field(ge=1)
+    """Asks that one sub-question may cost in all, whatever ``attempts`` would still allow."""
+    verify_batch: int = Field(ge=1)
+    """Tools verified together at most; bounds the open sessions."""
     sandbox: SandboxLimits
 
 
@@ -74,6 +76,9 @@ class EnvsMergedConfig(StageConfig):
     per_band: int = Field(ge=0)
     """Irrelevant-tool candidates kept per similarity band (K)."""
     embedding: EmbeddingConfig
-    batch_instances: int = Field(ge=1)
+    max_asks: int = Field(ge=1)
+    """Asks that one group of tools may cost before it stays apart."""
+    verify_batch: int = Field(ge=1)
+    """Merged tools verified, or arenas replayed, together at most; bounds the open sessions."""
     code: CodeConfig = CodeConfig()
     sandbox: SandboxLimits

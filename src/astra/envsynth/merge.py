@@ -9,26 +9,28 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 from astra.envsynth import asks
-from astra.envsynth.candidates import Candidate, candidate_of
+from astra.envsynth.candidates import Candidate, Verdict, candidate_of
 from astra.envsynth.config import EnvsMergedConfig
-from astra.envsynth.static import Problem, call_problem
-from astra.envsynth.verify import verify
+from astra.envsynth.static import Problem, call_problem, recorded
 from astra.envsynth.worlds import is_stateful
-from astra.llm.notes import PromptNotes
+from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.records.base import canonical_json
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion
+from astra.records.score import Rejection
 from astra.records.tool import Tool
-from astra.sandbox.protocol import Sandbox
+from astra.store.metrics import StageMetrics
 
 Member = tuple[SubQuestion, Environment]
+Verify = Callable[[Candidate], Awaitable[Verdict]]
 
 
 @dataclass(frozen=True)
@@ -47,141 +49,161 @@ class Plan:
     instance: QAInstance
     environments: Mapping[int, Environment]
     tools: list[MergedTool] = field(default_factory=list[MergedTool])
+    tries: list[Rejection] = field(default_factory=list[Rejection])
+    """What failed on the way; the tools it was about stay apart."""
     notes: PromptNotes = field(default_factory=PromptNotes)
 
-
-@dataclass
-class _Group:
-    plan: Plan
-    members: list[Member]
-    problem: Problem | None = None
-    merged: MergedTool | None = None
-
-    @property
-    def feedback(self) -> str:
-        return f"{self.problem[0]}: {self.problem[1]}" if self.problem else ""
-
-
-async def merge_all(
-    plans: Sequence[Plan],
-    teacher: Teacher,
-    sandbox: Sandbox,
-    config: EnvsMergedConfig,
-    concurrency: int,
-) -> Counter[str]:
-    """Fill each plan's ``tools``; returns counts of what became of the groups."""
-    counts: Counter[str] = Counter()
-    groups: list[_Group] = []
-    clustered = map_bounded(plans, lambda plan: _clusters(plan, teacher), concurrency)
-    for plan in plans:
-        parts, fault = await anext(clustered)
-        counts[f"clustering_failed_{fault}"] += bool(fault)
-        groups += [_Group(plan, part) for part in parts]
-    pending = [group for group in groups if len(group.members) > 1]
-    counts["groups"] += len(pending)
-    for attempt in range(config.merge_attempts):
-        await _attempt(pending, attempt, teacher, sandbox, config, concurrency)
-        pending = [group for group in pending if group.merged is None]
-        if not pending:
-            break
-    for group in groups:
-        if group.merged is not None:
-            group.plan.tools.append(group.merged)
-            counts["merged_groups"] += 1
-            counts["merged_members"] += len(group.members)
-        else:
-            if group.problem is not None:
-                counts[f"merge_failed_{group.problem[0]}"] += 1
-            group.plan.tools += [
-                MergedTool(environment.tool, environment.code, {question.id: environment.arguments})
-                for question, environment in group.members
-            ]
-    for plan in plans:
-        plan.tools = unique_names(plan.tools)
-    return +counts
+    def failed(self, part: str, problem: Problem, attempt: int = 0) -> None:
+        """Note a failed try of grouping or merging."""
+        self.tries.append(
+            Rejection(
+                item=self.instance.id,
+                part=part,
+                reason=problem[0],
+                detail=recorded(problem),
+                attempt=attempt,
+                final=False,
+            )
+        )
 
 
-async def _clusters(plan: Plan, teacher: Teacher) -> tuple[list[list[Member]], str]:
-    """Groups of members, by first id; all apart, with the reason, if none can be had."""
+async def merge_tools(
+    plan: Plan, teacher: Teacher, verify: Verify, config: EnvsMergedConfig, metrics: StageMetrics
+) -> None:
+    """Fill the plan's ``tools`` and ``tries``; count what became of its groups."""
+    merges = [
+        _Merge(plan, members, teacher, verify, config)
+        for members in await _clusters(plan, teacher, metrics)
+    ]
+    async with aclosing(map_bounded(merges, _Merge.tools, len(merges))) as merged:
+        tools = [tool async for made in merged for tool in made]
+    plan.tools = unique_names(tools)
+    for merge in merges:
+        merge.count(metrics)
+        for attempt, problem in enumerate(merge.problems):
+            plan.failed(merge.part, problem, attempt)
+
+
+async def _clusters(plan: Plan, teacher: Teacher, metrics: StageMetrics) -> list[list[Member]]:
+    """Groups of members, by first id; all apart, with the reason noted, if none can be had."""
     members = {
         question.id: (question, plan.environments[question.id])
         for question in plan.instance.sub_questions
         if question.id in plan.environments
     }
-    apart = [[member] for member in members.values()]
+    groups = await _grouped(plan, list(members.values()), teacher)
+    if isinstance(groups, tuple):
+        metrics.count(f"clustering_failed_{groups[0]}")
+        plan.failed("grouping", groups)
+        return [[member] for member in members.values()]
+    named = {number for group in groups for number in group}
+    apart = [[number] for number in members if number not in named]
+    return [[members[number] for number in group] for group in sorted([*groups, *apart])]
+
+
+async def _grouped(
+    plan: Plan, members: list[Member], teacher: Teacher
+) -> list[list[int]] | Problem:
+    """The ids of each group that the teacher sees; ids left out stay alone."""
     if len(members) < 2:
-        return apart, ""
+        return []
     try:
-        ask = asks.cluster_ask(plan.instance, list(members.values()))
-        reply = await plan.notes.of(teacher).ask(ask)
-    except ProviderError:
-        return apart, "provider_error"
-    except ParseError:
-        return apart, "parse_error"
+        reply = await plan.notes.of(teacher).ask(asks.cluster_ask(plan.instance, members))
+    except ProviderError as error:
+        return "provider_error", str(error)[:200]
+    except ParseError as error:
+        return "parse_error", str(error)[:200]
     named = [number for group in reply.groups for number in group]
-    if len(set(named)) != len(named) or not set(named) <= set(members):
-        return apart, "bad_ids"
-    groups = [sorted(group) for group in reply.groups if group]
-    groups += [[number] for number in members if number not in named]
-    return [[members[number] for number in group] for group in sorted(groups)], ""
+    known = {question.id for question, _ in members}
+    if len(set(named)) != len(named) or not set(named) <= known:
+        return "bad_ids", f"{canonical_json(reply.groups)[:200]} of {sorted(known)}"
+    return [sorted(group) for group in reply.groups if group]
 
 
-async def _attempt(
-    groups: Sequence[_Group],
-    attempt: int,
-    teacher: Teacher,
-    sandbox: Sandbox,
-    config: EnvsMergedConfig,
-    concurrency: int,
-) -> None:
-    async def draft(group: _Group) -> MergedTool | Problem:
-        return await _draft(group, attempt, teacher)
+class _Merge:
+    """One group on its way to a tool that serves all its members."""
 
-    replies = map_bounded(groups, draft, concurrency)
-    drafted: list[tuple[_Group, MergedTool, Candidate]] = []
-    for group in groups:
-        made = await anext(replies)
-        if isinstance(made, MergedTool):
-            drafted.append((group, made, _candidate(group, made)))
-        else:
-            group.problem = made
-    verdicts = verify([candidate for _, _, candidate in drafted], sandbox, config.sandbox)
-    for (group, made, _), verdict in zip(drafted, verdicts, strict=True):
-        group.problem = verdict.problem
-        if verdict.problem is None:
-            group.merged = made
+    def __init__(
+        self,
+        plan: Plan,
+        members: list[Member],
+        teacher: Teacher,
+        verify: Verify,
+        config: EnvsMergedConfig,
+    ) -> None:
+        self._instance = plan.instance
+        self._members = members
+        self._teacher = plan.notes.of(AskBudget(config.max_asks).of(teacher))
+        self._verify = verify
+        self._attempts = config.merge_attempts if len(members) > 1 else 0
+        self._merged = False
+        self.part = f"merge {' '.join(str(question.id) for question, _ in members)}"
+        self.problems: list[Problem] = []
+        """Why each try failed so far."""
 
-
-async def _draft(group: _Group, attempt: int, teacher: Teacher) -> MergedTool | Problem:
-    base = group.members[0][1]
-    instance = group.plan.instance
-    if all(
-        environment.code == base.code or is_stateful(instance, question)
-        for question, environment in group.members
-    ):
-        # No data of its own, or the same: there is nothing to extend, only to prove.
-        code = base.code
-        calls = {question.id: environment.arguments for question, environment in group.members}
-    else:
+    async def tools(self) -> list[MergedTool]:
+        """The merged tool, or those of the members."""
         try:
-            ask = asks.merge_ask(group.members, group.feedback, attempt)
-            reply = await group.plan.notes.of(teacher).ask(ask)
-        except ProviderError as error:
-            return "provider_error", str(error)[:200]
-        except ParseError as error:
-            return "parse_error", str(error)[:200]
-        code, calls = reply.code, {call.id: call.arguments for call in reply.calls}
-    if sorted(calls) != sorted(question.id for question, _ in group.members):
-        return "calls_missing", f"all members or none: the calls are for {sorted(calls)}"
-    for arguments in calls.values():
-        problem = call_problem(base.tool, arguments)
-        if problem is not None:
-            return problem
-    return MergedTool(base.tool, code, calls)
+            for attempt in range(self._attempts):
+                made = await self._try(attempt)
+                if isinstance(made, MergedTool):
+                    self._merged = True
+                    return [made]
+                self.problems.append(made)
+        except AskBudgetSpent as error:
+            detail = f"{error}; the last problem was {self._feedback or 'none'}"
+            self.problems.append(("ask_budget_spent", detail))
+        return [
+            MergedTool(environment.tool, environment.code, {question.id: environment.arguments})
+            for question, environment in self._members
+        ]
 
+    def count(self, metrics: StageMetrics) -> None:
+        if len(self._members) < 2:
+            return
+        metrics.count("groups")
+        if self._merged:
+            metrics.count("merged_groups")
+            metrics.count("merged_members", len(self._members))
+        else:
+            metrics.count(f"merge_failed_{self.problems[-1][0]}")
 
-def _candidate(group: _Group, made: MergedTool) -> Candidate:
-    return candidate_of(group.plan.instance, made.tool, made.code, made.calls)
+    @property
+    def _feedback(self) -> str:
+        return ": ".join(self.problems[-1]) if self.problems else ""
+
+    async def _try(self, attempt: int) -> MergedTool | Problem:
+        made = await self._draft(attempt)
+        if not isinstance(made, MergedTool):
+            return made
+        candidate = candidate_of(self._instance, made.tool, made.code, made.calls)
+        return (await self._verify(candidate)).problem or made
+
+    async def _draft(self, attempt: int) -> MergedTool | Problem:
+        base = self._members[0][1]
+        if all(
+            environment.code == base.code or is_stateful(self._instance, question)
+            for question, environment in self._members
+        ):
+            # No data of its own, or the same: there is nothing to extend, only to prove.
+            code = base.code
+            calls = {question.id: environment.arguments for question, environment in self._members}
+        else:
+            try:
+                ask = asks.merge_ask(self._members, self._feedback, attempt)
+                reply = await self._teacher.ask(ask)
+            except ProviderError as error:
+                return "provider_error", str(error)[:200]
+            except ParseError as error:
+                return "parse_error", str(error)[:200]
+            code, calls = reply.code, {call.id: call.arguments for call in reply.calls}
+        if sorted(calls) != sorted(question.id for question, _ in self._members):
+            return "calls_missing", f"all members or none: the calls are for {sorted(calls)}"
+        for arguments in calls.values():
+            problem = call_problem(base.tool, arguments)
+            if problem is not None:
+                return problem
+        return MergedTool(base.tool, code, calls)
 
 
 def unique_names(tools: Sequence[MergedTool]) -> list[MergedTool]:

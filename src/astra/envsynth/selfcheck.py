@@ -25,7 +25,7 @@ from astra.arena.reward import (
 )
 from astra.arena.scripted import Played, play, reference_calls
 from astra.arena.state import expected_tables, state_of
-from astra.envsynth.static import Problem
+from astra.envsynth.static import Problem, steady
 from astra.records.environment import Arena
 from astra.records.message import CallStatus, ExecutedCall, ToolCall
 from astra.records.state import ArenaState, FieldClass, Row, Tables
@@ -45,7 +45,8 @@ def check_arenas(arenas: Sequence[Arena], sandbox: Sandbox) -> list[Problem | No
         if broken is not None:
             problems.append(("arena_does_not_load", str(broken)[:200]))
         else:
-            problems.append(problem_of(arena, good[0], good[1], good[2:]))
+            found = problem_of(arena, good[0], good[1], good[2:])
+            problems.append(found and steady(found))
     return problems
 
 

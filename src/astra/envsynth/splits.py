@@ -9,17 +9,23 @@ from astra.records.score import Rejection
 
 PRIORITY = (Split.HELDOUT, Split.DEV, Split.TRAIN)
 """A row that meets an earlier split's loses: what is measured stays, training data give way."""
+GUARDED = PRIORITY[:-1]
+"""Splits that another gives way to: of the largest, the last, nothing need be remembered."""
 
 
 class SplitGuard:
-    """Built from all instances in a first pass; judges each in a second."""
+    """Built from all instances in a first pass; judges each in a second.
+
+    Memory grows with the names in the splits that are measured.
+    """
 
     def __init__(self, instances: Iterable[QAInstance]) -> None:
-        self._entities: dict[Split, set[str]] = {split: set() for split in Split}
-        self._compositions: dict[Split, set[str]] = {split: set() for split in Split}
+        self._entities: dict[Split, set[str]] = {split: set() for split in GUARDED}
+        self._compositions: dict[Split, set[str]] = {split: set() for split in GUARDED}
         for instance in instances:
-            self._entities[instance.split].update(map(_folded, instance.entities))
-            self._compositions[instance.split].add(instance.composition)
+            if instance.split in GUARDED:
+                self._entities[instance.split].update(map(_folded, instance.entities))
+                self._compositions[instance.split].add(instance.composition)
 
     def violation(self, instance: QAInstance) -> Rejection | None:
         for split in PRIORITY[: PRIORITY.index(instance.split)]:

@@ -24,9 +24,20 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CHANCE_MODULES = frozenset({"random", "time", "uuid"})
 _CLOCKS = frozenset({"now", "today", "utcnow"})
 _ADDRESSES = frozenset({"id", "hash"})
+_PLACE = re.compile(r" at 0x[0-9a-f]{6,}")
 _DATED = re.compile(r"\d{4}-\d{2}")
 Problem = tuple[str, str]
 """A reason code that metrics count by, and the detail that goes back to the teacher."""
+
+
+def steady(problem: Problem) -> Problem:
+    """Without addresses of objects, which differ from run to run."""
+    return problem[0], _PLACE.sub("", problem[1])
+
+
+def recorded(problem: Problem) -> str:
+    """The detail as a rejection keeps it; of what befell the machine only the kind is kept."""
+    return "" if problem[0] == "sandbox_infra" else problem[1]
 
 
 def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:

@@ -1,18 +1,21 @@
 """Sub-questions made executable (ASTRA section 4.2): document, scaling, call, code, proof.
 
-Failures of one try go back to the teacher as feedback: ``inner_attempts`` tries of call and
-code per document, ``outer_attempts`` documents. What still fails is a counted rejection.
+Each sub-question goes its own way. Failures of one try go back to the teacher as feedback:
+``inner_attempts`` tries of call and code per document, ``outer_attempts`` documents, and
+``max_asks`` asks in all. What still fails is a rejection.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from astra.envsynth import asks
-from astra.envsynth.candidates import Candidate, candidate_of
+from astra.envsynth.batching import Batcher
+from astra.envsynth.candidates import Candidate, Verdict, candidate_of
 from astra.envsynth.config import EnvsConfig
 from astra.envsynth.static import (
     Problem,
@@ -20,47 +23,111 @@ from astra.envsynth.static import (
     code_problem,
     document_problem,
     reach_problem,
+    recorded,
 )
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import has_writes, is_stateful, nodes_of, world_problem
-from astra.llm.notes import PromptNotes
-from astra.llm.pool import map_bounded
+from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes
+from astra.llm.pool import flow
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.score import Rejection
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
+from astra.store.metrics import StageMetrics
 
 Outcome = Environment | Rejection
+Verify = Callable[[Candidate], Awaitable[Verdict]]
 
 
-@dataclass
-class _Node:
-    """A sub-question on its way: where its retries stand and why the last one failed."""
+@dataclass(frozen=True)
+class Node:
+    """A sub-question that needs a tool."""
 
     instance: QAInstance
     question: SubQuestion
-    outer: int = 0
-    inner: int = 0
-    tool: Tool | None = None
-    problem: Problem | None = None
-    outcome: Outcome | None = None
-    notes: PromptNotes = field(default_factory=PromptNotes)
 
-    @property
-    def feedback(self) -> str:
-        return f"{self.problem[0]}: {self.problem[1]}" if self.problem else ""
+    def rejected(self, problem: Problem, attempt: int = 0, final: bool = True) -> Rejection:
+        return Rejection(
+            item=self.instance.id,
+            part=str(self.question.id),
+            reason=problem[0],
+            detail=recorded(problem),
+            attempt=attempt,
+            final=final,
+        )
 
-    def fail(self, problem: Problem, config: EnvsConfig) -> None:
-        """Move to the next try, or end with a rejection."""
-        self.problem = problem
-        self.inner += 1
-        if self.tool is None or self.inner >= config.inner_attempts:
-            self.outer, self.inner, self.tool = self.outer + 1, 0, None
-        if self.outer >= config.outer_attempts:
-            item = f"{self.instance.id}/{self.question.id}"
-            self.outcome = Rejection(item=item, reason=problem[0], detail=problem[1])
+
+async def environments(
+    instances: Iterable[QAInstance],
+    teacher: Teacher,
+    sandbox: Sandbox,
+    config: EnvsConfig,
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Outcome, None]:
+    """Per sub-question that needs a tool, in the input's order: its failed tries, and then its
+    environment or why there is none. Counts ``instances`` as their last sub-question is done.
+    """
+    unfinished: Counter[str] = Counter()
+
+    def nodes() -> Iterator[Node]:
+        for instance in instances:
+            questions = nodes_of(instance, config.nodes)
+            unfinished[instance.id] = len(questions)
+            metrics.count("sub_questions", len(instance.sub_questions))
+            metrics.count("instances", int(not questions))
+            for question in questions:
+                yield Node(instance, question)
+
+    async def work(node: Node) -> list[Outcome]:
+        hopeless = _hopeless(node)
+        if hopeless is not None:
+            outcomes: list[Outcome] = [node.rejected(hopeless)]
+        else:
+            outcomes = await _Synthesis(node, teacher, verifier.do, config).outcomes()
+        unfinished[node.instance.id] -= 1
+        metrics.count("needing_tool")
+        if not unfinished[node.instance.id]:
+            del unfinished[node.instance.id]
+            metrics.count("instances")
+        return outcomes
+
+    def verified(candidates: Sequence[Candidate]) -> list[Verdict]:
+        return verify(candidates, sandbox, config.sandbox)
+
+    async with (
+        Batcher(verified, config.verify_batch) as verifier,
+        aclosing(flow(nodes(), work, open_items)) as outcomes,
+    ):
+        async for outcome in outcomes:
+            yield outcome
+
+
+def measure(metrics: StageMetrics, made: Environment) -> None:
+    """Add one environment to the stage's counts and distributions."""
+    metrics.count("environments")
+    for check, times in made.checks.items():
+        metrics.count(f"checks_{check}", times)
+    metrics.distribution("parameters", [len(made.tool.parameters["properties"])])
+    metrics.distribution("answer_type", [made.answer.type.value])
+
+
+def summarise(metrics: StageMetrics) -> None:
+    """Add what is known at the end."""
+    metrics.count("environments", 0)
+    whole = metrics.counts["needing_tool"]
+    metrics.value("yield", round(metrics.counts["environments"] / whole, 4) if whole else 0.0)
+
+
+def _hopeless(node: Node) -> Problem | None:
+    """Why no teacher can help a sub-question."""
+    if node.question.tool_necessity is None:
+        return "necessity_unknown", ""
+    if not has_writes(node.instance):
+        return None
+    return world_problem(node.instance, node.question)
 
 
 @dataclass(frozen=True)
@@ -70,111 +137,102 @@ class _Draft:
     code: str
 
 
-async def synthesise(
-    instances: Iterable[QAInstance],
-    teacher: Teacher,
-    sandbox: Sandbox,
-    config: EnvsConfig,
-    concurrency: int,
-) -> AsyncIterator[Outcome]:
-    """One environment or rejection per sub-question that needs a tool, in the input's order."""
-    for batch in _batches(instances, config.batch_instances):
-        nodes = [
-            _Node(instance, question)
-            for instance in batch
-            for question in nodes_of(instance, config.nodes)
-        ]
-        for node in nodes:
-            node.outcome = _hopeless(node)
-        while active := [node for node in nodes if node.outcome is None]:
-            await _attempt(active, teacher, sandbox, config, concurrency)
-        for node in nodes:
-            assert node.outcome is not None
-            yield node.outcome
+class _Synthesis:
+    """One sub-question on its way: what stands so far, and why each try before failed."""
 
+    def __init__(self, node: Node, teacher: Teacher, verify: Verify, config: EnvsConfig) -> None:
+        self._node = node
+        self._notes = PromptNotes()
+        self._teacher = self._notes.of(AskBudget(config.max_asks).of(teacher))
+        self._verify = verify
+        self._config = config
+        self._tool: Tool | None = None
+        self._problems: list[Problem] = []
 
-def _hopeless(node: _Node) -> Rejection | None:
-    """Why no teacher can help a sub-question."""
-    item = f"{node.instance.id}/{node.question.id}"
-    if node.question.tool_necessity is None:
-        return Rejection(item=item, reason="necessity_unknown")
-    if not has_writes(node.instance):
-        return None
-    problem = world_problem(node.instance, node.question)
-    return problem and Rejection(item=item, reason=problem[0], detail=problem[1])
-
-
-async def _attempt(
-    nodes: Sequence[_Node],
-    teacher: Teacher,
-    sandbox: Sandbox,
-    config: EnvsConfig,
-    concurrency: int,
-) -> None:
-    """One try of every node: ask what is missing, then verify all drafts together."""
-
-    async def draft(node: _Node) -> _Draft | Problem:
+    async def outcomes(self) -> list[Outcome]:
+        """The failed tries that were followed by another, and what came of the last one."""
         try:
-            return await _draft(node, node.notes.of(teacher), config)
+            made = await self._made()
+        except AskBudgetSpent as error:
+            detail = f"{error}; the last problem was {self._feedback or 'none'}"
+            self._problems.append(("ask_budget_spent", detail))
+            made = None
+        last = made or self._node.rejected(self._problems.pop(), len(self._problems))
+        tries = (
+            self._node.rejected(problem, attempt, final=False)
+            for attempt, problem in enumerate(self._problems)
+        )
+        return [*tries, last]
+
+    @property
+    def _feedback(self) -> str:
+        return ": ".join(self._problems[-1]) if self._problems else ""
+
+    async def _made(self) -> Environment | None:
+        """The environment; None after the last try, with a problem for every one of them."""
+        for outer in range(self._config.outer_attempts):
+            self._tool = None
+            for inner in range(self._config.inner_attempts):
+                made = await self._try(outer, inner)
+                if isinstance(made, Environment):
+                    return made
+                self._problems.append(made)
+                if self._tool is None:  # without a document there is nothing to try again
+                    break
+        return None
+
+    async def _try(self, outer: int, inner: int) -> Environment | Problem:
+        try:
+            made = await self._draft(outer, outer * self._config.inner_attempts + inner)
         except ProviderError as error:
             return "provider_error", str(error)[:200]
         except ParseError as error:
             return "parse_error", str(error)[:200]
-
-    drafted: list[tuple[_Node, _Draft, Candidate]] = []
-    replies = map_bounded(nodes, draft, concurrency)
-    for node in nodes:
-        result = await anext(replies)
-        if isinstance(result, _Draft):
-            drafted.append((node, result, _candidate(node, result)))
-        else:
-            node.fail(result, config)
-    verdicts = verify([candidate for _, _, candidate in drafted], sandbox, config.sandbox)
-    for (node, made, _), verdict in zip(drafted, verdicts, strict=True):
+        if not isinstance(made, _Draft):
+            return made
+        instance, question = self._node.instance, self._node.question
+        calls = {question.id: dict(made.arguments)}
+        verdict = await self._verify(candidate_of(instance, made.tool, made.code, calls))
         if verdict.problem is not None:
-            node.fail(verdict.problem, config)
-            continue
-        node.outcome = Environment(
-            qa_id=node.instance.id,
-            sub_question_id=node.question.id,
+            return verdict.problem
+        return Environment(
+            qa_id=instance.id,
+            sub_question_id=question.id,
             tool=made.tool,
             code=made.code,
             arguments=dict(made.arguments),
-            answer=node.question.answer,
+            answer=question.answer,
             checks=verdict.checks,
-            prompt_hash=node.notes.prompt_hash,
+            prompt_hash=self._notes.prompt_hash,
         )
 
-
-async def _draft(node: _Node, teacher: Teacher, config: EnvsConfig) -> _Draft | Problem:
-    """Ask for the document (unless one stands), the call and the code; cheap checks at once."""
-    instance, question = node.instance, node.question
-    sample = node.outer * config.inner_attempts + node.inner
-    if node.tool is None:
-        reply = await teacher.ask(asks.document_ask(instance, question, node.feedback, node.outer))
-        scaled = await teacher.ask(
-            asks.complexity_ask(instance, question, reply.tool.tool(), node.outer)
-        )
-        tool = scaled.tool.tool()
-        problem = document_problem(tool, [question.answer])
+    async def _draft(self, outer: int, sample: int) -> _Draft | Problem:
+        """Ask for the document (unless one stands), the call and the code; cheap checks at once."""
+        instance, question = self._node.instance, self._node.question
+        ask, feedback = self._teacher.ask, self._feedback
+        if self._tool is None:
+            reply = await ask(asks.document_ask(instance, question, feedback, outer))
+            scaled = await ask(asks.complexity_ask(instance, question, reply.tool.tool(), outer))
+            tool = scaled.tool.tool()
+            problem = document_problem(tool, [question.answer])
+            if problem is not None:
+                return problem
+            self._tool = tool
+        tool = self._tool
+        call = await ask(asks.call_ask(instance, question, tool, feedback, sample))
+        problem = call_problem(tool, call.arguments)
+        if problem is None and question.bar is None:
+            problem = reach_problem(tool, call.arguments, _told(instance, question))
         if problem is not None:
             return problem
-        node.tool = tool
-    tool = node.tool
-    call = await teacher.ask(asks.call_ask(instance, question, tool, node.feedback, sample))
-    problem = call_problem(tool, call.arguments)
-    if problem is None and question.bar is None:
-        problem = reach_problem(tool, call.arguments, _told(instance, question))
-    if problem is not None:
-        return problem
-    code = await teacher.ask(
-        asks.code_ask(
-            instance, question, tool, call.arguments, config.other_keys, node.feedback, sample
+        others = self._config.other_keys
+        code = await ask(
+            asks.code_ask(instance, question, tool, call.arguments, others, feedback, sample)
         )
-    )
-    stateful = is_stateful(instance, question)
-    problem = code_problem(tool, code.code, config.sandbox.allowed_imports, stateful)
-    return problem or _Draft(tool=tool, arguments=call.arguments, code=code.code)
+        stateful = is_stateful(instance, question)
+        allowed = self._config.sandbox.allowed_imports
+        problem = code_problem(tool, code.code, allowed, stateful)
+        return problem or _Draft(tool=tool, arguments=call.arguments, code=code.code)
 
 
 def _told(instance: QAInstance, question: SubQuestion) -> list[Any]:
@@ -182,14 +240,3 @@ def _told(instance: QAInstance, question: SubQuestion) -> list[Any]:
     answers = {one.id: one.answer.value for one in instance.sub_questions}
     earlier = [answers[number] for number in question.dependencies]
     return [instance.main_question, question.question, *earlier]
-
-
-def _candidate(node: _Node, draft: _Draft) -> Candidate:
-    calls = {node.question.id: dict(draft.arguments)}
-    return candidate_of(node.instance, draft.tool, draft.code, calls)
-
-
-def _batches(items: Iterable[QAInstance], size: int) -> Iterator[list[QAInstance]]:
-    source = iter(items)
-    while batch := list(itertools.islice(source, size)):
-        yield batch

@@ -8,13 +8,21 @@ whichever teacher wrote the code.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from astra.arena.state import entry_of, settle
 from astra.envsynth.candidates import Candidate, Ran, Run, Trial, Verdict, schedules
 from astra.envsynth.judge import judge
-from astra.envsynth.static import Problem, call_problem, code_problem, document_problem
+from astra.envsynth.static import (
+    Problem,
+    call_problem,
+    code_problem,
+    document_problem,
+    steady,
+)
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import (
     Sandbox,
@@ -24,11 +32,16 @@ from astra.sandbox.protocol import (
     Session,
 )
 
+log = logging.getLogger("astra")
+
 
 def verify(
     candidates: Sequence[Candidate], sandbox: Sandbox, limits: SandboxLimits
 ) -> list[Verdict]:
-    """One verdict per candidate. A timeout or an outage is tried once more before it counts."""
+    """One verdict per candidate, whatever else is verified with it.
+
+    A timeout or an outage is tried once more before it counts.
+    """
     verdicts: dict[str, Verdict] = {}
     distinct: dict[str, Candidate] = {}
     keys = [candidate.key for candidate in candidates]
@@ -47,7 +60,15 @@ def verify(
         runs = _execute([distinct[key] for key in pending], sandbox)
         for key, run in zip(pending, runs, strict=True):
             verdicts[key] = judge(run) if isinstance(run, Run) else Verdict(run)
-    return [verdicts[key] for key in keys]
+    return [_stated(distinct[key], verdicts[key]) for key in keys]
+
+
+def _stated(candidate: Candidate, verdict: Verdict) -> Verdict:
+    if verdict.problem is None:
+        return verdict
+    if verdict.problem[0] == "sandbox_infra":
+        log.warning("sandbox, tool %s: %s", candidate.tool.name, verdict.problem[1])
+    return replace(verdict, problem=steady(verdict.problem))
 
 
 def static_problem(candidate: Candidate, limits: SandboxLimits) -> Problem | None:

@@ -1,63 +1,53 @@
 """What the roles of a stage share: endpoints, places in flight, budget, cache and run log.
 
 A teacher and a judge of one stage draw on the same endpoints, so their limits are kept in
-common. ``share`` gives each role of a process the same gateway; the last one to leave closes it.
+common. Whoever runs the stage owns the gateway (``llm.build.Teachers``) and closes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
 import time
 from collections.abc import AsyncGenerator
 
-from astra import stage as stages
 from astra.errors import AstraError
 from astra.llm.budget import Budget
 from astra.llm.cache import AnswerCache
 from astra.llm.servers import Server, build_servers
 from astra.llm.usage import Usage
+from astra.progress import Reporter
 from astra.settings import RuntimeConfig
 from astra.tracking.mlflow import track
 
 log = logging.getLogger("astra")
-_open: dict[str, Gateway] = {}
-
-
-def share(runtime: RuntimeConfig, stage: str) -> Gateway:
-    """The gateway of this process for a stage. Raises EndpointError without an endpoint or key."""
-    name = f"{stage} {runtime.model_dump_json()}"
-    gateway = _open.get(name)
-    if gateway is None:
-        gateway = _open[name] = Gateway(runtime, stage, name)
-    gateway.users += 1
-    return gateway
 
 
 class Gateway:
-    """Shared state of the roles of one stage. Made anywhere, used in one event loop at a time."""
+    """Shared state of the roles of one stage. Made anywhere, used in one event loop at a time.
 
-    def __init__(self, runtime: RuntimeConfig, stage: str, name: str = "") -> None:
+    Raises EndpointError without an endpoint or key.
+    """
+
+    def __init__(
+        self, runtime: RuntimeConfig, stage: str, reporter: Reporter | None = None
+    ) -> None:
+        """``reporter``: whose progress lines also tell rate, cost and cache hits."""
         self.runtime = runtime
         self.servers: list[Server] = build_servers(runtime.endpoints, runtime.request_timeout_s)
         self.cache = AnswerCache()
         self.budget = Budget(runtime.budget, runtime.prices, stage, self.cache)
         self.usages: list[Usage] = []
-        self.users = 0
+        self.reporter = reporter or Reporter()
+        self.reporter.notes.append(self.note)
         self.paced = self.budget.limited or any(e.tokens_per_minute for e in runtime.endpoints)
         """Whether the tokens of a request have to be estimated before it is sent."""
         self._places: dict[str, asyncio.Semaphore] = {}
         self._stage = stage
-        self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._life: AsyncGenerator[None] | None = None
         self._started = time.monotonic()
-        self._reported = False
-        # Also a stage that fails, or never closes its teacher, leaves its lines.
-        atexit.register(self.report)
-        stages.AT_END.append(self._track)
-        stages.NOTES.append(self.note)
+        self._closed = False
 
     def usage(self, model: str) -> Usage:
         """New counters for a role. Raises AstraError if its model needs a price and has none."""
@@ -86,16 +76,6 @@ class Gateway:
         self._life = self._lifetime()
         await anext(self._life)
 
-    async def leave(self) -> None:
-        """One role is done; the last one closes the connections and writes the run log."""
-        self.users -= 1
-        if self.users > 0:
-            return
-        _open.pop(self._name, None)
-        if self._life is not None and self._loop is asyncio.get_running_loop():
-            await self._life.aclose()
-        self.report()
-
     async def _lifetime(self) -> AsyncGenerator[None]:
         try:
             yield
@@ -118,24 +98,23 @@ class Gateway:
         failed = sum(usage.failures for usage in self.usages)
         return ", ".join([*parts, *[f"{failed} asks failed"] * (failed > 0)])
 
-    def report(self) -> None:
-        """Write the run log and close the cache, once."""
-        if self._reported:
+    def close(self) -> None:
+        """Write the run log and close the cache; idempotent.
+
+        Connections close with the event loop that they were used in.
+        """
+        if self._closed:
             return
-        self._reported = True
-        _open.pop(self._name, None)
-        atexit.unregister(self.report)
-        if self.note in stages.NOTES:
-            stages.NOTES.remove(self.note)
+        self._closed = True
+        self.reporter.notes.remove(self.note)
         self.cache.close()
         for usage in self.usages:
             usage.write()
             if usage.requests or usage.cache_hits:
                 log.info("%s", usage.summary())
 
-    def _track(self) -> None:
-        """The same numbers as an MLflow run, at the end of a stage."""
-        self.report()
+    def track(self) -> None:
+        """The numbers of the run log as MLflow runs, one a role."""
         asked = [usage for usage in self.usages if usage.requests or usage.cache_hits]
         for usage in asked:
             numbers = {

@@ -28,6 +28,3 @@ class OfflineTeacher:
         if not isinstance(reply, ask.response):
             raise ParseError(f"rule {ask.template!r} returned {type(reply).__name__}")
         return reply
-
-    async def close(self) -> None:
-        return None

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from astra.llm.cache import answer_key
 from astra.llm.endpoints import Attempts, ChatRequest, ChatTransport
-from astra.llm.gateway import share
+from astra.llm.gateway import Gateway
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Reply
 from astra.llm.structured import (
     instructions,
@@ -22,8 +22,6 @@ from astra.llm.structured import (
     without_thinking,
 )
 from astra.prompting import render
-from astra.settings import RuntimeConfig
-from astra.stage import tick
 
 ECHO_CHARS = 4000
 """How much of an unusable reply its repair shows again."""
@@ -43,17 +41,17 @@ def sampling_fields(config: ModelConfig) -> dict[str, Any]:
 
 
 class OpenAITeacher:
-    """Answers asks over HTTP. Use it within one event loop, and close it there.
+    """Answers asks over HTTP, within one event loop at a time.
 
     An answer is committed to the cache before it is returned; equal asks in flight at the
     same time are sent once.
     """
 
-    def __init__(self, config: ModelConfig, runtime: RuntimeConfig, stage: str) -> None:
+    def __init__(self, config: ModelConfig, gateway: Gateway) -> None:
         self.name = f"openai:{config.model}"
         self._config = config
         self._sampling = sampling_fields(config)
-        self._gateway = share(runtime, stage)
+        self._gateway = gateway
         self.usage = self._gateway.usage(self.name)
         self._transport = ChatTransport(self._gateway, config.model, self.usage)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -70,7 +68,7 @@ class OpenAITeacher:
                 self.usage.cache_hits += 1
             else:
                 known = await self._answer(ask, key, prompt)
-        tick()
+        self._gateway.reporter.tick()
         return known
 
     def key(self, ask: Ask[Reply], prompt: str) -> str:
@@ -91,9 +89,6 @@ class OpenAITeacher:
             attempts.hold.close()
         self.usage.answers += 1
         return reply
-
-    async def close(self) -> None:
-        await self._gateway.leave()
 
     def _committed(self, key: str, response: type[Reply]) -> Reply | None:
         return committed_reply(self._gateway.cache.get(key), response)

@@ -8,14 +8,12 @@ from typing import Any
 from astra.errors import OutOfTokens
 from astra.llm.cache import answer_key
 from astra.llm.endpoints import Attempts, ChatReply, ChatRequest, ChatTransport
-from astra.llm.gateway import share
+from astra.llm.gateway import Gateway
 from astra.llm.openai_backend import sampling_fields
 from astra.llm.protocol import ModelConfig, ParseError, ProviderError
 from astra.llm.structured import without_thinking
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
-from astra.settings import RuntimeConfig
-from astra.stage import tick
 
 
 class EndpointPolicy:
@@ -25,22 +23,16 @@ class EndpointPolicy:
     no answer comes, ParseError when it is empty, OutOfTokens when the turn was cut off.
     """
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        runtime: RuntimeConfig,
-        stage: str,
-        sample: int = 0,
-    ) -> None:
+    def __init__(self, config: ModelConfig, gateway: Gateway, sample: int = 0) -> None:
         self.name = f"openai:{config.model}"
         self._config = config
         self._sample = sample
-        self._gateway = share(runtime, stage)
+        self._gateway = gateway
         self.usage = self._gateway.usage(self.name)
         self._transport = ChatTransport(self._gateway, config.model, self.usage)
 
     def for_sample(self, sample: int) -> EndpointPolicy:
-        """The same endpoints, cache and counters for another repetition. Close only one."""
+        """The same endpoints, cache and counters for another repetition."""
         twin = object.__new__(EndpointPolicy)
         twin.__dict__.update(self.__dict__)
         twin._sample = sample
@@ -72,11 +64,8 @@ class EndpointPolicy:
         finally:
             attempts.hold.close()
         self.usage.answers += 1
-        tick()
+        self._gateway.reporter.tick()
         return message
-
-    async def close(self) -> None:
-        await self._gateway.leave()
 
     async def _turn(self, body: dict[str, Any], first_id: int, attempts: Attempts) -> Message:
         while True:

@@ -1,9 +1,16 @@
-"""Bounded concurrency over many asks."""
+"""Bounded concurrency over many items, their order restored, with no barrier between them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Iterable,
+)
+from contextlib import aclosing
 from typing import Generic, TypeVar
 
 AHEAD = 16
@@ -13,38 +20,97 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+async def flow(
+    items: Iterable[Item] | AsyncIterable[Item],
+    work: Callable[[Item], Awaitable[Iterable[Result]]],
+    open_items: int,
+) -> AsyncGenerator[Result, None]:
+    """What came of each item, in the items' order; at most ``open_items`` are worked on.
+
+    As ``map_bounded`` otherwise.
+    """
+    async with aclosing(map_bounded(items, work, open_items)) as results:
+        async for outcomes in results:
+            for outcome in outcomes:
+                yield outcome
+
+
+async def together(*asks: Awaitable[Result]) -> list[Result]:
+    """The results of independent asks of one item, made at once, in their order.
+
+    The first exception cancels the others and is raised as it is, not in a group.
+    """
+    tasks = [asyncio.ensure_future(ask) for ask in asks]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def map_bounded(
-    items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], limit: int
-) -> AsyncIterator[Result]:
+    items: Iterable[Item] | AsyncIterable[Item],
+    work: Callable[[Item], Awaitable[Result]],
+    limit: int,
+) -> AsyncGenerator[Result, None]:
     """Apply ``work`` with at most ``limit`` in flight; results come in the items' order.
 
     Items are drawn lazily and at most ``AHEAD`` times ``limit`` ahead of the results taken, so
     that one slow item (an ask that waits to be repeated) does not idle the rest: memory follows
-    ``limit``, not the input. The first exception cancels what is in flight and is raised.
+    ``limit``, not the input. The first exception cancels what is in flight and is raised. When
+    the results end, are closed or fail, no task is left and asynchronous ``items`` are closed.
     """
     window = _Window[Result](AHEAD * limit)
-    source = enumerate(items)
+    source = _Source(items)
     workers = [asyncio.create_task(_drain(source, work, window)) for _ in range(limit)]
     done = asyncio.gather(*workers)
     try:
-        async for result in window.in_order(done):
-            yield result
+        async with aclosing(window.in_order(done)) as results:
+            async for result in results:
+                yield result
     finally:
         for worker in workers:
             worker.cancel()
         await asyncio.gather(done, *workers, return_exceptions=True)
+        await source.close()
+
+
+class _Source(Generic[Item]):
+    """Items with their places, drawn by several workers, one at a time."""
+
+    def __init__(self, items: Iterable[Item] | AsyncIterable[Item]) -> None:
+        self._items = aiter(items) if isinstance(items, AsyncIterable) else _lifted(items)
+        # An asynchronous generator refuses a second caller while the first one waits.
+        self._drawing = asyncio.Lock()
+        self._place = -1
+
+    async def draw(self) -> tuple[int, Item]:
+        """The next item. Raises StopAsyncIteration after the last."""
+        async with self._drawing:
+            item = await anext(self._items)
+            self._place += 1
+            return self._place, item
+
+    async def close(self) -> None:
+        """What a flow before this one has open ends with it."""
+        if isinstance(self._items, AsyncGenerator):
+            await self._items.aclose()
+
+
+async def _lifted(items: Iterable[Item]) -> AsyncGenerator[Item, None]:
+    for item in items:
+        yield item
 
 
 async def _drain(
-    source: Iterator[tuple[int, Item]],
-    work: Callable[[Item], Awaitable[Result]],
-    window: _Window[Result],
+    source: _Source[Item], work: Callable[[Item], Awaitable[Result]], window: _Window[Result]
 ) -> None:
     while True:
         await window.room()
         try:
-            place, item = next(source)
-        except StopIteration:
+            place, item = await source.draw()
+        except StopAsyncIteration:
             return
         window.put(place, await work(item))
 
@@ -64,7 +130,7 @@ class _Window(Generic[Result]):
         self._ready[place] = result
         self._news.set()
 
-    async def in_order(self, done: asyncio.Future[list[None]]) -> AsyncIterator[Result]:
+    async def in_order(self, done: asyncio.Future[list[None]]) -> AsyncGenerator[Result, None]:
         """Results until the workers are done. Raises the first worker's exception."""
         done.add_done_callback(lambda _: self._news.set())
         place = 0

@@ -82,8 +82,6 @@ class Teacher(Protocol):
         """The parsed reply. Raises ProviderError or ParseError; never a made-up reply."""
         ...
 
-    async def close(self) -> None: ...
-
 
 Handler = Callable[[Mapping[str, Any], random.Random], BaseModel]
 OfflineHandlers = Mapping[str, Handler]

@@ -42,6 +42,8 @@ class Item:
     question: str = ""
     description: str = ""
     examples: tuple[str, ...] = ()
+    place: str = ""
+    """Where in the corpus: a line, or a file of a folder."""
 
 
 def items_of(name: str, corpus: Corpus, folder: Path) -> Iterator[Item]:
@@ -63,7 +65,7 @@ def items_of(name: str, corpus: Corpus, folder: Path) -> Iterator[Item]:
         lacking = [FIELDS[need] for need in NEEDS[corpus.mode] if not values.get(need)]
         if lacking:
             raise KnowledgeError(f"{where} {place}: mode {corpus.mode} needs {lacking}")
-        item = Item(**values)
+        item = Item(**values, place=place)
         if len(item.text) > MOST_CHARS:
             raise KnowledgeError(f"{where} {place}: more than {MOST_CHARS} characters; cut it up")
         yield item
@@ -90,9 +92,11 @@ def _from_text(path: Path, mode: Mode, where: str) -> Iterator[tuple[str, dict[s
     field = {Mode.BASE: "domain", Mode.QUESTION: "question"}.get(mode)
     if field is None:
         raise KnowledgeError(f"{where}: mode {mode} takes .jsonl or a folder, not lines of text")
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if line.strip():
-            yield f"line {number}", {field: line.strip()}
+    with path.open(encoding="utf-8") as handle:
+        lines = (line for text in handle for line in text.splitlines())
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield f"line {number}", {field: line.strip()}
 
 
 def _from_folder(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

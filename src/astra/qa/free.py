@@ -23,6 +23,7 @@ from astra.qa.config import Corpus, Mode, QAConfig
 from astra.qa.corpora import Item, items_of
 from astra.qa.operations import UNORDERED
 from astra.qa.replies import Synthesis, SynthesisStep
+from astra.qa.report import told
 from astra.qa.rules import Problem, check, ends, states, summary
 from astra.qa.shapes import split_of
 from astra.qa.worlds import name_stock
@@ -61,14 +62,23 @@ class Request:
     variables: dict[str, Any]
 
 
+def count_requests(config: QAConfig, folder: Path) -> int:
+    """How many questions ``requests_of`` wants. Reads every item: KnowledgeError as there."""
+    return sum(spec.samples for _, spec, _ in _items(config, folder))
+
+
 def requests_of(config: QAConfig, folder: Path) -> Iterator[Request]:
     """Every question wanted of every corpus whose language is used, in order."""
+    for name, spec, item in _items(config, folder):
+        for sample in range(spec.samples):
+            yield _request(config, name, spec, item, sample)
+
+
+def _items(config: QAConfig, folder: Path) -> Iterator[tuple[str, Corpus, Item]]:
     for name, spec in sorted(config.corpora.items()):
-        if spec.language not in config.languages_used:
-            continue
-        for item in items_of(name, spec, folder):
-            for sample in range(spec.samples):
-                yield _request(config, name, spec, item, sample)
+        if spec.language in config.languages_used:
+            for item in items_of(name, spec, folder):
+                yield name, spec, item
 
 
 def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int) -> Request:
@@ -120,19 +130,21 @@ def _offered(
 
 async def synthesise(request: Request, teacher: Teacher) -> Outcome:
     """The instance that the teacher makes of a request, if every rule passes it."""
-    item = f"{request.corpus}/{request.split}/{request.item.domain}/{request.sample}"
+    item = f"{request.corpus}/{request.split}/{request.item.domain}/{request.item.place}"
+    part = f"sample {request.sample}"
     template = TEMPLATES[request.spec.language]
     try:
         reply = await teacher.ask(Ask(template, request.variables, Synthesis, request.sample))
     except (ProviderError, ParseError) as error:
-        return Rejection(item=item, reason="teacher", detail=str(error))
+        return Rejection(item=item, part=part, reason="teacher", detail=str(error))
     instance = build_instance(request, reply, template_hash(template))
     # A last comparison is no hop of the question, though it stands on a level of its own.
     most = request.variables["max_hops"] + (summary(instance.sub_questions) is not None)
     hops = range(request.variables["min_hops"], most + 1)
     problem = _problem(request, instance) or check(instance, hops, _known_names(request, instance))
     if problem is not None:
-        return Rejection(item=item, reason=problem[0], detail=problem[1])
+        reason, why = problem
+        return Rejection(item=item, part=part, reason=reason, detail=told(why, instance))
     return instance
 
 

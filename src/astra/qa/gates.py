@@ -1,7 +1,7 @@
 """What an instance that scored well enough has to pass besides: it is new, and no benchmark's.
 
-A gate is asked about each such instance in order of id and says why it must go, or None. Gates may
-remember what they let pass.
+A gate is asked about each such instance in order of id and says why it must go (reason and detail),
+or None. Gates may remember what they let pass.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable
 
 from astra.contamination.index import ContaminationIndex
-from astra.qa.rules import CHINESE
+from astra.qa.rules import CHINESE, Problem
 from astra.records.qa import QAInstance
-from astra.records.score import Rejection
 from astra.text.similarity import NearDuplicates
 
-Gate = Callable[[QAInstance], Rejection | None]
+Gate = Callable[[QAInstance], Problem | None]
 
 
 class FreshQuestions:
@@ -24,10 +23,10 @@ class FreshQuestions:
     def __init__(self, similarity: float) -> None:
         self._known = NearDuplicates(similarity)
 
-    def __call__(self, instance: QAInstance) -> Rejection | None:
+    def __call__(self, instance: QAInstance) -> Problem | None:
         if self._known.add(spaced(instance.main_question)):
             return None
-        return Rejection(item=instance.id, reason="near_duplicate")
+        return ("near_duplicate", instance.main_question)
 
 
 class OwnQuestions:
@@ -36,13 +35,16 @@ class OwnQuestions:
     def __init__(self, index: ContaminationIndex) -> None:
         self._index = index
 
-    def __call__(self, instance: QAInstance) -> Rejection | None:
-        texts = [instance.main_question, *(step.question for step in instance.sub_questions)]
-        overlap = self._index.shared_text(texts)
+    def __call__(self, instance: QAInstance) -> Problem | None:
+        texts = {
+            "main question": instance.main_question,
+            **{f"sub-question {step.id}": step.question for step in instance.sub_questions},
+        }
+        overlap = self._index.shared_text(texts.values())
         if overlap is None:
             return None
-        detail = f"{overlap.suite}, {overlap.share:.2f}"
-        return Rejection(item=instance.id, reason="contaminated_text", detail=detail)
+        shared = [f"{n}: {text}" for n, text in texts.items() if self._index.shared_text([text])]
+        return ("contaminated_text", f"{overlap.suite}, {overlap.share:.2f}: {' | '.join(shared)}")
 
 
 def spaced(text: str) -> str:

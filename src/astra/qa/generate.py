@@ -8,24 +8,24 @@ outcomes), and every reason of rules.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator
 from functools import lru_cache
-from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from astra.llm.pool import map_bounded
+from astra.llm.pool import flow
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
 from astra.qa.config import QAConfig
-from astra.qa.free import Request, requests_of, synthesise
+from astra.qa.free import Request, count_requests, requests_of, synthesise
 from astra.qa.operations import AGGREGATES, BOUNDED, UNORDERED, WEEKDAYS, WRITE_OPS
 from astra.qa.outcomes import OUTCOMES
 from astra.qa.outline import ask_variables, outline_variables
 from astra.qa.packaged import KnowledgeError
-from astra.qa.plan import Cell, Plan, Planner, cells_of
+from astra.qa.plan import Cell, Plan, Planner, Unplanned, cells_of
 from astra.qa.replies import Decomposition
+from astra.qa.report import told
 from astra.qa.rules import answering, check
 from astra.qa.schema import Relation, Source
 from astra.qa.shapes import Composition
@@ -41,16 +41,31 @@ from astra.records.qa import (
     Answer,
     QAInstance,
     QuestionKind,
-    Scenario,
     Split,
     SubQuestion,
 )
 from astra.records.score import Rejection
+from astra.store.metrics import StageMetrics
 
 TEMPLATE = "qa/decompose"
 OUTLINES = {"en": "qa/outline", "zh": "qa/outline_zh"}
 """What ``qa/decompose`` does not cover: other operations and kinds, Chinese."""
 Outcome = QAInstance | Rejection
+Wanted = Request | tuple[Cell, Plan | Unplanned]
+"""One question that is to be made."""
+
+
+def questions(
+    generator: Generator, teacher: Teacher, open_items: int, metrics: StageMetrics
+) -> AsyncGenerator[Outcome, None]:
+    """One outcome per wanted instance, in a fixed order. Counts ``in``."""
+
+    async def work(wanted: Wanted) -> list[Outcome]:
+        outcome = await generator.make(wanted, teacher)
+        metrics.count("in")
+        return [outcome]
+
+    return flow(generator.wanted(), work, open_items)
 
 
 class Generator:
@@ -71,7 +86,7 @@ class Generator:
             )
         self._folder = knowledge
         # Read once ahead of any paid work: a broken corpus is found now, not hours later.
-        self._requested = sum(1 for _ in requests_of(config, knowledge))
+        self._requested = count_requests(config, knowledge)
         weights = source_weights(config)
         self._cells = [
             (cell, Planner(config, cell, found[cell.language], weights))
@@ -93,25 +108,26 @@ class Generator:
     def total(self) -> int:
         return sum(cell.total for cell, _ in self._cells) + self._requested
 
-    async def run(self, teacher: Teacher, concurrency: int) -> AsyncIterator[Outcome]:
-        """One outcome per wanted instance, in a fixed order."""
-
-        async def work(item: Request | tuple[Cell, Plan | Scenario]) -> Outcome:
-            if isinstance(item, Request):
-                return await synthesise(item, teacher)
-            cell, plan = item
-            if isinstance(plan, Scenario):
-                return Rejection(item=f"{cell.split}/{cell.kind}/{plan}", reason="no_plan")
-            return await self._decompose(cell, plan, teacher)
-
-        wanted = chain(self._plans(), requests_of(self._config, self._folder))
-        async for outcome in map_bounded(wanted, work, concurrency):
-            yield outcome
-
-    def _plans(self) -> Iterator[tuple[Cell, Plan | Scenario]]:
+    def wanted(self) -> Iterator[Wanted]:
+        """Every question to be made: those planned from tables, then those of corpora."""
         for cell, planner in self._cells:
             for plan in planner.plans():
                 yield cell, plan
+        yield from requests_of(self._config, self._folder)
+
+    async def make(self, wanted: Wanted, teacher: Teacher) -> Outcome:
+        """The instance that the teacher makes, if every rule passes it."""
+        if isinstance(wanted, Request):
+            return await synthesise(wanted, teacher)
+        cell, plan = wanted
+        if isinstance(plan, Unplanned):
+            return Rejection(
+                item=f"{cell.split}/{cell.kind}/{plan.scenario}",
+                part=f"{cell.language} {plan.number}",
+                reason="no_plan",
+                detail=plan.why,
+            )
+        return await self._decompose(cell, plan, teacher)
 
     def ask(self, cell: Cell, plan: Plan) -> Ask[Decomposition]:
         """What the teacher is asked for a plan."""
@@ -130,19 +146,23 @@ class Generator:
             return Rejection(item=item, reason="teacher", detail=str(error))
         stated = tuple(step.operation for step in reply.sub_questions)
         if stated != plan.operations or reply.scenario is not plan.composition.scenario:
-            return Rejection(
-                item=item, reason="off_outline", detail=f"asked {plan.operations}, got {stated}"
+            why = (
+                f"asked {plan.composition.scenario} {plan.operations}, "
+                f"got {reply.scenario} {stated}"
             )
+            return Rejection(item=item, reason="off_outline", detail=told(why, reply))
         ending = ask.variables.get("closing", "")
         if not reply.main_question.endswith(ending):
-            return Rejection(item=item, reason="no_closing", detail=reply.main_question)
+            why = f"does not end in {ending!r}"
+            return Rejection(item=item, reason="no_closing", detail=told(why, reply))
         instance = build_instance(
             plan, reply, cell, self._names[cell.split], template_hash(ask.template)
         )
         allowed = {hops for hops, weight in self._config.hops.items() if weight > 0}
         problem = check(instance, allowed, self._names[cell.split])
         if problem is not None:
-            return Rejection(item=item, reason=problem[0], detail=problem[1])
+            reason, why = problem
+            return Rejection(item=item, reason=reason, detail=told(why, instance))
         return instance
 
 
@@ -261,18 +281,3 @@ def _distinct(key: _Key) -> int:
     if relation.op in ANSWERS_PER_KEY:
         return len(set(keys))
     return len(set(source.column(relation.table, relation.select.partition(":")[0])))
-
-
-def describe(instance: QAInstance) -> Mapping[str, object]:
-    """What the stages plot."""
-    return {
-        "split": instance.split,
-        "scenario": instance.scenario,
-        "hops": max(step.hop_level for step in instance.sub_questions),
-        "sub_questions": len(instance.sub_questions),
-        "domain": instance.domain,
-        "source": instance.source,
-        "language": instance.language,
-        "kind": instance.kind,
-        "final_answer_type": instance.final_answer.type,
-    }

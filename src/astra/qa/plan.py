@@ -18,7 +18,7 @@ from astra.qa.operations import EvaluationError, join
 from astra.qa.schema import Kind, Source
 from astra.qa.shapes import Composition, split_of
 from astra.qa.walk import Index, Unsuitable, Walk
-from astra.records.base import canonical_json, content_id
+from astra.records.base import content_id
 from astra.records.qa import Operation, QuestionKind, Scenario, Split, Table
 from astra.records.state import Write
 
@@ -43,6 +43,15 @@ class Plan:
     @property
     def kind(self) -> QuestionKind:
         return self.composition.kind
+
+
+@dataclass(frozen=True)
+class Unplanned:
+    """A wanted question of a scenario that no plan could be made for, and why."""
+
+    scenario: Scenario
+    number: int
+    why: str
 
 
 @dataclass(frozen=True)
@@ -125,21 +134,22 @@ class Planner:
                 return {Scenario.SINGLE_HOP: self._cell.total}  # none can be made: no_plan
         return apportion(self._cell.total, shares)
 
-    def plans(self) -> Iterator[Plan | Scenario]:
-        """One item per wanted instance: its plan, or its scenario where none could be made."""
+    def plans(self) -> Iterator[Plan | Unplanned]:
+        """One item per wanted instance: its plan, or why none could be made."""
         for scenario, wanted in self.quota().items():
-            seen: set[str] = set()
+            seen: set[int] = set()
             for number in range(wanted):
-                yield self._draw(scenario, number, seen) or scenario
+                yield self._draw(scenario, number, seen)
 
-    def _draw(self, scenario: Scenario, number: int, seen: set[str]) -> Plan | None:
+    def _draw(self, scenario: Scenario, number: int, seen: set[int]) -> Plan | Unplanned:
+        """``seen`` holds a hash of each plan drawn before: the plans themselves are large."""
         weights = {
             hops: weight
             for hops, weight in sorted(self._config.hops.items())
             if weight > 0 and self._buckets.get((scenario, hops))
         }
         if not weights:
-            return None
+            return Unplanned(scenario, number, "the split owns no composition of this scenario")
         cell = self._cell
         label = [self._config.seed, cell.split, scenario, number]
         if (cell.language, cell.kind) != ("en", QuestionKind.READ_ONLY):
@@ -156,11 +166,13 @@ class Planner:
             plan = self._fill(rng.choices(made, preference)[0], source, rng)
             if plan is None:
                 continue
-            key = canonical_json([plan.composition.signature, sorted(plan.names), plan.literals])
+            key = int(
+                content_id([plan.composition.signature, sorted(plan.names), plan.literals]), 16
+            )
             if key not in seen:
                 seen.add(key)
                 return plan
-        return None
+        return Unplanned(scenario, number, f"{ATTEMPTS} draws gave no new question")
 
     def _fill(self, made: Composition, source: Source, rng: random.Random) -> Plan | None:
         index = self._indexes.setdefault(id(source), Index(source))

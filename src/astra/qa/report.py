@@ -1,89 +1,40 @@
-"""Counts and distributions of stages ``qa`` and ``qa_valid`` while their rows stream by."""
+"""What stages ``qa`` and ``qa_valid`` count, plot and tell of questions."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Mapping
 
-from astra.contamination.index import ContaminationIndex
-from astra.qa.config import QAValidConfig
-from astra.qa.gates import Gate, OwnQuestions
-from astra.qa.generate import describe
-from astra.qa.validate import QS, select
+from astra.qa.replies import Decomposition
 from astra.records.qa import QAInstance
-from astra.records.score import Rejection, Scored
-from astra.stage import Progress, blocking
 from astra.store.metrics import StageMetrics
 
-log = logging.getLogger("astra")
-Outcome = QAInstance | Rejection
 
-
-def accepted(
-    outcomes: Iterable[Outcome], metrics: StageMetrics, progress: Progress
-) -> Iterator[QAInstance]:
-    """The instances among ``outcomes``; rejections are counted by reason."""
-    for outcome in outcomes:
-        metrics.count("in")
-        if isinstance(outcome, Rejection):
-            drop(outcome, metrics)
-            progress.drop(outcome.reason)
-        else:
-            describe_out(outcome, metrics)
-            progress.advance()
-            yield outcome
-
-
-def validated(
-    outcomes: AsyncIterator[Outcome],
-    config: QAValidConfig,
-    metrics: StageMetrics,
-    progress: Progress,
-) -> list[QAInstance]:
-    """Instances that all verifiers scored and the threshold and every gate let pass.
-
-    All instances are held: a percentile is known only when every score is.
-    """
-    gates: list[Gate] = []
-    if config.contamination is not None:
-        index = ContaminationIndex.load(Path(config.contamination))
-        metrics.value("contamination_suites", index.about)
-        gates.append(OwnQuestions(index))
-    judged: list[QAInstance] = []
-    for outcome in blocking(outcomes):
-        metrics.count("in")
-        if isinstance(outcome, Rejection):
-            drop(outcome, metrics)
-            progress.drop(outcome.reason)
-        else:
-            judged.append(outcome)
-            progress.advance()
-    kept, rejections = select(judged, config, gates)
-    for rejection in rejections:
-        drop(rejection, metrics)
-    for instance in kept:
-        describe_out(instance, metrics)
-    for instance in judged:
-        score = instance.scores[QS]
-        if isinstance(score, Scored):
-            metrics.distribution("qs", [f"{score.value:.2f}"])
-    needs = [step.tool_necessity for instance in kept for step in instance.sub_questions]
-    metrics.count("sub_questions", len(needs))
-    metrics.count("sub_questions_with_tool", sum(bool(need) for need in needs))
-    return kept
-
-
-def drop(rejection: Rejection, metrics: StageMetrics) -> None:
-    """Count a rejection; the first of each reason is logged as its example."""
-    if rejection.reason not in metrics.dropped:
-        log.info("dropped (%s): %s %s", rejection.reason, rejection.item, rejection.detail)
-    metrics.reject(rejection)
-
-
-def describe_out(instance: QAInstance, metrics: StageMetrics) -> None:
+def measure(metrics: StageMetrics, instance: QAInstance) -> None:
+    """Add one instance that leaves a stage to its counts and distributions."""
     metrics.count("out")
     metrics.count(f"out_{instance.split}")
     for name, value in describe(instance).items():
         metrics.distribution(name, [value])
     metrics.distribution(f"scenario_{instance.split}", [instance.scenario])
+
+
+def describe(instance: QAInstance) -> Mapping[str, object]:
+    """What the stages plot."""
+    return {
+        "split": instance.split,
+        "scenario": instance.scenario,
+        "hops": max(step.hop_level for step in instance.sub_questions),
+        "sub_questions": len(instance.sub_questions),
+        "domain": instance.domain,
+        "source": instance.source,
+        "language": instance.language,
+        "kind": instance.kind,
+        "final_answer_type": instance.final_answer.type,
+    }
+
+
+def told(why: str, asked: QAInstance | Decomposition) -> str:
+    """Why a question is refused, and the question with its sub-questions and their answers."""
+    steps = (f"{step.id}. {step.question} {step.answer.value}" for step in asked.sub_questions)
+    whole = f"{asked.main_question} {asked.final_answer.value}"
+    return " | ".join([part for part in (why, whole, *steps) if part])

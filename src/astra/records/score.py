@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from astra.records.base import Frozen
+from astra.records.base import Frozen, Record
 
 
 class Scored(Frozen):
@@ -24,9 +24,31 @@ class Unscored(Frozen):
 Score = Annotated[Scored | Unscored, Field(discriminator="kind")]
 
 
-class Rejection(Frozen):
-    """One item that left the pipeline: ``reason`` is a short code that metrics count by."""
+class Rejection(Record):
+    """One item that left the pipeline, or one failed try of an item that went on.
 
+    Rows of ``data/rejected/<stage>.parquet``. Nothing here may depend on the machine or on when
+    it ran (a path, a port, a delay), so that a rebuild gives the same bytes: a live fault is named
+    by its kind, and its text goes to the log.
+    """
+
+    identity: ClassVar[tuple[str, ...]] = (
+        "item", "part", "reason", "detail", "said", "attempt", "final", "repeat",
+    )  # fmt: skip
     item: str
+    """Id of the row of the stage's input table that it came from; a name where the input is no
+    table (a document, a plan of questions)."""
+    part: str = ""
+    """Which part of the item: a sub-question, a sample, a variant, a chain of tools."""
     reason: str
+    """A short code, by which metrics count."""
     detail: str = ""
+    """What the rule saw: the text that was refused, the value and its bound."""
+    said: str = ""
+    """A judge's own words, where one was asked."""
+    attempt: int = 0
+    """How many tries of the same part had failed before."""
+    final: bool = True
+    """False: a failed try that was followed by another."""
+    repeat: int = 0
+    """Tells rows apart that are equal otherwise."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from astra.contamination.index import ContaminationError, ContaminationIndex
 from astra.report.charts import Charts, Series, trailing_mean
-from astra.report.workspace import STAGES, Workspace
+from astra.report.rejections import reasons
+from astra.report.workspace import DATA_STAGES, STAGES, Workspace
 
 INDEX = "contamination/index.parquet"
 OVERLAP = "metrics/suite_overlap.json"
@@ -65,7 +66,7 @@ CURVES = {
 
 
 def funnels(workspace: Workspace, charts: Charts) -> list[dict[str, Any]]:
-    """One row per stage, with its drops by reason; of one that has not run only its name."""
+    """One row per stage, with its drops and failed tries; of one that has not run only its name."""
     return [
         _funnel(flow, document, charts) if document else {"flow": flow, "absent": True}
         for flow in FLOWS
@@ -74,9 +75,11 @@ def funnels(workspace: Workspace, charts: Charts) -> list[dict[str, Any]]:
 
 
 def _funnel(flow: Flow, document: Mapping[str, Any], charts: Charts) -> dict[str, Any]:
-    dropped = _drops(document)
+    dropped = reasons(document, "dropped")
     gone = sum(dropped.values())
-    row: dict[str, Any] = {"flow": flow, "dropped": dropped, "unexplained": 0}
+    row: dict[str, Any] = {
+        "flow": flow, "dropped": dropped, "tries": reasons(document, "tries"), "unexplained": 0,
+    }  # fmt: skip
     came = row["came"] = _count(document, flow.came)
     left = row["left"] = _count(document, flow.left)
     if came is not None and left is not None:
@@ -85,16 +88,6 @@ def _funnel(flow: Flow, document: Mapping[str, Any], charts: Charts) -> dict[str
     if left is not None:
         row["bar"] = charts.flow(f"{flow.stage}: kept and dropped", left, gone, left + gone)
     return row
-
-
-def _drops(document: Mapping[str, Any]) -> dict[str, int]:
-    """By reason, the most frequent first."""
-    counts = {
-        str(reason): count
-        for reason, count in _mapping(document.get("dropped")).items()
-        if isinstance(count, int)
-    }
-    return dict(sorted(counts.items(), key=lambda one: -one[1]))
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
@@ -109,9 +102,7 @@ def _count(document: Mapping[str, Any], name: str) -> int | None:
 def distributions(workspace: Workspace, charts: Charts) -> dict[str, list[Any]]:
     """Charts by data stage."""
     found: dict[str, list[Any]] = {}
-    for stage in STAGES:
-        if stage in ("sft", "rl", "bench"):
-            continue
+    for stage in DATA_STAGES:
         for name, rows in workspace.histograms(stage).items():
             title = name.replace("_", " ")
             found.setdefault(stage, []).append({"title": title, "svg": charts.counts(title, rows)})
@@ -151,7 +142,8 @@ def contamination(workspace: Workspace) -> dict[str, Any]:
     stages: list[dict[str, Any]] = []
     for stage in STAGES:
         document = workspace.metrics(stage)
-        dropped = {r: count for r, count in _drops(document).items() if "contaminat" in r}
+        drops = reasons(document, "dropped")
+        dropped = {reason: count for reason, count in drops.items() if "contaminat" in reason}
         checked = document.get(CHECKED)
         if dropped or checked is not None:
             stages.append({"stage": stage, "checked": checked, "dropped": dropped})

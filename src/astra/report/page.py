@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from astra.report import data, provenance, published, rollouts, scores
+from astra.report import data, provenance, published, rejections, rollouts, scores
 from astra.report.charts import Charts, named, number
 from astra.report.workspace import STAGES, Workspace
 
@@ -47,6 +47,7 @@ def render(workspace: Workspace, examples: int) -> str:
         "published": published,
         "curves": data.curves(workspace, charts),
         "funnels": data.funnels(workspace, charts),
+        "rejected": rejections.rejected(workspace),
         "distributions": data.distributions(workspace, charts),
         "contamination": data.contamination(workspace),
         "cost": data.cost(workspace),

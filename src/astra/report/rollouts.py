@@ -209,12 +209,12 @@ def turns(messages: Sequence[Message]) -> Iterator[Turn]:
         yield Turn(message.role.value, clean(who), clean(message.content), tuple(calls))
 
 
-def clean(text: str) -> str:
+def clean(text: str, characters: int = CHARACTERS) -> str:
     """Text that a page can hold: cut, control characters made visible, halves of pairs replaced.
 
     Escaping is the template's.
     """
-    left_out = len(text) - CHARACTERS
+    left_out = len(text) - characters
     if left_out > 0:
-        text = f"{text[:CHARACTERS]} [{left_out} more characters]"
+        text = f"{text[:characters]} [{left_out} more characters]"
     return text.translate(CONTROLS).encode("utf-8", "replace").decode("utf-8")

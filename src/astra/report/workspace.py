@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-STAGES = (
+DATA_STAGES = (
     "tools", "graph", "chains", "tasks", "trajectories", "sft_set",
-    "qa", "qa_valid", "envs", "envs_merged", "sft", "rl", "bench",
+    "qa", "qa_valid", "envs", "envs_merged",
 )  # fmt: skip
+STAGES = (*DATA_STAGES, "sft", "rl", "bench")
 
 
 @dataclass

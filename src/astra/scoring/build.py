@@ -1,9 +1,10 @@
-"""Trajectories to the SFT set: score all, select, write the selected (ASTRA section 3.4)."""
+"""Stage ``sft_set``: score all trajectories, select, write the selected (ASTRA section 3.4)."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 
 from astra.contamination.index import load_index
 from astra.llm.notes import PromptNotes
@@ -12,84 +13,105 @@ from astra.llm.protocol import Teacher
 from astra.prompting import joined_hashes
 from astra.records.score import Rejection, Score, Scored
 from astra.records.trajectory import SFTSample, Trajectory
+from astra.scoring.candidates import Candidates, SelectionError
 from astra.scoring.config import SFTSetConfig
-from astra.scoring.judge import DIMENSIONS, score
-from astra.scoring.select import (
-    Candidate,
-    Families,
-    SelectionError,
-    candidate,
-    contaminated,
-    select,
-)
+from astra.scoring.families import Families
+from astra.scoring.judge import DIMENSIONS, Judged, score
+from astra.scoring.select import candidate, contaminated, select
 from astra.store.metrics import StageMetrics
 
 
-async def scored(
-    trajectories: Iterable[Trajectory], judge: Teacher, concurrency: int
-) -> AsyncIterator[tuple[Trajectory, dict[str, Score]]]:
-    """Every trajectory with its seven scores, in order; its ``prompt_hash`` covers the judge's."""
-
-    async def work(trajectory: Trajectory) -> tuple[Trajectory, dict[str, Score]]:
-        notes = PromptNotes()
-        scores = await score(trajectory, notes.of(judge))
-        behind = joined_hashes(trajectory.prompt_hash, notes.prompt_hash)
-        return trajectory.model_copy(update={"prompt_hash": behind}), scores
-
-    try:
-        async for pair in map_bounded(trajectories, work, concurrency):
-            yield pair
-    finally:
-        await judge.close()
-
-
-def shortlist(
-    pairs: Iterable[tuple[Trajectory, dict[str, Score]]],
+async def sft_set(
+    trajectories: Callable[[], Iterable[Trajectory]],
+    judge: Teacher,
+    families: Families,
     config: SFTSetConfig,
+    open_items: int,
     metrics: StageMetrics,
-) -> dict[str, Candidate]:
-    """The selected candidates by trajectory id; counts every drop and every score."""
+) -> AsyncGenerator[SFTSample | Rejection, None]:
+    """The selected trajectories as samples, and why the others are none.
+
+    ``trajectories`` is read twice: selection needs the scores of all.
+    """
+    with Candidates() as candidates:
+        rejected = _shortlist(trajectories(), judge, candidates, config, open_items, metrics)
+        async with aclosing(rejected):
+            async for rejection in rejected:
+                yield rejection
+        for rejection in select(candidates, config):
+            yield rejection
+        for sample in _samples(trajectories(), candidates, families, config):
+            yield sample
+
+
+async def _shortlist(
+    trajectories: Iterable[Trajectory],
+    judge: Teacher,
+    candidates: Candidates,
+    config: SFTSetConfig,
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Rejection, None]:
+    """Fill ``candidates`` with what is good by itself; counts ``trajectories`` and scores."""
     index = load_index(config.contamination)
-    sums: defaultdict[str, float] = defaultdict(float)
-    counts: Counter[str] = Counter()
-    candidates: list[Candidate] = []
-    for trajectory, scores in pairs:
-        metrics.count("trajectories")
+    averages = _Averages()
+
+    async def work(trajectory: Trajectory) -> tuple[Trajectory, Judged]:
+        notes = PromptNotes()
+        judged = await score(trajectory, notes.of(judge))
+        behind = joined_hashes(trajectory.prompt_hash, notes.prompt_hash)
+        return trajectory.model_copy(update={"prompt_hash": behind}), judged
+
+    async with aclosing(map_bounded(trajectories, work, open_items)) as scored:
+        async for trajectory, judged in scored:
+            metrics.count("trajectories")
+            averages.add(judged.scores)
+            outcome = candidate(trajectory, judged, config.min_score)
+            if index is not None and config.contamination is not None:
+                metrics.count("checked_for_contamination")
+                outcome = contaminated(trajectory, index, config.contamination) or outcome
+            if isinstance(outcome, Rejection):
+                yield outcome
+            else:
+                candidates.add(outcome)
+    averages.report(metrics)
+    if index is not None:
+        metrics.value("contamination_suites", index.about)
+
+
+class _Averages:
+    """Means of the dimensions over all trajectories that have a score there."""
+
+    def __init__(self) -> None:
+        self._sums: defaultdict[str, float] = defaultdict(float)
+        self._counts: Counter[str] = Counter()
+
+    def add(self, scores: Mapping[str, Score]) -> None:
         for name in DIMENSIONS:
             one = scores[name]
             if isinstance(one, Scored):
-                sums[name] += one.value
-                counts[name] += 1
-        judged = candidate(trajectory, scores, config.min_score)
-        if index is not None and config.contamination is not None:
-            metrics.count("checked_for_contamination")
-            judged = contaminated(trajectory, index, config.contamination) or judged
-        if isinstance(judged, Rejection):
-            metrics.reject(judged)
-        else:
-            candidates.append(judged)
-    metrics.value("mean_by_dimension", {n: round(sums[n] / counts[n], 4) for n in sorted(counts)})
-    metrics.value("scored_by_dimension", dict(sorted(counts.items())))
-    if index is not None:
-        metrics.value("contamination_suites", index.about)
-    chosen, rejections = select(candidates, config)
-    for rejection in rejections:
-        metrics.reject(rejection)
-    return {one.id: one for one in chosen}
+                self._sums[name] += one.value
+                self._counts[name] += 1
+
+    def report(self, metrics: StageMetrics) -> None:
+        counts = dict(sorted(self._counts.items()))
+        means = {name: round(self._sums[name] / n, 4) for name, n in counts.items()}
+        metrics.value("mean_by_dimension", means)
+        metrics.value("scored_by_dimension", counts)
 
 
-def samples(
+def _samples(
     trajectories: Iterable[Trajectory],
-    chosen: dict[str, Candidate],
+    candidates: Candidates,
     families: Families,
     config: SFTSetConfig,
 ) -> Iterator[SFTSample]:
-    """The selected trajectories as training samples."""
-    for one in chosen.values():
+    """The trajectories whose candidates are left, as training samples."""
+    for one in candidates.best_first():
         if one.follow_ups:
             families.join([one.task_id, *one.follow_ups])
     for trajectory in trajectories:
-        one = chosen.get(trajectory.id)
+        one = candidates.of(trajectory.id)
         if one is None:
             continue
         yield SFTSample(
@@ -108,19 +130,13 @@ def samples(
 class Statistics:
     """The data statistics of the paper's appendix, over the written samples."""
 
-    def __init__(self, metrics: StageMetrics) -> None:
-        self._metrics = metrics
+    def __init__(self) -> None:
         self._functions: set[tuple[str, str]] = set()
         self._samples = self._messages = self._calls = self._few = 0
         self._roles: Counter[str] = Counter()
 
-    def watch(self, written: Iterable[SFTSample]) -> Iterator[SFTSample]:
-        for sample in written:
-            self._add(sample)
-            yield sample
-
-    def _add(self, sample: SFTSample) -> None:
-        metrics = self._metrics
+    def measure(self, metrics: StageMetrics, sample: SFTSample) -> None:
+        """Add one sample to the stage's counts and distributions."""
         calls = [call.name for message in sample.messages for call in message.tool_calls]
         roles = [message.role for message in sample.messages]
         self._samples += 1
@@ -137,9 +153,10 @@ class Statistics:
         metrics.distribution("role", roles)
         metrics.distribution("mean_score", [f"{sample.mean_score:.2f}"])
 
-    def finish(self) -> None:
-        """Write the totals. Raises SelectionError if there is no sample at all."""
-        metrics, total = self._metrics, self._samples
+    def finish(self, metrics: StageMetrics) -> None:
+        """Record the totals. Raises SelectionError, with the metrics written, if there is no
+        sample at all."""
+        total = self._samples
         metrics.value("samples", total)
         metrics.value("messages", self._messages)
         metrics.value("functions_covered", len(self._functions))

@@ -18,6 +18,9 @@ Unscored(not_applicable) and left out of the mean.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -30,6 +33,8 @@ from astra.scoring.rules import NOT_APPLICABLE
 from astra.scoring.view import View, final_text, view_of
 
 GRADES = (0.0, 0.5, 1.0)
+FOREIGN, UNGIVEN = "another language than the question's", "a URL that nobody gave"
+FAULT_CHARS = 500
 DIMENSIONS = (
     "query_understanding",
     "query_planning",
@@ -90,28 +95,66 @@ def _step(score: float) -> float:
 
 
 Reply = TypeVar("Reply", bound=BaseModel)
+Result = TypeVar("Result")
 
 
-async def score(trajectory: Trajectory, judge: Teacher) -> dict[str, Score]:
-    """All seven dimensions of a trajectory, by name."""
+@dataclass(frozen=True)
+class Mark:
+    """One dimension's score, what was said of it, and, where it has none, what went wrong."""
+
+    score: Score
+    said: tuple[str, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A trajectory's score by dimension, and what is behind the scores.
+
+    Lines of ``said`` are the judge's (or the rule's) reasons, those of ``faults`` say why a
+    dimension has no score.
+    """
+
+    scores: dict[str, Score]
+    said: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+async def score(trajectory: Trajectory, judge: Teacher) -> Judged:
+    """All seven dimensions of a trajectory; all that the judge is asked is asked at once."""
     view = view_of(trajectory)
     marked = rules.redundant_calls(view)
     invented = rules.invented_arguments(view)
     asker = _Asker(view, judge)
-    answered = trajectory.stop_reason == StopReason.ANSWERED and bool(final_text(view).strip())
-    return {
-        "query_understanding": Scored(value=0.0)
-        if invented
-        else await asker.grade("query_understanding"),
-        "query_planning": Scored(value=0.0)
-        if rules.unknown_tools(view)
-        else await asker.grade("query_planning"),
-        "context_understanding": await asker.turns("context_understanding", marked),
-        "context_planning": await asker.turns("context_planning", marked),
-        "tool_status": rules.tool_status(view),
-        "conciseness": await asker.conciseness(marked | invented),
-        "final_answer": await asker.final_answer() if answered else Scored(value=0.0),
+    unfinished = trajectory.stop_reason != StopReason.ANSWERED or not final_text(view).strip()
+    wrong = "an argument was invented" if invented else ""
+    unknown = "a tool that is not offered was called" if rules.unknown_tools(view) else ""
+    asked = {
+        "query_understanding": asker.grade("query_understanding", wrong),
+        "query_planning": asker.grade("query_planning", unknown),
+        "context_understanding": asker.turns("context_understanding", marked),
+        "context_planning": asker.turns("context_planning", marked),
+        "conciseness": asker.conciseness(marked | invented),
+        "final_answer": asker.final_answer("there is no final message" if unfinished else ""),
     }
+    marks = dict(zip(asked, await _together(asked.values()), strict=True))
+    marks["tool_status"] = Mark(rules.tool_status(view))
+    return Judged(
+        {name: marks[name].score for name in DIMENSIONS},
+        tuple(line for name in DIMENSIONS for line in marks[name].said),
+        tuple(marks[name].fault for name in DIMENSIONS if marks[name].fault),
+    )
+
+
+async def _together(asked: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """All results in order; the first exception cancels the others and is raised."""
+    tasks = [asyncio.create_task(one) for one in asked]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Asker:
@@ -119,77 +162,110 @@ class _Asker:
         self._view = view
         self._judge = judge
 
-    async def _ask(
-        self, name: str, variables: dict[str, Any], reply: type[Reply]
-    ) -> Reply | Unscored:
+    async def _ask(self, name: str, variables: dict[str, Any], reply: type[Reply]) -> Reply | Mark:
+        """The judge's reply, or the mark of a dimension that it gave none for."""
         shared = {"question": self._view["question"], "tools": self._view["tools"]}
         try:
             return await self._judge.ask(Ask(f"scoring/{name}", shared | variables, reply))
-        except ProviderError:
-            return Unscored(reason="judge_unavailable")
-        except ParseError:
-            return Unscored(reason="judge_unparsable")
+        except (ProviderError, ParseError) as error:
+            lost = isinstance(error, ProviderError)
+            reason = "judge_unavailable" if lost else "judge_unparsable"
+            fault = f"{name}: {' '.join(str(error).split())}"
+            return Mark(Unscored(reason=reason), fault=fault[:FAULT_CHARS])
 
-    async def grade(self, name: str) -> Score:
+    async def grade(self, name: str, wrong: str) -> Mark:
+        """``wrong``: why the rules already decide on zero; empty if they do not."""
+        if wrong:
+            return _by_rule(name, wrong)
         reply = await self._ask(name, {"rounds": self._view["rounds"]}, Grade)
-        return reply if isinstance(reply, Unscored) else Scored(value=reply.score)
+        if isinstance(reply, Mark):
+            return reply
+        return Mark(Scored(value=reply.score), (_line(name, f"{reply.score:g}", reply.reason),))
 
-    async def turns(self, name: str, redundant: set[tuple[int, int]]) -> Score:
+    async def turns(self, name: str, redundant: set[tuple[int, int]]) -> Mark:
         """Mean over the turns after the first; each is shown with what came before it only."""
         rounds = self._view["rounds"]
         if len(rounds) < 2:
-            return Unscored(reason=NOT_APPLICABLE)
+            return Mark(Unscored(reason=NOT_APPLICABLE))
         repeated = {turn for turn, _ in redundant}
+        marks = await _together(
+            self._turn(name, turn, turn in repeated) for turn in range(1, len(rounds))
+        )
         total = 0.0
-        for turn in range(1, len(rounds)):
-            if turn in repeated:
-                continue
-            now = {
-                "user": rounds[turn]["user"],
-                "text": rounds[turn]["text"],
-                "calls": [
-                    {"tool": call["tool"], "arguments": call["arguments"]}
-                    for call in rounds[turn]["calls"]
-                ],
-            }
-            reply = await self._ask(name, {"history": rounds[:turn], "turn": now}, Grade)
-            if isinstance(reply, Unscored):
-                return reply
-            total += reply.score
-        return Scored(value=total / (len(rounds) - 1))
+        for mark in marks:
+            if isinstance(mark.score, Unscored):
+                return mark
+            total += mark.score.value
+        said = tuple(line for mark in marks for line in mark.said)
+        return Mark(Scored(value=total / (len(rounds) - 1)), said)
 
-    async def conciseness(self, zero: set[tuple[int, int]]) -> Score:
+    async def _turn(self, name: str, turn: int, repeated: bool) -> Mark:
+        place = f"{name}, turn {turn + 1}"
+        if repeated:
+            return _by_rule(place, "a call is repeated for nothing")
+        rounds = self._view["rounds"]
+        now = {
+            "user": rounds[turn]["user"],
+            "text": rounds[turn]["text"],
+            "calls": [
+                {"tool": call["tool"], "arguments": call["arguments"]}
+                for call in rounds[turn]["calls"]
+            ],
+        }
+        reply = await self._ask(name, {"history": rounds[:turn], "turn": now}, Grade)
+        if isinstance(reply, Mark):
+            return reply
+        return Mark(Scored(value=reply.score), (_line(place, f"{reply.score:g}", reply.reason),))
+
+    async def conciseness(self, zero: set[tuple[int, int]]) -> Mark:
         places = [
             (number, position)
             for number, round_ in enumerate(self._view["rounds"])
             for position in range(len(round_["calls"]))
         ]
         if not places:
-            return Unscored(reason=NOT_APPLICABLE)
+            return Mark(Unscored(reason=NOT_APPLICABLE))
         if all(place in zero for place in places):
-            return Scored(value=0.0)
+            return _by_rule("conciseness", "every call is redundant or has an invented argument")
         shown = {"rounds": self._view["rounds"], "calls": len(places)}
         reply = await self._ask("conciseness", shown, CallGrades)
-        if isinstance(reply, Unscored):
+        if isinstance(reply, Mark):
             return reply
+        said = (_line("conciseness", " ".join(map(str, reply.needed)), reply.reason),)
         if len(reply.needed) != len(places):
-            return Unscored(reason="judge_unparsable")
+            fault = f"conciseness: {len(reply.needed)} grades for {len(places)} calls"
+            return Mark(Unscored(reason="judge_unparsable"), said, fault)
         kept = [
             0 if place in zero else needed
             for place, needed in zip(places, reply.needed, strict=True)
         ]
-        return Scored(value=sum(kept) / len(kept))
+        return Mark(Scored(value=sum(kept) / len(kept)), said)
 
-    async def final_answer(self) -> Score:
+    async def final_answer(self, wrong: str) -> Mark:
+        """``wrong`` as in ``grade``."""
         foreign, urls = rules.wrong_language(self._view), rules.foreign_urls(self._view)
-        if foreign and urls:
-            return Scored(value=0.0)
+        found = [why for why, so in ((FOREIGN, foreign), (UNGIVEN, urls)) if so]
+        if wrong or (foreign and urls):
+            return _by_rule("final_answer", wrong or "; ".join(found))
         reply = await self._ask("final_answer", {"rounds": self._view["rounds"]}, AnswerGrade)
-        if isinstance(reply, Unscored):
+        if isinstance(reply, Mark):
             return reply
         correlation = 0.0 if foreign else reply.correlation
         faithfulness = 0.0 if urls else reply.faithfulness
-        return Scored(value=(correlation + faithfulness) / 2)
+        grades = f"correlation {reply.correlation:g}, faithfulness {reply.faithfulness:g}"
+        said = (
+            _line("final_answer", grades, reply.reason),
+            *(line for one in found for line in _by_rule("final_answer", one).said),
+        )
+        return Mark(Scored(value=(correlation + faithfulness) / 2), said)
+
+
+def _by_rule(place: str, wrong: str) -> Mark:
+    return Mark(Scored(value=0.0), (_line(place, "0", f"rule: {wrong}"),))
+
+
+def _line(place: str, grade: str, reason: str) -> str:
+    return f"{place}: {grade}: {' '.join(reason.split())}"
 
 
 def mean_score(scores: dict[str, Score]) -> Score:

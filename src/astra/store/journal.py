@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from astra.records.base import canonical_json
 from astra.store.paths import cache_root
@@ -17,7 +17,10 @@ from astra.store.sqlite import connect
 
 
 class Journal:
-    """A persistent map from content key to JSON value, safe for several processes."""
+    """A persistent map from content key to JSON value, safe for several processes.
+
+    Close it, or use it in ``with``.
+    """
 
     def __init__(self, name: str, root: Path | None = None) -> None:
         path = (root or cache_root()) / "journal" / f"{name}.sqlite"
@@ -25,6 +28,12 @@ class Journal:
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT NOT NULL)"
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
 
     def get(self, key: str) -> Any | None:
         """The committed value, or None. (A committed value is never JSON null.)"""

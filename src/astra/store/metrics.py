@@ -1,4 +1,4 @@
-"""A stage's metrics: counts in, out and dropped by reason, and distributions as DVC plots.
+"""A stage's metrics: counts in, out and dropped by reason, and tables that are DVC plots.
 
 Only what the declared inputs determine goes in, so that a rebuild changes nothing. Timings,
 tokens and cost belong to the run (tracking), not here.
@@ -10,7 +10,7 @@ import csv
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,13 @@ class StageMetrics:
         self.stage = stage
         self.counts: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
+        self.tries: Counter[str] = Counter()
+        """Failed tries of items that went on, by reason."""
         self.values: dict[str, Any] = {}
         self.on_count: Callable[[], None] = lambda: None
         """Called after each count and drop; progress lines follow the stage that way."""
         self._distributions: dict[str, Counter[str]] = {}
+        self._plots: dict[str, list[Sequence[object]]] = {}
 
     def count(self, name: str, by: int = 1) -> None:
         if name in self.values:
@@ -36,13 +39,13 @@ class StageMetrics:
         self.on_count()
 
     def reject(self, rejection: Rejection) -> None:
-        """Count one dropped item by its reason."""
-        self.dropped[rejection.reason] += 1
+        """Count one dropped item, or one failed try, by its reason."""
+        (self.dropped if rejection.final else self.tries)[rejection.reason] += 1
         self.on_count()
 
     def value(self, name: str, value: Any) -> None:
         """Record a deterministic figure (float, int or nested mapping)."""
-        if name in self.counts or name == "dropped":
+        if name in self.counts or name in ("dropped", "tries"):
             raise ValueError(f"metrics of {self.stage}: {name!r} is a count already")
         self.values[name] = value
 
@@ -50,26 +53,34 @@ class StageMetrics:
         """Add items to a histogram that becomes ``plots/<stage>/<name>.csv``."""
         self._distributions.setdefault(name, Counter()).update(str(item) for item in items)
 
+    def plot(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """A table that becomes ``plots/<stage>/<name>.csv``."""
+        self._plots[name] = [columns, *rows]
+
     def document(self) -> dict[str, Any]:
+        """What ``metrics/<stage>.json`` holds."""
         return {
             **dict(sorted(self.counts.items())),
             "dropped": dict(sorted(self.dropped.items())),
+            **({"tries": dict(sorted(self.tries.items()))} if self.tries else {}),
             **self.values,
         }
 
     def write(self, metrics: Path = Path("metrics"), plots: Path = Path("plots")) -> None:
-        """Write both; the plots folder holds exactly this run's distributions."""
+        """Write both; the plots folder holds exactly this run's tables."""
         write_json(metrics / f"{self.stage}.json", self.document())
         folder = plots / self.stage
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob("*.csv"):
             stale.unlink()
-        for name, histogram in self._distributions.items():
-            write_histogram(folder / f"{name}.csv", histogram)
+        tables = {name: histogram_rows(one) for name, one in self._distributions.items()}
+        for name, rows in (tables | self._plots).items():
+            with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as handle:
+                csv.writer(handle, lineterminator="\n").writerows(rows)
 
 
-def write_histogram(path: Path, histogram: Mapping[str, int]) -> None:
-    """Columns ``value`` and ``count``; numeric values in numeric order, others by name."""
+def histogram_rows(histogram: Mapping[str, int]) -> list[Sequence[object]]:
+    """``value`` and ``count`` below their names; numeric values in order, then others by name."""
 
     def order(label: str) -> tuple[int, float, str]:
         try:
@@ -77,11 +88,7 @@ def write_histogram(path: Path, histogram: Mapping[str, int]) -> None:
         except ValueError:
             return (1, 0.0, label)
 
-    with path.open("w", newline="", encoding="utf-8") as handle:
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(["value", "count"])
-        for label in sorted(histogram, key=order):
-            writer.writerow([label, histogram[label]])
+    return [("value", "count"), *((one, histogram[one]) for one in sorted(histogram, key=order))]
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

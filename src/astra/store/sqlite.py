@@ -1,4 +1,4 @@
-"""Opening a small shared SQLite file: write-ahead log, waiting for other processes."""
+"""SQLite for what processes share, and for what one of them puts aside while it works."""
 
 from __future__ import annotations
 
@@ -29,4 +29,16 @@ def connect(path: Path, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> sq
                 raise
             time.sleep(0.02)
     connection.execute(f"PRAGMA synchronous={synchronous}")
+    return connection
+
+
+def scratch(*tables: str) -> sqlite3.Connection:
+    """A private database with ``tables``, gone when it is closed; for one thread at a time.
+
+    It takes a few megabytes of memory, and beyond that a file without a name in TMPDIR or
+    /var/tmp. Nothing in it can be rolled back.
+    """
+    connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    for statement in ("PRAGMA journal_mode=OFF", "PRAGMA synchronous=OFF", *tables, "BEGIN"):
+        connection.execute(statement)
     return connection

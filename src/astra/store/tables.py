@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, Generic, Self, TypeVar, get_origin
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from astra.errors import AstraError
 from astra.records.base import Record, canonical_json
+from astra.store.sqlite import scratch
 
 BATCH_ROWS = 1024
 RecordType = TypeVar("RecordType", bound=Record)
@@ -59,57 +57,75 @@ def _is_plain(annotation: Any) -> bool:
     )
 
 
-def write_records(path: Path, records: Iterable[RecordType], model: type[RecordType]) -> int:
-    """Write ``records`` sorted by id, replacing ``path`` atomically; returns the row count.
+class TableWriter(Generic[RecordType]):
+    """Rows put aside on disk as they come, written sorted by id at ``commit``.
 
-    Equal records collapse to one row. Different records with one id raise TableError: whichever
-    came last would win, and concurrency would change the bytes.
+    Use as a context manager: leaving it without a commit writes nothing.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    count = 0
-    with (
-        tempfile.TemporaryDirectory(prefix="astra-sort-") as scratch,
-        closing(sqlite3.connect(Path(scratch) / "rows.sqlite", isolation_level=None)) as spool,
-    ):
-        used = _spool(spool, path, records)
-        schema = arrow_schema(model, set(model.sparse) - used)
-        try:
-            with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-                cursor = spool.execute("SELECT row FROM rows ORDER BY id")
-                while batch := cursor.fetchmany(BATCH_ROWS):
-                    rows = [json.loads(row) for (row,) in batch]
-                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                    count += len(rows)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-    return count
 
+    def __init__(self, path: Path, model: type[RecordType]) -> None:
+        self._path = path
+        self._model = model
+        self._used: set[str] = set()
+        # Rows lie in the order they come, only their ids in a tree: in one of rows, most
+        # insertions would read and write a page of the file.
+        self._spool = scratch("CREATE TABLE rows (id TEXT PRIMARY KEY, row TEXT)")
 
-def _spool(spool: sqlite3.Connection, path: Path, records: Iterable[Record]) -> set[str]:
-    """Put the rows aside; returns the sparse fields that some row needs."""
-    used: set[str] = set()
-    spool.execute("PRAGMA journal_mode=OFF")
-    spool.execute("PRAGMA synchronous=OFF")
-    spool.execute("CREATE TABLE rows (id TEXT PRIMARY KEY, row TEXT) WITHOUT ROWID")
-    spool.execute("BEGIN")
-    for record in records:
-        used.update(name for name in record.sparse if getattr(record, name))
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._spool.close()
+
+    def add(self, record: RecordType) -> bool:
+        """Put a row aside; False if an equal one is there already.
+
+        Raises TableError for a different record with the same id: whichever came last would win,
+        and concurrency would change the bytes.
+        """
+        self._used.update(name for name in record.sparse if getattr(record, name))
         row = json.dumps(_to_row(record))
-        added = spool.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (record.id, row))
+        added = self._spool.execute("INSERT OR IGNORE INTO rows VALUES (?, ?)", (record.id, row))
         if added.rowcount:
-            continue
-        (known,) = spool.execute("SELECT row FROM rows WHERE id = ?", (record.id,)).fetchone()
+            return True
+        (known,) = self._spool.execute("SELECT row FROM rows WHERE id = ?", (record.id,)).fetchone()
         if known != row:
             old, new = json.loads(known), json.loads(row)
             differing = sorted(name for name in new if old[name] != new[name])
             raise TableError(
-                f"{path}: two {type(record).__name__} records have id {record.id} and differ in "
-                f"{differing}; the stage must keep one of them by a rule"
+                f"{self._path}: two {type(record).__name__} records have id {record.id} and "
+                f"differ in {differing}; the stage must keep one of them by a rule"
             )
-    spool.execute("COMMIT")
-    return used
+        return False
+
+    def commit(self) -> int:
+        """Replace the table atomically; returns the row count."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+        count = 0
+        schema = arrow_schema(self._model, set(self._model.sparse) - self._used)
+        try:
+            with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+                cursor = self._spool.execute("SELECT row FROM rows ORDER BY id")
+                while batch := cursor.fetchmany(BATCH_ROWS):
+                    rows = [json.loads(row) for (row,) in batch]
+                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                    count += len(rows)
+            os.replace(partial, self._path)
+        finally:
+            partial.unlink(missing_ok=True)
+        return count
+
+
+def write_records(path: Path, records: Iterable[RecordType], model: type[RecordType]) -> int:
+    """Write ``records`` sorted by id, replacing ``path`` atomically; returns the row count.
+
+    Equal records collapse to one row. Different records with one id raise TableError.
+    """
+    with TableWriter(path, model) as writer:
+        for record in records:
+            writer.add(record)
+        return writer.commit()
 
 
 def _to_row(record: Record) -> dict[str, Any]:

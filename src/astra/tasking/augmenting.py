@@ -14,33 +14,34 @@ from astra.records.tool import ToolServer
 from astra.tasking.asks import AUGMENT, Mode, augment_ask
 from astra.tasking.checks import TaskProblem, check_preserved, check_question, task_literals
 from astra.tasking.config import TasksConfig
+from astra.tasking.drafts import Draft
 from astra.tasking.personas import Person, introductions
-from astra.tasking.writing import failed_ask
 
 
 async def augment_task(
     server: ToolServer,
-    task: Task,
+    draft: Draft,
     mode: Mode,
     variant: int,
     people: Sequence[Person],
     teacher: Teacher,
     config: TasksConfig,
-) -> Task | Rejection:
-    """A variant of ``task`` with the same plan, or the reason why there is none."""
-    item = f"{task.id} {mode} {variant}"
+) -> Draft | Rejection:
+    """A variant of a task with the same plan, or the reason why there is none."""
+    task, origin = draft.task, draft.origin.of(f"{mode} {variant}")
     who = _who(task, variant, people) if mode == "persona" else ""
+    literals = task_literals(task.plan)
+    ask = augment_ask(server, task, literals, mode, who, variant, config.max_words)
     try:
-        literals = task_literals(task.plan)
-        ask = augment_ask(server, task, literals, mode, who, variant, config.max_words)
         asked = (await teacher.ask(ask)).question
+    except (ProviderError, ParseError) as error:
+        return origin.failed(error)
+    try:
         check_preserved(task.question, asked, literals, task.language)
         check_question(asked, task.plan, server.tools, task.language, config.max_words)
-    except (ProviderError, ParseError) as error:
-        return failed_ask(item, error)
     except TaskProblem as problem:
-        return Rejection(item=item, reason=problem.reason, detail=problem.detail)
-    return Task(
+        return origin.refused(problem, asked)
+    made = Task(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=task.kind,
@@ -52,6 +53,7 @@ async def augment_task(
         withheld_tools=task.withheld_tools,
         prompt_hash=template_hash(AUGMENT),
     )
+    return Draft(origin, made)
 
 
 def _who(task: Task, variant: int, people: Sequence[Person]) -> str:

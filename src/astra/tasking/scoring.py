@@ -10,23 +10,24 @@ from __future__ import annotations
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.prompting import joined_hashes, template_hash
 from astra.records.score import Rejection, Score, Scored, Unscored
-from astra.records.task import Task, TaskKind
+from astra.records.task import TaskKind
 from astra.records.tool import ToolServer
 from astra.tasking.asks import SCORE, score_ask
 from astra.tasking.config import ThresholdsConfig
-from astra.tasking.writing import failed_ask
+from astra.tasking.drafts import Draft
 
 SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
 
 
 async def score_task(
-    server: ToolServer, task: Task, judge: Teacher, thresholds: ThresholdsConfig
-) -> Task | Rejection:
-    """``task`` with its scores, or a Rejection: below a threshold, or not scored at all."""
+    server: ToolServer, draft: Draft, judge: Teacher, thresholds: ThresholdsConfig
+) -> Draft | Rejection:
+    """The task with its scores, or a Rejection: below a threshold, or not scored at all."""
+    task = draft.task
     try:
         labels = await judge.ask(score_ask(server, task.question, task.kind.value, task.plan))
     except (ProviderError, ParseError) as error:
-        return failed_ask(task.id, error)
+        return draft.origin.failed(error, task.question)
     solvable = task.kind in SOLVABLE
     needed = {"quality": thresholds.quality, "realism": thresholds.realism}
     if solvable:
@@ -45,6 +46,7 @@ async def score_task(
         label = getattr(labels, name)
         if label < least:
             detail = f"{label} < {least}: {task.question}"
-            return Rejection(item=task.id, reason=f"low_{name}", detail=detail)
+            return draft.origin.rejected(f"low_{name}", detail, labels.reason)
     behind = joined_hashes(task.prompt_hash, template_hash(SCORE))
-    return task.model_copy(update={"scores": scores, "prompt_hash": behind})
+    scored = task.model_copy(update={"scores": scores, "prompt_hash": behind})
+    return Draft(draft.origin, scored)

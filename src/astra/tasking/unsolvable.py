@@ -21,11 +21,16 @@ from astra.records.tool import ToolServer
 from astra.tasking.asks import DROP_PARAMETER, drop_parameter_ask
 from astra.tasking.checks import TaskProblem, check_question, leaves, spoken
 from astra.tasking.config import TasksConfig
-from astra.tasking.writing import failed_ask, language_of
+from astra.tasking.drafts import Draft, Origin
+from astra.tasking.writing import language_of
 from astra.text.words import stands_in
 
 DONORS = 400
 """Questions that may be put to servers they do not belong to."""
+
+
+Place = tuple[int, str]
+"""Of a value in a plan: the step's index and the argument's name."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,13 @@ def donor_of(server: ToolServer, task: Task) -> Donor:
     return Donor(server.id, server.domain, tools, task.id, task.question, task.prompt_hash)
 
 
-def withhold_function(server: ToolServer, task: Task, rng: random.Random) -> Task | Rejection:
-    """``task`` with one of the tools it needs out of the agent's view."""
+def withhold_function(server: ToolServer, draft: Draft, rng: random.Random) -> Draft | Rejection:
+    """A task with one of the tools it needs out of the agent's view."""
+    task, origin = draft.task, draft.origin.of(TaskKind.MISSING_FUNCTION)
     if len(server.tools) < 2:
-        return Rejection(item=task.id, reason="nothing_left_to_offer")
+        return origin.rejected("nothing_left_to_offer", task.question)
     withheld = rng.choice(sorted({step.tool for step in task.plan}))
-    return Task(
+    made = Task(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=TaskKind.MISSING_FUNCTION,
@@ -61,29 +67,28 @@ def withhold_function(server: ToolServer, task: Task, rng: random.Random) -> Tas
         withheld_tools=(withheld,),
         prompt_hash=task.prompt_hash,
     )
+    return Draft(origin, made)
 
 
 async def leave_out_parameter(
-    server: ToolServer, task: Task, teacher: Teacher, config: TasksConfig, rng: random.Random
-) -> Task | Rejection:
-    """``task`` asked without one value that a call needs and nothing else supplies."""
-    places = _droppable(task.plan)
-    if not places:
-        return Rejection(item=task.id, reason="no_value_to_leave_out")
-    index, name = rng.choice(places)
+    server: ToolServer, draft: Draft, place: Place, teacher: Teacher, config: TasksConfig
+) -> Draft | Rejection:
+    """A task asked without one value that a call needs and nothing else supplies."""
+    task, origin = draft.task, draft.origin.of(TaskKind.MISSING_PARAMETER)
+    index, name = place
     value = task.plan[index].arguments[name].value
     plan = _without(task.plan, index, name)
     try:
-        ask = drop_parameter_ask(server, task, index, name)
-        asked = (await teacher.ask(ask)).question
+        asked = (await teacher.ask(drop_parameter_ask(server, task, index, name))).question
+    except (ProviderError, ParseError) as error:
+        return origin.failed(error)
+    try:
         check_question(asked, plan, server.tools, task.language, config.max_words)
         if any(stands_in(leaf, asked) for leaf in leaves(value)):
             raise TaskProblem("value_still_stated", f"{value!r} in {asked!r}")
-    except (ProviderError, ParseError) as error:
-        return failed_ask(task.id, error)
     except TaskProblem as problem:
-        return Rejection(item=task.id, reason=problem.reason, detail=problem.detail)
-    return Task(
+        return origin.refused(problem, asked)
+    made = Task(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=TaskKind.MISSING_PARAMETER,
@@ -93,13 +98,10 @@ async def leave_out_parameter(
         parent_id=task.id,
         prompt_hash=template_hash(DROP_PARAMETER),
     )
+    return Draft(origin, made)
 
 
-def can_leave_out(task: Task) -> bool:
-    return bool(_droppable(task.plan))
-
-
-def _droppable(plan: Sequence[ChainStep]) -> list[tuple[int, str]]:
+def droppable(plan: Sequence[ChainStep]) -> list[Place]:
     """Values stated once, in plans without repeated tools.
 
     Leaving one out must neither leave it in another argument nor make a list of equal
@@ -159,12 +161,13 @@ class Donors:
 
 def misplaced(
     server: ToolServer, donors: Donors, place: int, rng: random.Random
-) -> Task | Rejection:
+) -> Draft | Rejection:
     """A question from another domain, put to this server."""
+    origin = Origin(server.id, f"{TaskKind.IRRELEVANT} {place}")
     donor = donors.choose(server, place, rng)
     if donor is None:
-        return Rejection(item=server.id, reason="no_foreign_question")
-    return Task(
+        return origin.rejected("no_foreign_question")
+    made = Task(
         server_id=server.id,
         chain_id=None,
         kind=TaskKind.IRRELEVANT,
@@ -174,3 +177,4 @@ def misplaced(
         parent_id=donor.task_id,
         prompt_hash=donor.prompt_hash,
     )
+    return Draft(origin, made)

@@ -13,6 +13,8 @@ from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
 from astra.tasking.asks import (
+    CHAIN_TASK,
+    SERVER_TASK,
     WrittenTask,
     as_plan,
     chain_task_ask,
@@ -20,6 +22,7 @@ from astra.tasking.asks import (
 )
 from astra.tasking.checks import TaskProblem, check_plan, check_question
 from astra.tasking.config import TasksConfig
+from astra.tasking.drafts import Draft, Origin
 from astra.text.language import UNKNOWN, detect_language
 
 
@@ -30,6 +33,7 @@ class Job:
     ask: Ask[WrittenTask]
     chain: Chain | None
     language: str
+    origin: Origin
 
 
 def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) -> list[Job]:
@@ -39,12 +43,14 @@ def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) 
         for sample in range(config.samples):
             language = _language(server, chain.id, sample, config.languages)
             ask = chain_task_ask(server, chain, sample, language, config.max_words)
-            jobs.append(Job(ask, chain, language))
+            origin = Origin(chain.id, f"{CHAIN_TASK} sample {sample}")
+            jobs.append(Job(ask, chain, language, origin))
     for number in range(1, min(config.server_tasks.max_tools, len(server.tools)) + 1):
         for sample in range(config.server_tasks.per_server):
             language = _language(server, str(number), sample, config.languages)
             ask = server_task_ask(server, number, sample, language, config.max_words)
-            jobs.append(Job(ask, None, language))
+            origin = Origin(server.id, f"{SERVER_TASK} number {number} sample {sample}")
+            jobs.append(Job(ask, None, language, origin))
     return jobs
 
 
@@ -60,21 +66,21 @@ def _language(server: ToolServer, item: str, sample: int, shares: Mapping[str, f
 
 async def write_task(
     server: ToolServer, job: Job, teacher: Teacher, config: TasksConfig
-) -> Task | Rejection:
+) -> Draft | Rejection:
     """The checked task, or the reason why there is none."""
-    item = f"{server.name} {job.ask.template} {job.chain.id if job.chain else job.ask.sample}"
     try:
         reply = await teacher.ask(job.ask)
+    except (ProviderError, ParseError) as error:
+        return job.origin.failed(error)
+    try:
         plan = as_plan(reply.steps)
         if job.chain is not None:
             plan = merge_plan(job.chain.steps, plan)
         check_plan(plan, {tool.name: tool for tool in server.tools})
         check_question(reply.question, plan, server.tools, job.language, config.max_words)
-    except (ProviderError, ParseError) as error:
-        return failed_ask(item, error)
     except TaskProblem as problem:
-        return Rejection(item=item, reason=problem.reason, detail=problem.detail)
-    return Task(
+        return job.origin.refused(problem, reply.question)
+    task = Task(
         server_id=server.id,
         chain_id=job.chain.id if job.chain else None,
         kind=TaskKind.CHAIN if job.chain else TaskKind.SERVER,
@@ -83,6 +89,7 @@ async def write_task(
         plan=plan,
         prompt_hash=template_hash(job.ask.template),
     )
+    return Draft(job.origin, task)
 
 
 def merge_plan(chain: Sequence[ChainStep], written: Sequence[ChainStep]) -> tuple[ChainStep, ...]:
@@ -104,11 +111,6 @@ def merge_plan(chain: Sequence[ChainStep], written: Sequence[ChainStep]) -> tupl
             arguments[name] = source.model_copy(update={"value": given.arguments[name].value})
         merged.append(ChainStep(tool=step.tool, arguments=arguments))
     return tuple(merged)
-
-
-def failed_ask(item: str, error: ProviderError | ParseError) -> Rejection:
-    reason = "ask_failed" if isinstance(error, ProviderError) else "reply_unparsable"
-    return Rejection(item=item, reason=reason, detail=str(error)[:500])
 
 
 def language_of(question: str, expected: str) -> str:

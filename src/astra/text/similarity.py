@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
+import sqlite3
+from array import array
+from collections.abc import Iterator, Sequence, Set
 from itertools import pairwise
+from typing import Self
 
 from astra.text.words import words
 
@@ -22,7 +27,7 @@ def shingles(text: str) -> frozenset[str]:
     return frozenset(found) | {f"{a} {b}" for a, b in pairwise(found)}
 
 
-def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+def jaccard(left: Set[object], right: Set[object]) -> float:
     union = len(left | right)
     return len(left & right) / union if union else 1.0
 
@@ -31,7 +36,9 @@ class NearDuplicates:
     """An index that says whether a text is nearly the same as one added before.
 
     Deterministic: the answer depends on the texts and their order only. Work per text is
-    bounded by the texts that share a band with it.
+    bounded by the texts that share a band with it. The index is a temporary database: a few
+    megabytes of memory, and beyond that a file without a name. It ends with the object, or with
+    ``with``; one thread at a time.
     """
 
     def __init__(self, threshold: float) -> None:
@@ -42,34 +49,57 @@ class NearDuplicates:
         self._hashes = [
             (rng.randrange(1, _PRIME), rng.randrange(_PRIME)) for _ in range(_ROWS * _BANDS)
         ]
-        self._bands: list[dict[tuple[int, ...], list[int]]] = [{} for _ in range(_BANDS)]
-        self._seen: list[frozenset[str]] = []
+        self._index = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for statement in (
+            "PRAGMA journal_mode=OFF",
+            "PRAGMA synchronous=OFF",
+            "CREATE TABLE texts (n INTEGER PRIMARY KEY, size INTEGER, shingles BLOB)",
+            "CREATE TABLE bands (band INTEGER, n INTEGER, PRIMARY KEY (band, n)) WITHOUT ROWID",
+            "BEGIN",
+        ):
+            self._index.execute(statement)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._index.close()
 
     def add(self, text: str) -> bool:
         """True if ``text`` was new (and is indexed now), False if it repeats an earlier one."""
-        items = shingles(text)
-        keys = self._keys(items)
-        candidates = {
-            index
-            for band, key in zip(self._bands, keys, strict=True)
-            for index in band.get(key, ())
-        }
-        if any(self._near(items, self._seen[index]) for index in candidates):
+        numbers = frozenset(_number(shingle) for shingle in shingles(text))
+        bands = self._bands(numbers)
+        if any(jaccard(numbers, other) >= self._threshold for other in self._alike(numbers, bands)):
             return False
-        for band, key in zip(self._bands, keys, strict=True):
-            band.setdefault(key, []).append(len(self._seen))
-        self._seen.append(items)
+        stored = array("q", sorted(numbers)).tobytes()
+        added = self._index.execute(
+            "INSERT INTO texts (size, shingles) VALUES (?, ?)", (len(numbers), stored)
+        )
+        rows = ((band, added.lastrowid) for band in set(bands))
+        self._index.executemany("INSERT INTO bands VALUES (?, ?)", rows)
         return True
 
-    def _near(self, items: frozenset[str], other: frozenset[str]) -> bool:
-        # The sizes alone bound the similarity: most candidates need no intersection.
-        shorter, longer = sorted((len(items), len(other)))
-        return shorter / longer >= self._threshold and jaccard(items, other) >= self._threshold
+    def _alike(self, numbers: frozenset[int], bands: Sequence[int]) -> Iterator[frozenset[int]]:
+        """Indexed texts that share a band; the sizes alone rule most of them out."""
+        places = ", ".join("?" * len(bands))
+        found = self._index.execute(
+            "SELECT shingles FROM texts WHERE size BETWEEN ? AND ? AND n IN "
+            f"(SELECT n FROM bands WHERE band IN ({places}))",
+            (
+                math.floor(len(numbers) * self._threshold),
+                math.ceil(len(numbers) / self._threshold),
+                *bands,
+            ),
+        )
+        for (stored,) in found:
+            yield frozenset(array("q", stored))
 
-    def _keys(self, items: frozenset[str]) -> list[tuple[int, ...]]:
-        numbers = [
-            int.from_bytes(hashlib.blake2b(item.encode(errors="replace"), digest_size=7).digest())
-            for item in items
-        ]
+    def _bands(self, numbers: frozenset[int]) -> list[int]:
         signature = [min((a * n + b) % _PRIME for n in numbers) for a, b in self._hashes]
-        return [tuple(signature[i * _ROWS : (i + 1) * _ROWS]) for i in range(_BANDS)]
+        rows = (signature[at : at + _ROWS] for at in range(0, len(signature), _ROWS))
+        return [_number(f"{band} {row}") for band, row in enumerate(rows)]
+
+
+def _number(text: str) -> int:
+    """56 bits that stand for a text."""
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=7).digest())

@@ -68,11 +68,16 @@ def safe_name(original: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}_{digest}"
 
 
+def storable(text: str) -> str:
+    """``text`` without halves of characters, which JSON can hold and no table takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def clean_description(text: Any) -> str:
     """One paragraph-preserving, trimmed text; empty for placeholders and page debris."""
     if not isinstance(text, str):
         return ""
-    trimmed = re.sub(r"[ \t]+", " ", text.encode("utf-8", "replace").decode()).strip()
+    trimmed = re.sub(r"[ \t]+", " ", storable(text)).strip()
     if _PLACEHOLDER.match(trimmed) or _DEBRIS.search(trimmed):
         return ""
     return trimmed

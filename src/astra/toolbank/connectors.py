@@ -5,21 +5,26 @@ One bad source, document, page or server is one rejection, never a stop.
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from astra.agent.mcp import ServerEnvironments, ServerError, open_server
 from astra.llm.pool import map_bounded
 from astra.records.score import Rejection
 from astra.settings import RuntimeConfig
-from astra.toolbank.documents import parse_document, read_documents
+from astra.toolbank.clean import storable
+from astra.toolbank.documents import parsed_servers, read_documents
 from astra.toolbank.outage import NOT_STARTED
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 from astra.toolbank.registries import RegistryError, fetch_listing
 from astra.toolbank.sources import DocumentSource, ListingSource, LiveSource, SourceList
 
+log = logging.getLogger("astra")
 MAX_STARTING = 4
 """Servers started or asked at once; each start is a burst of CPU."""
 
@@ -28,8 +33,23 @@ MAX_STARTING = 4
 class Found:
     """What one source gave: raw servers, or the reason why not."""
 
-    servers: tuple[RawServer, ...] = ()
+    servers: Iterable[RawServer] = ()
     rejections: tuple[Rejection, ...] = ()
+    waiting: tuple[RawServer, ...] = ()
+    """Listed without tools: to be asked for them, or rejected."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The servers of one document, parsed anew each time: a catalogue makes up thousands."""
+
+    kind: str
+    document: Any
+    base: RawServer
+
+    def __iter__(self) -> Iterator[RawServer]:
+        servers = parsed_servers(self.kind, self.document, self.base)
+        return (raw for raw in servers if not _is_waiting(raw))
 
 
 class Connectors:
@@ -43,18 +63,21 @@ class Connectors:
         self.finished = 0
         """Of the lists read so far: servers asked, files and listings read."""
 
-    async def read(self, sources: SourceList) -> AsyncIterator[Found]:
+    async def read(self, sources: SourceList) -> AsyncGenerator[Found, None]:
         """Everything that the list names, in its order; documents are read one at a time."""
-        listed = map_bounded(sources.live, self._live, self._starting)
-        async for found in listed:
-            self._finish()
-            yield found
+        async with aclosing(map_bounded(sources.live, self._live, self._starting)) as live:
+            async for found in live:
+                self._finish()
+                yield found
         for source in sources.documents:
-            async for found in self._asked(read_source(source, self._finish), source.connect):
-                yield found
+            pages = read_source(source, self._finish)
+            async with aclosing(self._asked(pages, source.connect)) as asked:
+                async for found in asked:
+                    yield found
         for listing in sources.listings:
-            async for found in self._listing(listing):
-                yield found
+            async with aclosing(self._listing(listing)) as listed:
+                async for found in listed:
+                    yield found
             self._finish()
 
     def _finish(self) -> None:
@@ -86,7 +109,7 @@ class Connectors:
             )
         )
 
-    async def _listing(self, source: ListingSource) -> AsyncIterator[Found]:
+    async def _listing(self, source: ListingSource) -> AsyncGenerator[Found, None]:
         base = RawServer(
             name="listed",
             source=source.url.partition("?")[0],
@@ -100,24 +123,24 @@ class Connectors:
             yield _rejected(source.url, "listing", str(error))
             return
         pages = (_parsed(source.format, document, base) for document in documents)
-        async for found in self._asked(pages, source.connect):
-            yield found
+        async with aclosing(self._asked(pages, source.connect)) as asked:
+            async for found in asked:
+                yield found
 
-    async def _asked(self, pages: Iterator[Found], connect: bool) -> AsyncIterator[Found]:
+    async def _asked(self, pages: Iterator[Found], connect: bool) -> AsyncGenerator[Found, None]:
         """``pages`` with listed servers asked for their tools, or rejected where none are known."""
         for page in pages:
-            ready = tuple(raw for raw in page.servers if raw.tools or not _is_listed(raw))
-            yield replace(page, servers=ready)
-            waiting = [raw for raw in page.servers if not raw.tools and _is_listed(raw)]
-            for raw in waiting:
+            yield replace(page, waiting=())
+            for raw in page.waiting:
                 if raw.obstacle:
                     yield _rejected(raw.source, "listed_without_tools", raw.obstacle)
                 elif not connect:
                     detail = "no tools are listed, and `connect` is off"
                     yield _rejected(raw.source, "listed_without_tools", detail)
-            asked = [raw for raw in waiting if connect and not raw.obstacle]
-            async for found in map_bounded(asked, self._ask, self._starting):
-                yield found
+            asked = [raw for raw in page.waiting if connect and not raw.obstacle]
+            async with aclosing(map_bounded(asked, self._ask, self._starting)) as answers:
+                async for found in answers:
+                    yield found
 
     async def _ask(self, server: RawServer) -> Found:
         """``server`` with the tools that it lists itself."""
@@ -133,8 +156,8 @@ class Connectors:
                     title = server.title or session.server_title or session.server_name
                     description = server.description or session.instructions
         except (ServerError, TimeoutError, OSError) as error:
-            detail = str(error) or type(error).__name__
-            return _rejected(server.name, NOT_STARTED, detail)
+            kind = type(error).__name__
+            return _rejected(server.name, NOT_STARTED, kind, str(error) or kind)
         tools = tuple(
             RawTool(
                 name=item.get("name"),
@@ -154,7 +177,8 @@ def read_source(
     """One entry per document of the source's files; ``on_read`` is called after each file."""
     paths = source.files()
     if not paths:
-        yield _rejected(source.path, "document", f"no file matches {source.path} in {Path.cwd()}")
+        detail = f"no file matches {source.path}"
+        yield _rejected(source.path, "document", detail, f"{detail} in {Path.cwd()}")
     for path in paths:
         base = RawServer(
             name=path.stem,
@@ -177,9 +201,12 @@ def _parsed(kind: str, document: object, base: RawServer) -> Found:
     try:
         if isinstance(document, BadDocument):
             raise document
-        return Found(servers=tuple(parse_document(kind, document, base)))
+        # Looked through to its end first: nothing is taken of a document that ends badly.
+        servers = parsed_servers(kind, document, base)
+        waiting = tuple(raw for raw in servers if _is_waiting(raw))
     except BadDocument as error:
         return _bad_document(base, kind, error)
+    return Found(servers=Parsed(kind, document, base), waiting=waiting)
 
 
 def _bad_document(base: RawServer, kind: str, error: BadDocument) -> Found:
@@ -187,10 +214,13 @@ def _bad_document(base: RawServer, kind: str, error: BadDocument) -> Found:
     return _rejected(base.source.removeprefix("document:"), "document", detail)
 
 
-def _is_listed(raw: RawServer) -> bool:
-    """Whether a listing names the server: without tools it is asked, not filtered."""
-    return raw.launch is not None or bool(raw.obstacle)
+def _is_waiting(raw: RawServer) -> bool:
+    """Whether a listing names the server without tools: it is asked for them, not filtered."""
+    return not raw.tools and (raw.launch is not None or bool(raw.obstacle))
 
 
-def _rejected(item: str, reason: str, detail: str) -> Found:
-    return Found(rejections=(Rejection(item=item, reason=reason, detail=detail),))
+def _rejected(item: str, reason: str, detail: str, said: str = "") -> Found:
+    """``said`` is what the log tells besides: places and times, which no record may hold."""
+    log.warning("dropped %s: %s", item, said or detail)
+    rejection = Rejection(item=storable(item), reason=reason, detail=storable(detail))
+    return Found(rejections=(rejection,))

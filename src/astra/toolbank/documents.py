@@ -88,8 +88,13 @@ def _with_tools(path: Path) -> Any:
 
 def parse_document(kind: str, document: Any, base: RawServer) -> list[RawServer]:
     """Raw servers of a document in format ``kind``. Raises BadDocument."""
+    return list(parsed_servers(kind, document, base))
+
+
+def parsed_servers(kind: str, document: Any, base: RawServer) -> Iterator[RawServer]:
+    """Those of ``parse_document`` one by one; BadDocument may come after some of them."""
     parse = FORMATS[kind] if kind in FORMATS else find(known, kind).parse
-    return list(parse(document, base))
+    yield from parse(document, base)
 
 
 def _mcp(document: Any, base: RawServer) -> Iterable[RawServer]:

@@ -43,5 +43,5 @@ async def label_domain(
         reason = "domain_ask_failed" if isinstance(error, ProviderError) else "domain_unparsable"
         return Rejection(item=server.name, reason=reason, detail=str(error))
     if label not in labels:
-        return Rejection(item=server.name, reason="domain_unknown", detail=label[:100])
+        return Rejection(item=server.name, reason="domain_unknown", detail=label)
     return server.model_copy(update={"domain": label, "prompt_hash": template_hash(DOMAIN)})

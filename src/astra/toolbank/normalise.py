@@ -5,7 +5,6 @@ Every tool or server that leaves is a Rejection; tool reasons start with ``tool_
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,11 +19,13 @@ from astra.toolbank.clean import (
     domain_of,
     safe_name,
     scrub,
+    storable,
 )
 from astra.toolbank.cleaner import clip
 from astra.toolbank.config import FilterConfig
 from astra.toolbank.properties import free_name, safe_properties
 from astra.toolbank.raw import RawServer, RawTool
+from astra.toolbank.repeats import KnownServers
 from astra.toolbank.schema import Unmappable, normalise_output, normalise_parameters
 
 MAX_LANGUAGE_CHARS = 20_000
@@ -38,7 +39,7 @@ def normalise_tool(found: RawTool, max_text: int) -> tuple[Tool, list[str]]:
     """
     if not isinstance(found.name, str) or not found.name.strip():
         raise Unmappable("unnamed", "no name")
-    original = found.name.encode("utf-8", "replace").decode()
+    original = storable(found.name)
     description = clean_description(found.description)
     parameters, notes = normalise_parameters(found.parameters, max_text)
     output, more = normalise_output(found.output, max_text)
@@ -78,9 +79,7 @@ class ServerNormaliser:
     def __init__(self, filters: FilterConfig, domains: Mapping[str, str] | None = None) -> None:
         self._filters = filters
         self._domains = dict(domains or {})
-        self._names: set[str] = set()
-        self._kept: list[tuple[str, int]] = []
-        self._offering: dict[str, list[int]] = {}
+        self._known = KnownServers(filters.duplicate_similarity)
         self._rejections: list[Rejection] = []
 
     def drain(self) -> list[Rejection]:
@@ -90,41 +89,28 @@ class ServerNormaliser:
 
     def add(self, raw: RawServer) -> ToolServer | None:
         """The normalised server, or None; ``drain`` has the reason."""
-        name = free_name(safe_name(raw.name or "server"), self._names)
-        self._names.add(name)
+        raw = replace(raw, name=storable(raw.name), source=storable(raw.source))
+        name = self._known.new_name(raw.name or "server")
         item = f"{raw.name} ({raw.source})"
         repairs: list[str] = []
         tools = self._tools(raw, item, repairs)
         reason = self._unfit(raw, tools)
         if reason:
-            self._rejections.append(Rejection(item=item, reason=reason[0], detail=reason[1]))
-            return None
+            return self._reject(item, *reason)
         server = self._server(raw, name, tools, repairs)
         if self._filters.languages and server.language not in self._filters.languages:
-            self._rejections.append(Rejection(item=item, reason="language", detail=server.language))
-            return None
+            return self._reject(item, "language", server.language)
         signatures = {content_id([t.name, sorted(t.parameters["properties"])]) for t in tools}
-        known = self._same_tools(signatures)
-        if known:
-            detail = f"same tools as {known}"
-            self._rejections.append(Rejection(item=item, reason="duplicate_server", detail=detail))
-            return None
-        for signature in signatures:
-            self._offering.setdefault(signature, []).append(len(self._kept))
-        self._kept.append((raw.name, len(signatures)))
+        known = self._known.same_tools(signatures)
+        if known is not None:
+            return self._reject(item, "duplicate_server", f"same tools as {known}")
+        self._known.keep(raw.name, signatures)
         return server
 
-    def _same_tools(self, signatures: set[str]) -> str | None:
-        """Name of the first kept server that offers (nearly) these tools."""
-        shared: Counter[int] = Counter()
-        for signature in signatures:
-            shared.update(self._offering.get(signature, ()))
-        for index in sorted(shared):
-            name, size = self._kept[index]
-            either = size + len(signatures) - shared[index]
-            if shared[index] >= self._filters.duplicate_similarity * either:
-                return name
-        return None
+    def _reject(self, item: str, reason: str, detail: str, part: str = "") -> None:
+        self._rejections.append(
+            Rejection(item=item, part=storable(part), reason=reason, detail=storable(detail))
+        )
 
     def _unfit(self, raw: RawServer, tools: list[Tool]) -> tuple[str, str] | None:
         limits = self._filters
@@ -144,13 +130,11 @@ class ServerNormaliser:
         originals: set[str] = set()
         taken: set[str] = set()
         for index, found in enumerate(raw.tools):
-            where = f"{item} tool {str(found.name)[:80] if found.name else index}"
             try:
                 tool, notes = self._tool(found, originals)
             except Unmappable as error:
-                self._rejections.append(
-                    Rejection(item=where, reason=f"tool_{error.reason}", detail=error.detail)
-                )
+                part = f"tool {str(found.name)[:80] if found.name else index}"
+                self._reject(item, f"tool_{error.reason}", error.detail, part)
                 continue
             original = tool.original_name or tool.name
             name = free_name(tool.name, taken)

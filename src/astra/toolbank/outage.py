@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
+from typing import TypeVar
 
 from astra.errors import AstraError
 from astra.store.metrics import StageMetrics
@@ -12,6 +15,7 @@ from astra.toolbank.sources import load_sources
 
 log = logging.getLogger("astra")
 NOT_STARTED = "environment_or_start_failed"
+Outcome = TypeVar("Outcome")
 
 
 class ServersDown(AstraError):
@@ -35,3 +39,16 @@ def check_live(config: ToolsConfig, metrics: StageMetrics) -> None:
             "they need), take them off the list, or allow more failures in conf/tools"
         )
     log.warning("%s; they are counted as dropped in metrics/tools.json", text)
+
+
+async def unless_down(
+    outcomes: AsyncGenerator[Outcome, None], config: ToolsConfig, metrics: StageMetrics
+) -> AsyncGenerator[Outcome, None]:
+    """``outcomes``, then ``check_live``: before the table is written, so that the old one stays.
+
+    Whoever takes them counts what was dropped in ``metrics``.
+    """
+    async with aclosing(outcomes):
+        async for outcome in outcomes:
+            yield outcome
+    check_live(config, metrics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container
 from typing import Any
 
 from astra.toolbank.clean import MAX_NAME, safe_name
@@ -15,11 +15,10 @@ _SAME_OBJECT = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 _DATA = ("default", "const", "enum", "examples")
 
 
-def free_name(name: str, taken: Iterable[str]) -> str:
+def free_name(name: str, taken: Container[str]) -> str:
     """``name``, or the first of ``name_2``, ``name_3``, ... that is not taken."""
-    used = set(taken)
     candidate, number = name, 2
-    while candidate in used:
+    while candidate in taken:
         tail = f"_{number}"
         candidate, number = f"{name[: MAX_NAME - len(tail)]}{tail}", number + 1
     return candidate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 import urllib.error
@@ -16,6 +17,7 @@ from astra.llm.pool import map_bounded
 from astra.toolbank.raw import BadDocument
 from astra.toolbank.sources import ListingSource
 
+log = logging.getLogger("astra")
 MAX_PAGES = 1000
 MAX_BYTES = 32 * 2**20
 ATTEMPTS = 4
@@ -128,7 +130,9 @@ class _Fetch:
                 wait = _seconds(error.headers.get("Retry-After"), RETRY_S * 2**attempt)
             except (OSError, ValueError) as error:
                 if attempt == ATTEMPTS or isinstance(error, ValueError):
-                    raise RegistryError(f"{url} cannot be read: {error}") from None
+                    # What the network says differs from run to run: it goes to the log alone.
+                    log.warning("%s cannot be read: %s", url, error)
+                    raise RegistryError(f"{url} cannot be read ({_kind(error)})") from None
                 wait = RETRY_S * 2**attempt
             time.sleep(min(wait, MAX_RETRY_S))
         else:
@@ -139,6 +143,11 @@ class _Fetch:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise RegistryError(f"{url} answers with something that is no JSON") from None
+
+
+def _kind(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return type(reason if isinstance(reason, Exception) else error).__name__
 
 
 def _seconds(text: str | None, otherwise: float) -> float:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from astra.llm.notes import PromptNotes
-from astra.llm.pool import map_bounded
-from astra.llm.protocol import Teacher
+from astra.llm.pool import flow
+from astra.llm.protocol import ModelConfig, Teacher
 from astra.records.base import content_id
 from astra.records.graph import Chain, ChainStep, ToolGraph
 from astra.records.score import Rejection
 from astra.records.tool import Tool, ToolServer
-from astra.records.verdict import ChainVerdict, Outcome, Verdict
+from astra.records.verdict import ChainVerdict, Verdict
+from astra.records.verdict import Outcome as Vote
 from astra.store.metrics import StageMetrics
 from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graphs import as_networkx
-from astra.toolgraph.operators import Candidate, Operator, back_translate, vote
+from astra.toolgraph.operators import Candidate, Operator, back_translate, build_operator, vote
 from astra.toolgraph.walks import Walk, sample_walks
 
+RULE = "rule"
+"""The model of a verdict that no model gave."""
 REPLAYS = 2
 """Made-up runs that every chain must survive; values that fit by chance rarely fit each time."""
 
@@ -34,49 +37,89 @@ class Judges:
     operators: Sequence[Operator] = ()
 
 
+def build_judges(
+    config: ChainsConfig, panel: Callable[[Sequence[ModelConfig]], Sequence[Teacher]]
+) -> Judges:
+    """The judges that the configuration names; ``panel`` makes the models of a role."""
+    back = config.back_translation
+    return Judges(
+        panel(config.vote.sampled().models),
+        panel(back.sampled().models) if back else (),
+        [build_operator(one, panel(one.models)) for one in config.operators],
+    )
+
+
+Outcome = ChainVerdict | Chain | Rejection
+Servers = Callable[[str], ToolServer | None]
+"""The server of an id, if there is one."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """A candidate's verdicts, and its chain if they accept it."""
 
+    graph_id: str
     verdict: ChainVerdict
     chain: Chain | None = None
 
+    def outcomes(self) -> list[Outcome]:
+        """The verdict in any case, and the chain or why there is none."""
+        if self.chain is not None:
+            return [self.verdict, self.chain]
+        against = [one for one in self.verdict.verdicts if one.outcome is not Vote.YES]
+        rejection = Rejection(
+            item=self.graph_id,
+            part=" > ".join(self.verdict.tools),
+            reason=self.verdict.reason,
+            detail="\n".join(one.detail for one in against if one.model == RULE),
+            said="\n".join(_said(one) for one in against if one.model != RULE),
+        )
+        return [self.verdict, rejection]
 
-async def judged_chains(
+
+def _said(verdict: Verdict) -> str:
+    # Why a model abstained is a fault of its endpoint, which the verdicts' table has.
+    abstained = verdict.outcome is Vote.ABSTAINED
+    words = "abstained" if abstained else verdict.detail
+    return f"{verdict.operator}, {verdict.model}: {words}"
+
+
+def chains(
     graphs: Iterable[ToolGraph],
-    servers: Mapping[str, ToolServer],
+    servers: Servers,
     judges: Judges,
     config: ChainsConfig,
-    concurrency: int,
+    open_items: int,
     metrics: StageMetrics,
-) -> AsyncIterator[Judged]:
-    """Every sampled chain with its verdicts; what is not accepted is counted as a rejection."""
+) -> AsyncGenerator[Outcome, None]:
+    """Every sampled chain with its verdicts; what is not accepted is a rejection besides."""
 
-    async def work(candidate: Candidate | Judged) -> Judged:
+    async def work(candidate: Candidate | Judged | Rejection) -> list[Outcome]:
+        if isinstance(candidate, Rejection):
+            return [candidate]
         if isinstance(candidate, Judged):
-            return candidate
+            return candidate.outcomes()
         judged = await _judge(candidate, judges, config)
         for operator in judges.operators:
             if judged.chain is not None:
                 judged = await _operate(candidate, judged, operator)
-        return judged
+        for cast in judged.verdict.verdicts:
+            if cast.outcome is Vote.ABSTAINED:
+                metrics.count(f"{cast.operator}s_abstained")
+        return judged.outcomes()
 
-    candidates = _candidates(graphs, servers, config, metrics)
-    async for judged in map_bounded(candidates, work, concurrency):
-        _count(judged, metrics)
-        yield judged
+    return flow(_candidates(graphs, servers, config, metrics), work, open_items)
 
 
 def _candidates(
-    graphs: Iterable[ToolGraph],
-    servers: Mapping[str, ToolServer],
-    config: ChainsConfig,
-    metrics: StageMetrics,
-) -> Iterable[Candidate | Judged]:
+    graphs: Iterable[ToolGraph], servers: Servers, config: ChainsConfig, metrics: StageMetrics
+) -> Iterator[Candidate | Judged | Rejection]:
+    """What is to be judged, and what no judge need see. Counts ``graphs`` and ``walks``."""
     for graph in graphs:
-        server = servers.get(graph.server_id)
+        metrics.count("graphs")
+        server = servers(graph.server_id)
         if server is None:
-            metrics.reject(Rejection(item=graph.id, reason="server_unknown"))
+            yield Rejection(item=graph.id, reason="server_unknown", detail=graph.server_id)
             continue
         tools = {tool.name: tool for tool in server.tools}
         walks = sample_walks(
@@ -94,15 +137,11 @@ def _candidates(
                 steps = _satisfiable(walk, tools)
             except Unsatisfiable as error:
                 detail = Verdict(
-                    operator="arguments",
-                    model="rule",
-                    sample=0,
-                    outcome=Outcome.NO,
-                    detail=str(error),
+                    operator="arguments", model=RULE, sample=0, outcome=Vote.NO, detail=str(error)
                 )
-                yield _rejected(server, walk, "argument_unsatisfiable", (detail,))
+                yield _rejected(graph.id, server, walk, "argument_unsatisfiable", (detail,))
                 continue
-            yield Candidate(server, walk, steps)
+            yield Candidate(graph.id, server, walk, steps)
 
 
 def _generator(graph: ToolGraph, config: ChainsConfig) -> random.Random:
@@ -131,15 +170,20 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         verdicts = [*verdicts, *more]
     if reason:
         return _rejected(
-            candidate.server, candidate.walk, reason, tuple(verdicts), notes.prompt_hash
+            candidate.graph_id,
+            candidate.server,
+            candidate.walk,
+            reason,
+            tuple(verdicts),
+            notes.prompt_hash,
         )
-    agreed = [verdict for verdict in votes if verdict.outcome is Outcome.YES]
+    agreed = [verdict for verdict in votes if verdict.outcome is Vote.YES]
     chain = Chain(
         server_id=candidate.server.id,
         steps=candidate.steps,
         walk_weight=candidate.walk.weight,
         votes_for=len(agreed),
-        votes_against=sum(verdict.outcome is Outcome.NO for verdict in votes),
+        votes_against=sum(verdict.outcome is Vote.NO for verdict in votes),
         task_sketch=agreed[0].detail,
         prompt_hash=notes.prompt_hash,
     )
@@ -152,7 +196,7 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         verdicts=tuple(verdicts),
         prompt_hash=notes.prompt_hash,
     )
-    return Judged(verdict, chain)
+    return Judged(candidate.graph_id, verdict, chain)
 
 
 async def _operate(candidate: Candidate, judged: Judged, operator: Operator) -> Judged:
@@ -162,10 +206,12 @@ async def _operate(candidate: Candidate, judged: Judged, operator: Operator) -> 
     said["verdicts"] = (*judged.verdict.verdicts, *verdicts)
     if reason:
         said |= {"accepted": False, "reason": reason, "chain_id": ""}
-    return Judged(ChainVerdict.model_validate(said), None if reason else judged.chain)
+    verdict = ChainVerdict.model_validate(said)
+    return Judged(candidate.graph_id, verdict, None if reason else judged.chain)
 
 
 def _rejected(
+    graph_id: str,
     server: ToolServer,
     walk: Walk,
     reason: str,
@@ -173,6 +219,7 @@ def _rejected(
     prompt_hash: str = "",
 ) -> Judged:
     return Judged(
+        graph_id,
         ChainVerdict(
             server_id=server.id,
             tools=walk.tools,
@@ -181,18 +228,12 @@ def _rejected(
             chain_id="",
             verdicts=verdicts,
             prompt_hash=prompt_hash,
-        )
+        ),
     )
 
 
-def _count(judged: Judged, metrics: StageMetrics) -> None:
-    verdict, chain = judged.verdict, judged.chain
-    for cast in verdict.verdicts:
-        if cast.outcome is Outcome.ABSTAINED:
-            metrics.count(f"{cast.operator}s_abstained")
-    if chain is None:
-        metrics.reject(Rejection(item=" > ".join(verdict.tools), reason=verdict.reason))
-        return
+def measure(metrics: StageMetrics, chain: Chain) -> None:
+    """Add one accepted chain to the stage's counts and distributions."""
     metrics.count("chains")
     metrics.distribution("chain_length", [len(chain.steps)])
     metrics.distribution("walk_weight", [chain.walk_weight])

@@ -2,71 +2,73 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import AsyncGenerator, Iterable
+from itertools import chain, pairwise
 
 import networkx as nx
 
 from astra.llm.notes import PromptNotes
-from astra.llm.pool import map_bounded
+from astra.llm.pool import flow, together
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.graph import Edge, ToolGraph
 from astra.records.score import Rejection
 from astra.records.tool import ToolServer
 from astra.store.metrics import StageMetrics
-from astra.toolgraph.asks import ChainProposal, propose_ask
+from astra.toolgraph.asks import ChainProposal, ChainProposals, propose_ask
 from astra.toolgraph.config import GraphConfig
 
-
-@dataclass(frozen=True)
-class Proposed:
-    server: ToolServer
-    proposals: tuple[ChainProposal, ...]
-    rejections: tuple[Rejection, ...]
-    prompt_hash: str
+log = logging.getLogger("astra")
 
 
-async def build_graphs(
+def graphs(
     servers: Iterable[ToolServer],
     teacher: Teacher,
     config: GraphConfig,
-    concurrency: int,
+    open_items: int,
     metrics: StageMetrics,
-) -> AsyncIterator[ToolGraph]:
+) -> AsyncGenerator[ToolGraph | Rejection, None]:
     """One graph per server; a server none of whose asks was answered is a rejection."""
 
-    async def work(server: ToolServer) -> Proposed:
-        return await _propose(server, teacher, config.samples)
+    async def work(server: ToolServer) -> list[ToolGraph | Rejection]:
+        return await _graph(server, teacher, config.samples, metrics)
 
-    async for proposed in map_bounded(servers, work, concurrency):
-        metrics.count("servers")
-        for rejection in proposed.rejections:
-            metrics.reject(rejection)
-        if len(proposed.rejections) == config.samples:
-            metrics.reject(Rejection(item=proposed.server.id, reason="server_without_proposals"))
-            continue
-        graph = build_graph(proposed.server, proposed.proposals, metrics, proposed.prompt_hash)
-        metrics.count("graphs")
-        metrics.count("edges", len(graph.edges))
-        metrics.distribution("edges_per_graph", [len(graph.edges)])
-        metrics.distribution("edge_weights", (edge.weight for edge in graph.edges))
-        yield graph
+    return flow(servers, work, open_items)
 
 
-async def _propose(server: ToolServer, teacher: Teacher, samples: int) -> Proposed:
-    proposals: list[ChainProposal] = []
-    rejections: list[Rejection] = []
+async def _graph(
+    server: ToolServer, teacher: Teacher, samples: int, metrics: StageMetrics
+) -> list[ToolGraph | Rejection]:
     notes = PromptNotes()
     noted = notes.of(teacher)
-    for sample in range(samples):
-        try:
-            proposals += (await noted.ask(propose_ask(server, sample))).proposals
-        except (ProviderError, ParseError) as error:
-            reason = "ask_failed" if isinstance(error, ProviderError) else "reply_unparsable"
-            rejections.append(Rejection(item=server.id, reason=reason, detail=str(error)))
-    return Proposed(server, tuple(proposals), tuple(rejections), notes.prompt_hash)
+    replies = await together(*(_propose(server, sample, noted) for sample in range(samples)))
+    rejections = [reply for reply in replies if isinstance(reply, Rejection)]
+    metrics.count("servers")
+    if len(rejections) == samples:
+        return [*rejections, Rejection(item=server.id, reason="server_without_proposals")]
+    proposed = (reply.proposals for reply in replies if not isinstance(reply, Rejection))
+    graph = build_graph(server, chain.from_iterable(proposed), metrics, notes.prompt_hash)
+    return [*rejections, graph]
+
+
+async def _propose(server: ToolServer, sample: int, teacher: Teacher) -> ChainProposals | Rejection:
+    part = f"sample {sample}"
+    try:
+        return await teacher.ask(propose_ask(server, sample))
+    except ProviderError as error:
+        log.info("server %s, %s: %s", server.name, part, error)
+        return Rejection(item=server.id, part=part, reason="ask_failed")
+    except ParseError as error:
+        return Rejection(item=server.id, part=part, reason="reply_unparsable", detail=str(error))
+
+
+def measure(metrics: StageMetrics, graph: ToolGraph) -> None:
+    """Add one graph to the stage's counts and distributions."""
+    metrics.count("graphs")
+    metrics.count("edges", len(graph.edges))
+    metrics.distribution("edges_per_graph", [len(graph.edges)])
+    metrics.distribution("edge_weights", (edge.weight for edge in graph.edges))
 
 
 def build_graph(

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from astra.llm.pool import together
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.plugins import find
 from astra.records.graph import ChainStep
@@ -27,6 +28,9 @@ BACK_TRANSLATION = "back_translation"
 
 @dataclass(frozen=True)
 class Candidate:
+    """A walk whose every argument has a source, to be judged."""
+
+    graph_id: str
     server: ToolServer
     walk: Walk
     steps: tuple[ChainStep, ...]
@@ -52,11 +56,9 @@ async def vote(
     candidate: Candidate, judges: Sequence[Teacher], config: VoteConfig
 ) -> tuple[list[Verdict], str]:
     """Every vote, and why they reject the chain; the reason is empty if they accept it."""
-    verdicts = [
-        await _cast(candidate, judge, sample)
-        for judge in judges
-        for sample in range(config.samples)
-    ]
+    verdicts = await together(
+        *(_cast(candidate, judge, sample) for judge in judges for sample in range(config.samples))
+    )
     yes = sum(verdict.outcome is Outcome.YES for verdict in verdicts)
     cast = sum(verdict.outcome is not Outcome.ABSTAINED for verdict in verdicts)
     if not cast:
@@ -86,18 +88,20 @@ async def back_translate(
     candidate: Candidate, models: Sequence[Teacher], config: BackTranslationConfig
 ) -> tuple[list[Verdict], str]:
     """Each model's attempts, and why they reject the chain; empty if they accept it."""
-    verdicts: list[Verdict] = []
-    agreeing = 0
-    for model in models:
-        for attempt in range(config.attempts):
-            verdict = await _there_and_back(candidate, model, attempt)
-            verdicts.append(verdict)
-            if verdict.outcome is Outcome.YES:
-                agreeing += 1
-                break
+    tried = await together(*(_attempts(candidate, model, config.attempts) for model in models))
+    verdicts = [verdict for found in tried for verdict in found]
+    agreeing = sum(verdict.outcome is Outcome.YES for verdict in verdicts)
     if all(verdict.outcome is Outcome.ABSTAINED for verdict in verdicts):
         return verdicts, "no_back_translation"
     return verdicts, "" if agreeing > config.min_share * len(models) else "not_recovered"
+
+
+async def _attempts(candidate: Candidate, model: Teacher, most: int) -> list[Verdict]:
+    """One model's attempts, the first yes the last of them."""
+    verdicts: list[Verdict] = []
+    while len(verdicts) < most and not (verdicts and verdicts[-1].outcome is Outcome.YES):
+        verdicts.append(await _there_and_back(candidate, model, len(verdicts)))
+    return verdicts
 
 
 async def _there_and_back(candidate: Candidate, model: Teacher, attempt: int) -> Verdict:

@@ -11,7 +11,8 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +21,6 @@ from pydantic import BaseModel
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from astra.records.base import content_id
-from astra.stage import AT_END
 from astra.store.paths import repository_root
 from astra.train.distributed import barrier, is_main
 from astra.train.errors import TrainingError
@@ -47,22 +47,27 @@ def run_folder(stage: str, config: BaseModel, inputs: dict[str, str]) -> Path:
     return repository_root() / "runs" / stage / key
 
 
-def claim(folder: Path) -> None:
-    """Keep a run's folder until the stage ends; its first rank claims for all.
+@contextmanager
+def claim(folder: Path) -> Generator[Path]:
+    """Keep a run's folder to oneself, and leave it finished unless an error ends the block.
 
     Experiments run side by side and share ``runs/`` so that a killed one can be resumed from any
     workspace. Two that train the same would write the same checkpoints: the later one waits.
+    The first rank claims for all.
     """
     if not is_main():
+        yield folder
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{folder}.lock")
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
         log.info("another process trains exactly this in %s; waiting for it to end", folder)
-        lock.acquire()
-    AT_END.append(lock.release)
+        held = lock.acquire()
+    with held:
+        yield folder
+        mark_finished(folder)
 
 
 def start_afresh_if_finished(folder: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+
+from astra.store.metrics import StageMetrics
 
 
 class Curves:
-    """Collects (step, value) pairs by name; ``write`` makes one CSV file of each."""
+    """Collects (step, value) pairs by name; ``plot`` makes one CSV file of each."""
 
     def __init__(self) -> None:
         self._points: dict[str, dict[int, float]] = {}
@@ -35,16 +35,11 @@ class Curves:
         """Continue from ``points`` of a checkpoint; what was added since is dropped."""
         self._points = {name: dict(pairs) for name, pairs in points.items()}
 
-    def write(self, folder: Path) -> None:
-        """``<folder>/<name>.csv`` with columns step and ``name``; the folder holds no others."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob("*.csv"):
-            stale.unlink()
-        for name, points in sorted(self._points.items()):
-            with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as handle:
-                writer = csv.writer(handle, lineterminator="\n")
-                writer.writerow(["step", name])
-                writer.writerows((step, round(points[step], 4)) for step in sorted(points))
+    def plot(self, metrics: StageMetrics) -> None:
+        """One plot each, with columns step and the curve's name."""
+        for name, points in self._points.items():
+            rows = ((step, round(points[step], 4)) for step in sorted(points))
+            metrics.plot(name, ["step", name], rows)
 
 
 def tail_mean(values: list[float], count: int = 10) -> float | None:

@@ -320,7 +320,7 @@ def trace_rollout(run: Run, rollout: Rollout, step: int) -> None:
 
 
 def report_rl(metrics: StageMetrics, arenas: Arenas, result: RLResult) -> None:
-    """Put counts, drops and final figures into the stage's metrics."""
+    """Put counts, drops, final figures and curves into the stage's metrics."""
     metrics.count("train_arenas", len(arenas.train))
     metrics.count("dev_arenas", len(arenas.dev))
     metrics.count("steps", result.steps)
@@ -332,3 +332,4 @@ def report_rl(metrics: StageMetrics, arenas: Arenas, result: RLResult) -> None:
     for name in ("reward", "f1", "recall", "precision", "answer_correct"):
         metrics.value(f"train_{name}", tail_mean(result.curves.values(f"train_{name}")))
     metrics.value("dev", result.dev)
+    result.curves.plot(metrics)

@@ -241,7 +241,7 @@ def split_samples(samples: Iterable[SFTSample]) -> tuple[list[SFTSample], list[S
 def report_sft(
     metrics: StageMetrics, train: Encoded, evaluation: Encoded, result: SFTResult
 ) -> None:
-    """Put counts, drops and final losses into the stage's metrics."""
+    """Put counts, drops, final losses and curves into the stage's metrics."""
     for name, part in (("train", train), ("eval", evaluation)):
         metrics.count(f"{name}_samples", len(part.rows))
         metrics.count(f"{name}_tokens", part.tokens)
@@ -252,3 +252,4 @@ def report_sft(
     metrics.value("stopped_early", result.stopped_early)
     metrics.value("loss", tail_mean(result.curves.values("loss")))
     metrics.value("eval_loss", tail_mean(result.curves.values("eval_loss"), 1))
+    result.curves.plot(metrics)

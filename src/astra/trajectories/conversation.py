@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from operator import itemgetter
 
 from astra.agent.episode import EpisodeLimits
 from astra.agent.loop import Transcript, run_episode
@@ -24,13 +22,10 @@ from astra.records.graph import ArgumentOrigin
 from astra.records.message import Message, MessageRole
 from astra.records.task import Task, TaskKind
 from astra.records.trajectory import StopReason
+from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import ConversationsConfig
 from astra.trajectories.results import scalar_text
 from astra.trajectories.user import Goal, SimulatedUser
-
-FOLLOW_UPS_PER_SERVER = 32
-"""Tasks of one server that may follow another: memory stays bounded by the servers."""
-SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
 
 
 @dataclass(frozen=True)
@@ -49,22 +44,11 @@ class Script:
 
 
 class Scripts:
-    """The scripts of all episodes. Reads the tasks twice where conversations are wanted."""
+    """The scripts of all episodes."""
 
-    def __init__(self, tasks: Callable[[], Iterable[Task]], config: ConversationsConfig) -> None:
+    def __init__(self, agenda: Agenda, config: ConversationsConfig) -> None:
+        self._agenda = agenda
         self._config = config
-        self._parents: dict[str, Task] = {}
-        self._candidates: dict[str, list[tuple[str, Task]]] = {}
-        if not config.share:
-            return
-        wanted = {t.parent_id for t in tasks() if t.kind is TaskKind.MISSING_PARAMETER}
-        for task in tasks():
-            if task.id in wanted:
-                self._parents[task.id] = task
-            if task.kind in SOLVABLE and task.plan:
-                pool = self._candidates.setdefault(task.server_id, [])
-                insort(pool, (content_id(["follow-up", task.id]), task), key=itemgetter(0))
-                del pool[FOLLOW_UPS_PER_SERVER:]
 
     def of(self, task: Task, key: str) -> Script:
         """The script of the episode named ``key``: with one user message, or a conversation."""
@@ -76,7 +60,7 @@ class Scripts:
         return self._followed(task, key)
 
     def _told_when_asked(self, task: Task) -> Script:
-        whole = self._parents.get(task.parent_id or "")
+        whole = self._agenda.one(task.parent_id) if task.parent_id else None
         facts = _left_out(task, whole) if whole else {}
         if whole is None or not facts:
             return Script((task,))
@@ -86,7 +70,7 @@ class Scripts:
         family = {task.id, task.parent_id}
         fitting = [
             other
-            for _, other in self._candidates.get(task.server_id, ())
+            for other in self._agenda.follow_ups(task.server_id)
             if not family & {other.id, other.parent_id} - {None}
             and other.language == task.language
             and not {step.tool for step in other.plan} & set(task.withheld_tools)
@@ -124,6 +108,7 @@ class Conversation:
     user_stop: UserStop | None = None
     """None where there was no simulated user, or the agent's side ended it."""
     detail: str = ""
+    """What the user was told last, what they still wanted to say, or why they said nothing."""
 
 
 async def converse(
@@ -148,7 +133,7 @@ async def converse(
         except ParseError as error:
             return Conversation(whole, UserStop.UNPARSABLE, str(error))
         if reply.status != "continue":
-            return Conversation(whole, UserStop(reply.status))
+            return Conversation(whole, UserStop(reply.status), whole.messages[-1].content)
         if spoken >= max_user_turns:
             return Conversation(whole, UserStop.TURN_LIMIT, reply.message)
         spoken += 1

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from astra.agent.episode import parse_arguments
 from astra.agent.mcp import McpSession, ServerEnvironments, ServerError, open_server
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Launch, Tool, ToolServer
+from astra.settings import RuntimeConfig
 
 _KEPT = "server.log"
 """The process holds its log open; restoring must not replace it."""
@@ -42,7 +45,10 @@ class ServerProcess:
 
 @dataclass
 class ServerPool:
-    """At most ``limit`` processes at a time, each lent to one episode."""
+    """At most ``limit`` processes at a time, each lent to one episode.
+
+    Use it in ``async with``: what is idle at the end is ended in the event loop that started it.
+    """
 
     environments: ServerEnvironments
     timeout_s: float
@@ -52,6 +58,12 @@ class ServerPool:
     _idle: list[ServerProcess] = field(default_factory=list)
     _alive: int = 0
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
 
     async def acquire(self, launch: Launch) -> ServerProcess:
         """A process in its initial state. Raises ServerError if it does not start."""
@@ -65,8 +77,11 @@ class ServerPool:
                     self._alive += 1
                     break
                 if self._idle:
-                    await self._idle.pop(0).close()
-                    self._alive -= 1
+                    oldest = self._idle.pop(0)
+                    try:
+                        await oldest.close()
+                    finally:  # it ends also if whoever waits for that is out of time
+                        self._alive -= 1
                     continue
                 await self._changed.wait()
         try:
@@ -130,6 +145,15 @@ class ServerPool:
             if not opened.done():
                 opened.set_exception(error)
             # Later than that the process is already out of use: how it ends matters to nobody.
+
+
+def server_pool(
+    environments: ServerEnvironments, runtime: RuntimeConfig, reset_in_place: Collection[str]
+) -> ServerPool:
+    """The pool of a stage; see ``TrajectoriesConfig`` for ``reset_in_place``."""
+    # More processes than that wait for a core and only take memory.
+    limit = max(1, min(runtime.concurrency, 2 * (os.cpu_count() or 1)))
+    return ServerPool(environments, runtime.mcp_timeout_s, limit, frozenset(reset_in_place))
 
 
 def _restore(snapshot: Path, folder: Path) -> None:

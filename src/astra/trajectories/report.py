@@ -7,7 +7,7 @@ from astra.records.trajectory import Trajectory
 from astra.store.metrics import StageMetrics
 
 
-def describe(metrics: StageMetrics, trajectory: Trajectory) -> None:
+def measure(metrics: StageMetrics, trajectory: Trajectory) -> None:
     """Add one trajectory to the stage's counts and distributions."""
     metrics.count("messages", len(trajectory.messages))
     metrics.count("calls", len(trajectory.calls))

@@ -1,31 +1,32 @@
-"""Tasks to trajectories (ASTRA section 3.3): one episode per task and sample."""
+"""Stage ``trajectories``: tasks executed on real servers and emulators (ASTRA section 3.3)."""
 
 from __future__ import annotations
 
-import itertools
-import os
+import asyncio
+import logging
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from astra.agent.loop import Transcript
-from astra.agent.mcp import ServerEnvironments
+from astra.agent.mcp import ServerError
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.agent.protocols import Env, Policy
-from astra.llm.build import build_teacher
 from astra.llm.notes import PromptNotes
 from astra.llm.policy import EndpointPolicy
-from astra.llm.pool import map_bounded
-from astra.llm.protocol import Teacher
+from astra.llm.pool import flow
+from astra.llm.protocol import ModelConfig, Teacher
 from astra.records.base import content_id
 from astra.records.message import Message, MessageRole
 from astra.records.score import Rejection
 from astra.records.task import Task
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.records.trajectory import StopReason, Trajectory
-from astra.settings import RuntimeConfig
 from astra.store.journal import Journal
+from astra.store.metrics import StageMetrics
+from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import (
     Conversation,
@@ -39,73 +40,115 @@ from astra.trajectories.expert import ScriptedExpert
 from astra.trajectories.failures import FailureInjector
 from astra.trajectories.journaled import JournaledEnv
 from astra.trajectories.live import McpEnv, ServerPool
-from astra.trajectories.offline import HANDLERS
 from astra.trajectories.user import SimulatedUser
 
+log = logging.getLogger("astra")
 PolicyFor = Callable[[Script, int], Policy]
 """The policy of one episode, by script and sample."""
+Servers = Callable[[str], ToolServer | None]
+"""The server of an id, if there is one."""
+Outcome = Trajectory | Rejection
 REJECTED_STOPS = frozenset({StopReason.INFRA, StopReason.TIMEOUT})
+VARYING = frozenset({ServerError.__name__, TimeoutError.__name__})
+"""Errors whose text may differ between machines and runs; rejections hold their names only."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Cast:
+    """Who takes part in the episodes, besides real servers."""
+
+    agent: PolicyFor
+    emulator: Teacher
+    user: Teacher
+
+
+def agent(config: ModelConfig, policy: Callable[[ModelConfig], EndpointPolicy]) -> PolicyFor:
+    """Who acts: the endpoint that ``policy`` makes, or for backend offline the scripted expert."""
+    if config.backend != "openai":
+        return lambda script, sample: ScriptedExpert(script.tasks)
+    endpoint = policy(config)
+    return lambda script, sample: endpoint.for_sample(sample)
+
+
+async def trajectories(
+    agenda: Agenda, synthesis: Synthesis, open_items: int, metrics: StageMetrics
+) -> AsyncGenerator[Outcome, None]:
+    """What came of every task's episodes, as it comes. Counts ``episodes``.
+
+    Live episodes run beside the others, as many as there may be processes: more would wait for
+    one while their time goes by. The processes end with the flow.
+    """
+
+    async def work(episode: tuple[Task, int]) -> list[Outcome]:
+        outcome = await synthesis.outcome(*episode)
+        metrics.count("episodes")
+        return [outcome]
+
+    def episodes(tasks: Iterable[Task]) -> Iterator[tuple[Task, int]]:
+        return ((task, sample) for task in tasks for sample in range(synthesis.config.samples))
+
+    live = flow(episodes(agenda.live()), work, synthesis.processes.limit)
+    others = flow(episodes(agenda.others()), work, open_items)
+    async with synthesis.processes, aclosing(_merged(live, others)) as outcomes:
+        async for outcome in outcomes:
+            yield outcome
+
+
+async def _merged(*streams: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Outcome, None]:
+    """What any of the streams has next. The first exception ends all of them."""
+    upcoming = {asyncio.ensure_future(anext(stream)): stream for stream in streams}
+    try:
+        while upcoming:
+            done, _ = await asyncio.wait(upcoming, return_when=asyncio.FIRST_COMPLETED)
+            for ready in done:
+                stream = upcoming.pop(ready)
+                try:
+                    outcome = ready.result()
+                except StopAsyncIteration:
+                    continue
+                upcoming[asyncio.ensure_future(anext(stream))] = stream
+                yield outcome
+    finally:
+        for ready in upcoming:
+            ready.cancel()
+        await asyncio.gather(*upcoming, return_exceptions=True)
+        for stream in streams:
+            await stream.aclose()
+
+
+@dataclass(frozen=True)
 class Synthesis:
     """What every episode of the stage shares."""
 
     config: TrajectoriesConfig
-    servers: Mapping[str, ToolServer]
-    emulator: Teacher
-    user: Teacher
-    policy_for: PolicyFor
+    servers: Servers
+    scripts: Scripts
+    cast: Cast
     processes: ServerPool
     journal: Journal
-    scripts: Scripts = field(init=False)
-    endpoint: EndpointPolicy | None = None
-    """Behind ``policy_for``, where the agent is a model; closed at the end of ``run``."""
+    told: set[str] = field(default_factory=set[str])
+    """Live servers of which a fault was logged."""
 
-    async def run(
-        self, tasks: Callable[[], Iterable[Task]], concurrency: int
-    ) -> AsyncIterator[Trajectory | Rejection]:
-        """Every task's episodes, accepted or rejected. ``tasks`` is read more than once: live
-        ones come first, server by server, so that processes are used again."""
-        self.scripts = Scripts(tasks, self.config.conversations)
-        episodes = itertools.chain(
-            self._episodes(sorted(self._only(tasks(), live=True), key=_by_server)),
-            self._episodes(self._only(tasks(), live=False)),
-        )
-        try:
-            async for outcome in map_bounded(episodes, self._outcome, concurrency):
-                yield outcome
-        finally:
-            await self.processes.close()
-            await self.emulator.close()
-            await self.user.close()
-            if self.endpoint is not None:
-                await self.endpoint.close()
+    async def outcome(self, task: Task, sample: int) -> Outcome:
+        """One episode, accepted or rejected."""
 
-    def _only(self, tasks: Iterable[Task], live: bool) -> Iterator[Task]:
-        for task in tasks:
-            server = self.servers.get(task.server_id)
-            if (server is not None and server.execution == Execution.LIVE) == live:
-                yield task
+        def rejected(reason: str, detail: str) -> Rejection:
+            part = f"sample {sample}"
+            return Rejection(item=task.id, part=part, reason=reason, detail=detail[:500])
 
-    def _episodes(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, int]]:
-        return ((task, sample) for task in tasks for sample in range(self.config.samples))
-
-    async def _outcome(self, episode: tuple[Task, int]) -> Trajectory | Rejection:
-        task, sample = episode
-        server = self.servers.get(task.server_id)
+        server = self.servers(task.server_id)
         if server is None:
-            return Rejection(item=task.id, reason="unknown_server", detail=task.server_id)
+            return rejected("unknown_server", task.server_id)
         if self.config.deterministic_only and not server.deterministic:
-            return Rejection(item=task.id, reason="not_deterministic", detail=server.name)
+            return rejected("not_deterministic", server.name)
         if server.execution == Execution.LIVE and server.launch is None:
-            return Rejection(item=task.id, reason="no_launch", detail=server.name)
+            return rejected("no_launch", server.name)
         key = content_id(["episode", self.config.seed, task.id, sample])
         script = self.scripts.of(task, key)
         tools = shown_tools(server, script.tasks, self.config.max_tools, key)
         if tools is None:
-            return Rejection(item=task.id, reason="plan_tool_unknown", detail=server.name)
-        policy = self.policy_for(script, sample)
+            return rejected("plan_tool_unknown", server.name)
+        policy = self.cast.agent(script, sample)
         notes = PromptNotes()
         env = self._env(server, tools, key, sample, notes)
         try:
@@ -114,13 +157,20 @@ class Synthesis:
         finally:
             await env.close()
         if done.transcript.stop_reason in REJECTED_STOPS:
-            return _rejection(task, done.transcript)
+            return rejected(_fault(done.transcript), self._lasting(server, done.transcript))
         if done.user_stop not in (None, UserStop.SATISFIED):
-            return Rejection(
-                item=task.id, reason=f"user_{done.user_stop}", detail=done.detail[:500]
-            )
+            return rejected(f"user_{done.user_stop}", done.detail)
         made = _trajectory(script, sample, server, tools, policy, done.transcript)
         return made.model_copy(update={"prompt_hash": notes.prompt_hash})
+
+    def _lasting(self, server: ToolServer, transcript: Transcript) -> str:
+        """What a rejection may say of a fault; the rest is logged, once a live server."""
+        if transcript.cause not in VARYING:
+            return transcript.detail
+        if server.execution == Execution.LIVE and server.id not in self.told:
+            self.told.add(server.id)
+            log.warning("an episode on %s failed: %s", server.name, transcript.detail)
+        return transcript.cause
 
     def _user(
         self, script: Script, server: ToolServer, sample: int, notes: PromptNotes
@@ -128,7 +178,7 @@ class Synthesis:
         if not script.goals:
             return None
         most, language = self.config.conversations.max_user_turns, script.tasks[0].language
-        return SimulatedUser(script.goals, server, language, most, notes.of(self.user), sample)
+        return SimulatedUser(script.goals, server, language, most, notes.of(self.cast.user), sample)
 
     async def _converse(
         self, task: Task, policy: Policy, env: Env, key: str, user: SimulatedUser | None
@@ -151,7 +201,7 @@ class Synthesis:
     ) -> Env:
         if server.execution == Execution.EMULATED:
             failures = FailureInjector(self.config.failure_rate, key)
-            return EmulatedEnv(server, tools, notes.of(self.emulator), failures, sample)
+            return EmulatedEnv(server, tools, notes.of(self.cast.emulator), failures, sample)
         launch = server.launch.model_dump(mode="json") if server.launch else None
         episode = content_id([key, server.id, launch, [tool.name for tool in tools]])
         return JournaledEnv(McpEnv(server, tools, self.processes), self.journal, episode)
@@ -159,10 +209,6 @@ class Synthesis:
     def _system_prompt(self, key: str) -> str:
         texts = (AGENT_SYSTEM_PROMPT, *self.config.system_prompts)
         return texts[int(content_id(["prompt", key]), 16) % len(texts)]
-
-
-def _by_server(task: Task) -> tuple[str, str]:
-    return task.server_id, task.id
 
 
 def shown_tools(
@@ -217,40 +263,8 @@ def _trajectory(
     )
 
 
-def _rejection(task: Task, transcript: Transcript) -> Rejection:
-    """Reason: the stop and, in snake case, the error's class (``infra_server_error``)."""
+def _fault(transcript: Transcript) -> str:
+    """The stop and, in snake case, the error's class (``infra_server_error``)."""
     cause = re.sub(r"(?<!^)(?=[A-Z])", "_", transcript.cause).lower()
     reason = str(transcript.stop_reason)
-    if transcript.stop_reason == StopReason.INFRA and cause:
-        reason = f"{reason}_{cause}"
-    return Rejection(item=task.id, reason=reason, detail=transcript.detail[:500])
-
-
-def build(
-    config: TrajectoriesConfig,
-    runtime: RuntimeConfig,
-    servers: Mapping[str, ToolServer],
-    environments: ServerEnvironments,
-) -> Synthesis:
-    """The stage's parts as its parameters name them."""
-    endpoint: EndpointPolicy | None = None
-    if config.agent.backend == "openai":
-        endpoint = EndpointPolicy(config.agent, runtime, "trajectories")
-
-    def policy_for(script: Script, sample: int) -> Policy:
-        return endpoint.for_sample(sample) if endpoint else ScriptedExpert(script.tasks)
-
-    # More processes than that wait for a core and only take memory.
-    limit = max(1, min(runtime.concurrency, 2 * (os.cpu_count() or 1)))
-    return Synthesis(
-        config=config,
-        servers=servers,
-        emulator=build_teacher(config.emulator, runtime, HANDLERS, "trajectories"),
-        user=build_teacher(config.user, runtime, HANDLERS, "trajectories"),
-        policy_for=policy_for,
-        processes=ServerPool(
-            environments, runtime.mcp_timeout_s, limit, frozenset(config.reset_in_place)
-        ),
-        journal=Journal("trajectories"),
-        endpoint=endpoint,
-    )
+    return f"{reason}_{cause}" if transcript.stop_reason == StopReason.INFRA and cause else reason

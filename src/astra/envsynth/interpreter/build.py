@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, aclosing, closing
 
 from astra.arena.answers import final_matches, render_answer
 from astra.arena.env import execute_batch, open_envs
 from astra.arena.reward import score_episode
+from astra.envsynth.batching import Batcher
 from astra.envsynth.config import CodeConfig
 from astra.envsynth.interpreter import files
 from astra.envsynth.interpreter.draw import draw
 from astra.envsynth.interpreter.problems import Problem
 from astra.envsynth.interpreter.tool import NAME, python_tool
 from astra.envsynth.splits import PRIORITY
+from astra.envsynth.static import steady
+from astra.llm.pool import flow
 from astra.records.base import content_id
 from astra.records.environment import Arena, ArenaStep
 from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
@@ -26,6 +30,7 @@ from astra.records.qa import QAInstance, QuestionKind, Scenario, Split
 from astra.records.score import Rejection
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
+from astra.store.shelf import Shelf
 from astra.text.overlap import NgramIndex
 from astra.text.similarity import NearDuplicates
 
@@ -37,46 +42,51 @@ BATCH = 16
 """Arenas proved together, in two sessions each."""
 
 
-def build_code_arenas(
-    instances: Iterable[QAInstance], config: CodeConfig, sandbox: Sandbox, metrics: StageMetrics
-) -> list[Arena]:
-    """The arenas that the configuration asks for. Where it asks for none, nothing is counted."""
+async def code_arenas(
+    instances: Callable[[], Iterable[QAInstance]],
+    config: CodeConfig,
+    sandbox: Sandbox,
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Arena | Rejection, None]:
+    """The arenas that the configuration asks for, and the problems that gave none.
+
+    Where it asks for none, nothing is counted.
+    """
     if not config.enabled:
-        return []
-    problems: list[Problem] = []
-    for outcome in decontaminated(_outcomes(instances, config), config):
+        return
+
+    def proved(problems: Sequence[Problem]) -> list[Arena | Rejection]:
+        return list(prove(problems, sandbox))
+
+    async def work(problem: Problem | Rejection) -> list[Arena | Rejection]:
         metrics.count("code_problems")
-        if isinstance(outcome, Rejection):
-            metrics.reject(outcome)
-        else:
-            problems.append(outcome)
-    arenas: list[Arena] = []
-    for problem, outcome in zip(problems, prove(problems, sandbox), strict=True):
-        if isinstance(outcome, Rejection):
-            metrics.reject(outcome)
-            continue
-        arenas.append(outcome)
-        metrics.count("code_proved", int(bool(problem.solution)))
-    metrics.count("code_arenas", len(arenas))
-    for arena in arenas:
-        metrics.distribution("code_composition", [arena.composition])
-        metrics.distribution("code_split", [arena.split.value])
-    return arenas
+        if isinstance(problem, Rejection):
+            return [problem]
+        outcome = await prover.do(problem)
+        if isinstance(outcome, Arena):
+            metrics.count("code_proved", int(bool(problem.solution)))
+        return [outcome]
+
+    metrics.count("code_arenas", 0)
+    with closing(decontaminated(_outcomes(instances(), config), config)) as problems:
+        async with (
+            Batcher(proved, BATCH) as prover,
+            aclosing(flow(problems, work, open_items)) as outcomes,
+        ):
+            async for outcome in outcomes:
+                yield outcome
 
 
 def _outcomes(instances: Iterable[QAInstance], config: CodeConfig) -> Iterator[Problem | Rejection]:
     for source in config.files:
-        for outcome in files.read_file(source):
-            if isinstance(outcome, str):
-                yield Rejection(item=outcome, reason="code_answer_not_whole", detail=source.path)
-            else:
-                yield outcome
+        yield from files.read_file(source)
     yield from draw(instances, config)
 
 
 def decontaminated(
     outcomes: Iterable[Problem | Rejection], config: CodeConfig
-) -> Iterator[Problem | Rejection]:
+) -> Generator[Problem | Rejection]:
     """Problems that share no 8-gram with a suite, nor, in other splits, with a held-out file's.
 
     Generated problems of one family resemble each other and are kept apart by family instead.
@@ -86,28 +96,32 @@ def decontaminated(
         for text in files.texts(suite.path, suite.question):
             suites.add(text)
     held_out, near = NgramIndex(NGRAM), NearDuplicates(NEAR_DUPLICATE)
-    problems: list[Problem] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Rejection):
-            yield outcome
-        else:
-            problems.append(outcome)
-    for problem in sorted(problems, key=lambda problem: PRIORITY.index(problem.split)):
-        reason = ""
-        supplied = not problem.solution
-        if suites.overlaps(problem.question):
-            reason = "code_overlaps_suite"
-        elif problem.split != Split.HELDOUT and held_out.overlaps(problem.question):
-            reason = "code_overlaps_held_out"
-        elif supplied and not near.add(problem.question):
-            reason = "code_near_duplicate"
-        if reason:
-            item = content_id(problem.question)
-            yield Rejection(item=item, reason=reason, detail=problem.composition)
-            continue
-        if supplied and problem.split == Split.HELDOUT:
-            held_out.add(problem.question)
-        yield problem
+    with ExitStack() as waiting:
+        shelves = {split: waiting.enter_context(Shelf(Problem, _composition)) for split in PRIORITY}
+        for outcome in outcomes:
+            if isinstance(outcome, Rejection):
+                yield outcome
+            else:
+                shelves[outcome.split].add(outcome)
+        for problem in itertools.chain.from_iterable(shelves.values()):
+            reason = ""
+            supplied = not problem.solution
+            if suites.overlaps(problem.question):
+                reason = "code_overlaps_suite"
+            elif problem.split != Split.HELDOUT and held_out.overlaps(problem.question):
+                reason = "code_overlaps_held_out"
+            elif supplied and not near.add(problem.question):
+                reason = "code_near_duplicate"
+            if reason:
+                yield problem.rejected(reason)
+                continue
+            if supplied and problem.split == Split.HELDOUT:
+                held_out.add(problem.question)
+            yield problem
+
+
+def _composition(problem: Problem) -> str:
+    return problem.composition
 
 
 def assemble(problem: Problem) -> Arena:
@@ -154,11 +168,8 @@ def prove(problems: Sequence[Problem], sandbox: Sandbox) -> Iterator[Arena | Rej
         for problem, arena in zip(batch, arenas, strict=True):
             ran = list(itertools.islice(results, 2 if problem.solution else 0))
             failure = _failure(arena, ran)
-            yield (
-                arena
-                if not failure
-                else Rejection(item=arena.qa_id, reason=failure[0], detail=failure[1][:200])
-            )
+            failure = failure and steady(failure)
+            yield problem.rejected(failure[0], failure[1][:200]) if failure else arena
 
 
 def _failure(arena: Arena, ran: Sequence[ToolResult]) -> tuple[str, str] | None:

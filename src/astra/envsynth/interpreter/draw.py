@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from random import Random
+from typing import Self
 
 from astra.envsynth.config import CodeConfig
 from astra.envsynth.interpreter import mathematics, tables
@@ -12,24 +13,25 @@ from astra.envsynth.interpreter.problems import Problem, guessable
 from astra.records.base import content_id
 from astra.records.qa import Answer, AnswerType, QAInstance, Split
 from astra.records.score import Rejection
+from astra.store.shelf import Shelf
 
 TRIES = 20
 """Draws per wanted problem before a source is taken to have no more."""
-Found = tuple[tables.Shape, QAInstance]
 
 
 def draw(instances: Iterable[QAInstance], config: CodeConfig) -> Iterator[Problem | Rejection]:
-    """As many problems per split as asked for; draws that cannot be used are rejections."""
-    shapes = shapes_by_split(instances)
-    for split in Split:
-        wanted = config.instances.get(split, 0)
-        of_tables = round(wanted * config.table_share)
-        rng = Random(int(content_id([config.seed, split.value, "code"]), 16))
-        found = shapes.get(split, [])
-        yield from _take(of_tables, f"{split} tables", _of_tables(found, split, config, rng))
-        yield from _take(
-            wanted - of_tables, f"{split} mathematics", _of_mathematics(split, config, rng)
-        )
+    """As many problems per split as asked for; draws that cannot be used are rejections.
+
+    ``instances`` are read only where tables are asked about.
+    """
+    wanted = {split: config.instances.get(split, 0) for split in Split}
+    about_tables = {split: round(count * config.table_share) for split, count in wanted.items()}
+    with UsableTables(instances if any(about_tables.values()) else ()) as usable:
+        for split, count in wanted.items():
+            rng = Random(int(content_id([config.seed, split.value, "code"]), 16))
+            first, rest = about_tables[split], count - about_tables[split]
+            yield from _take(first, f"{split} tables", _of_tables(usable, split, config, rng))
+            yield from _take(rest, f"{split} mathematics", _of_mathematics(split, config, rng))
 
 
 def _take(wanted: int, what: str, draws: Iterator[Problem | None]) -> Iterator[Problem | Rejection]:
@@ -37,11 +39,10 @@ def _take(wanted: int, what: str, draws: Iterator[Problem | None]) -> Iterator[P
     for problem in itertools.islice(draws, wanted * TRIES):
         if problem is None:
             continue  # the family does not fit the table: nothing was made
-        item = content_id(problem.question)
         reason = "repeated" if problem.question in seen else guessable(problem)
         seen.add(problem.question)
         if reason:
-            yield Rejection(item=item, reason=f"code_{reason}", detail=problem.composition)
+            yield problem.rejected(f"code_{reason}")
             continue
         yield problem
         made += 1
@@ -63,26 +64,51 @@ def owned(names: Iterable[str], split: Split, config: CodeConfig) -> list[str]:
     }[split]
 
 
-def shapes_by_split(instances: Iterable[QAInstance]) -> dict[Split, list[Found]]:
-    """Each usable table once, with an instance that has its domain and source."""
-    found: dict[Split, list[Found]] = {}
-    seen: set[str] = set()
-    for instance in instances:
-        for table in instance.knowledge:
-            key = content_id(table.model_dump(mode="json"))
-            shape = None if key in seen else tables.shape_of(table)
-            seen.add(key)
-            if shape is not None:
-                found.setdefault(instance.split, []).append((shape, instance))
-    return found
+class UsableTables:
+    """The tables of instances that can be asked about, each once, with an instance that has its
+    domain and source. The instances lie on disk. Close it, or use it in ``with``.
+    """
+
+    def __init__(self, instances: Iterable[QAInstance]) -> None:
+        self._instances = Shelf(QAInstance, lambda instance: instance.id)
+        self._places: dict[Split, list[tuple[str, int]]] = {split: [] for split in Split}
+        seen: set[str] = set()
+        for instance in instances:
+            keys = [content_id(table.model_dump(mode="json")) for table in instance.knowledge]
+            usable = [
+                (instance.id, at)
+                for at, (key, table) in enumerate(zip(keys, instance.knowledge, strict=True))
+                if key not in seen and key not in keys[:at] and tables.shape_of(table) is not None
+            ]
+            seen.update(keys)
+            if usable:
+                self._instances.add(instance)
+                self._places[instance.split] += usable
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._instances.__exit__(*exc_info)
+
+    def choose(self, split: Split, rng: Random) -> tuple[tables.Shape, QAInstance] | None:
+        """Any of the split's; None where it has none."""
+        if not self._places[split]:
+            return None
+        instance_id, at = rng.choice(self._places[split])
+        instance = self._instances.one(instance_id)
+        shape = instance and tables.shape_of(instance.knowledge[at])
+        assert instance is not None  # it was put in
+        assert shape is not None
+        return shape, instance
 
 
 def _of_tables(
-    found: Sequence[Found], split: Split, config: CodeConfig, rng: Random
+    usable: UsableTables, split: Split, config: CodeConfig, rng: Random
 ) -> Iterator[Problem | None]:
     names = owned(tables.FAMILIES, split, config)
-    while found:
-        shape, instance = rng.choice(found)
+    while (chosen := usable.choose(split, rng)) is not None:
+        shape, instance = chosen
         name = rng.choice(names)
         posed = tables.FAMILIES[name](shape, rng)
         yield posed and Problem(

@@ -11,8 +11,8 @@ from typing import Any
 from astra.envsynth.config import ProblemFile
 from astra.envsynth.interpreter.problems import Problem
 from astra.errors import AstraError
-from astra.records.base import content_id
 from astra.records.qa import Answer, AnswerType
+from astra.records.score import Rejection
 
 FOLDER = Path("problems")
 """The only place files may lie in: the stage declares it as what it reads."""
@@ -24,14 +24,19 @@ class ProblemFileError(AstraError):
     """A problem file cannot be read."""
 
 
-def read_file(source: ProblemFile) -> Iterator[Problem | str]:
-    """Problems of a file, or the id of one whose answer is not a whole number."""
+def read_file(source: ProblemFile) -> Iterator[Problem | Rejection]:
+    """Problems of a file; one whose answer is not a whole number is a rejection."""
     for number, row in enumerate(_rows(source.path), 1):
         where = f"{source.path} line {number}"
         question, written = _text(row, source.question, where), _text(row, source.answer, where)
         answer = whole_number(written)
         if answer is None:
-            yield content_id([source.path, question])
+            yield Rejection(
+                item=f"file:{source.path}",
+                part=f"line {number}",
+                reason="code_answer_not_whole",
+                detail=f"{question}\n{written}",
+            )
             continue
         yield Problem(
             question=question,

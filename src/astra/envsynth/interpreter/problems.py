@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+from pydantic import Field
+
+from astra.records.base import Record
 from astra.records.qa import Answer, AnswerType, Split
+from astra.records.score import Rejection
 
 LEAST_ANSWER = 20
 """Smaller whole numbers are guessed too easily; our choice, as for sub-answers."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Record):
     """``solution`` is a program for the tool that prints the answer; empty where none is known.
 
     ``data`` are variables that the tool holds from the start.
     """
 
+    identity: ClassVar[tuple[str, ...]] = ("question", "answer", "split", "solution", "data")
     question: str
     answer: Answer
     split: Split
@@ -27,8 +30,13 @@ class Problem:
     source: str
     composition: str
     solution: str = ""
-    data: dict[str, Any] = field(default_factory=dict[str, Any])
+    data: dict[str, Any] = Field(default_factory=dict[str, Any])
     entities: tuple[str, ...] = ()
+
+    def rejected(self, reason: str, detail: str = "") -> Rejection:
+        """Why it must not ship; its question can be read in the detail."""
+        told = f"{self.question}\n{detail}" if detail else self.question
+        return Rejection(item=self.composition, part=self.split, reason=reason, detail=told)
 
 
 def guessable(problem: Problem) -> str:

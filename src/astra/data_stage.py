@@ -1,0 +1,159 @@
+"""What the data stages share: a stream of records and rejections becomes tables and metrics.
+
+A data stage is a pipeline per item (a server, a question, a sub-question, a group to merge). Its
+domain yields what came of each item, in the items' order; here that is written, counted and
+measured, and the stage brought to its one end, whatever happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from astra.llm.build import Teachers
+from astra.llm.protocol import ModelConfig, OfflineHandlers, Teacher
+from astra.records.base import Record
+from astra.records.score import Rejection
+from astra.settings import Config
+from astra.stage import Stage, user_errors
+from astra.store.metrics import StageMetrics
+from astra.store.shelf import Shelf
+from astra.store.tables import TableWriter, count_records, read_records
+
+if TYPE_CHECKING:
+    from astra.llm.policy import EndpointPolicy
+
+log = logging.getLogger("astra")
+DATA = Path("data")
+REJECTED = DATA / "rejected"
+OPEN_PER_PLACE = 2
+"""Items open at once, times the requests in flight: some wait for a sandbox or a sibling."""
+LOGGED_CHARS = 300
+"""Of a rejection's detail in the log; the table has all of it."""
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+
+class DataStage(Stage[Config]):
+    """A stage that makes tables; ``data_stage`` opens one."""
+
+    def __init__(self, name: str, model: type[Config]) -> None:
+        super().__init__(name, model)
+        self.teachers = Teachers(self.runtime, name, self.reporter)
+        self.ends.callback(self.teachers.track)
+        self.ends.callback(self.teachers.close)
+        self.rejected = self.enter(TableWriter(self.rejected_table, Rejection))
+
+    @property
+    def rejected_table(self) -> Path:
+        return REJECTED / f"{self.name}.parquet"
+
+    @property
+    def open_items(self) -> int:
+        """How many items a flow keeps open, so that every place in flight is used."""
+        return OPEN_PER_PLACE * self.runtime.concurrency
+
+    def teacher(self, config: ModelConfig, handlers: OfflineHandlers) -> Teacher:
+        """See ``Teachers.teacher``."""
+        return self.teachers.teacher(config, handlers)
+
+    def panel(self, models: Iterable[ModelConfig], handlers: OfflineHandlers) -> list[Teacher]:
+        """See ``Teachers.panel``."""
+        return self.teachers.panel(models, handlers)
+
+    def policy(self, config: ModelConfig) -> EndpointPolicy:
+        """See ``Teachers.policy``."""
+        return self.teachers.policy(config)
+
+    def table(self, name: str) -> Path:
+        """Where the table of a stage lies."""
+        return DATA / f"{name}.parquet"
+
+    def read(self, table: str, model: type[RecordType]) -> Iterator[RecordType]:
+        """Stream another stage's table in id order."""
+        return read_records(self.table(table), model)
+
+    def count(self, table: str) -> int:
+        """The rows of another stage's table."""
+        return count_records(self.table(table))
+
+    def shelf(
+        self, table: str, model: type[RecordType], key: Callable[[RecordType], str]
+    ) -> Shelf[RecordType]:
+        """Another stage's table, to be looked up by ``key``; on disk, closed with the stage."""
+        return self.enter(Shelf(model, key, self.read(table, model)))
+
+    def write(
+        self,
+        outcomes: AsyncGenerator[Record, None],
+        model: type[RecordType],
+        measure: Callable[[StageMetrics, RecordType], None] | None = None,
+        beside: dict[str, type[Record]] | None = None,
+    ) -> int:
+        """Run the flow: rejections to their table, records of ``model`` to the stage's.
+
+        ``beside`` names further tables and the record each holds. ``measure`` sees the records
+        of ``model`` in the flow's order. Returns the rows of the stage's table. If the flow
+        fails or is interrupted, what it has open ends first and no table is replaced.
+        """
+        tables = {self.name: model, **(beside or {})}
+        with ExitStack() as spooled:
+            writers: dict[type[Record], TableWriter[Any]] = {
+                kind: spooled.enter_context(TableWriter(self.table(name), kind))
+                for name, kind in tables.items()
+            }
+            with asyncio.Runner() as runner:
+                runner.run(self._drain(outcomes, writers, model, measure))
+            written = {kind: writer.commit() for kind, writer in writers.items()}
+        return written[model]
+
+    async def _drain(
+        self,
+        outcomes: AsyncGenerator[Record, None],
+        writers: dict[type[Record], TableWriter[Any]],
+        model: type[RecordType],
+        measure: Callable[[StageMetrics, RecordType], None] | None,
+    ) -> None:
+        # Closed here, in the loop: an interrupt cancels this task, and what is open ends first.
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                if isinstance(outcome, Rejection):
+                    self.reject(outcome)
+                    continue
+                writers[type(outcome)].add(outcome)
+                if measure is not None and isinstance(outcome, model):
+                    measure(self.metrics, outcome)
+
+    def reject(self, rejection: Rejection) -> None:
+        """Keep a rejection and count it by reason. The first of each reason is logged."""
+        if rejection.final and rejection.reason not in self.metrics.dropped:
+            place = f"{rejection.item} {rejection.part}".strip()
+            log.info(
+                "dropped (%s): %s %s", rejection.reason, place, rejection.detail[:LOGGED_CHARS]
+            )
+        self.metrics.reject(rejection)
+        while not self.rejected.add(rejection):
+            fields = rejection.model_dump(exclude={"id", "repeat"})
+            rejection = Rejection(**fields, repeat=rejection.repeat + 1)
+
+
+@contextmanager
+def data_stage(name: str, model: type[Config]) -> Generator[DataStage[Config]]:
+    """A data stage. At its end metrics and ``data/rejected/<name>.parquet`` are written.
+
+    After an error for the user the rejections so far are written too: they may say why.
+    """
+    stage = DataStage(name, model)
+    with stage.ends:
+        try:
+            yield stage
+        except Exception as error:
+            if user_errors(error):
+                stage.rejected.commit()
+            raise
+        stage.rejected.commit()
+        stage.metrics.write()

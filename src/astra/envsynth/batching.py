@@ -1,0 +1,100 @@
+"""Slow work beside the event loop: batches that gather while one runs, and drawn items."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from itertools import islice
+from typing import Generic, Self, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Batcher(Generic[Item, Result]):
+    """Asked for one item at a time, it works on many: on all that queued while it was busy.
+
+    So there are no timers: the first item is worked on at once, alone. Use in ``async with``;
+    leaving it drops what still queues and waits for the batch that runs.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Sequence[Item]], Sequence[Result]],
+        most: int,
+        turn: asyncio.Lock | None = None,
+    ) -> None:
+        """``work`` gives one result per item, in order, and runs in a thread, one batch of at
+        most ``most`` items at a time. Batchers with one ``turn`` never work at the same time.
+        """
+        self._work = work
+        self._most = most
+        self._turn = turn or asyncio.Lock()
+        self._queue: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        for _, result in self._queue:
+            result.cancel()
+        self._queue.clear()
+        if self._running is not None:
+            await asyncio.wait([self._running])
+
+    async def do(self, item: Item) -> Result:
+        """The item's result. Raises what ``work`` raised for its batch."""
+        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue.append((item, result))
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
+        return await result
+
+    async def _run(self) -> None:
+        while self._queue:
+            async with self._turn:
+                await self._settle(self._taken())
+
+    def _taken(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        batch: list[tuple[Item, asyncio.Future[Result]]] = []
+        while self._queue and len(batch) < self._most:
+            item, result = self._queue.popleft()
+            if not result.cancelled():  # else nobody waits for it any more
+                batch.append((item, result))
+        return batch
+
+    async def _settle(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        try:
+            items = [item for item, _ in batch]
+            made = await asyncio.to_thread(self._work, items) if items else []
+            if len(made) != len(batch):
+                raise ValueError(f"{len(made)} results for a batch of {len(batch)}")
+        except Exception as error:
+            for _, result in batch:
+                if not result.cancelled():
+                    result.set_exception(error)
+                    result.exception()  # seen: whoever waits may be cancelled before it looks
+            return
+        for (_, result), one in zip(batch, made, strict=True):
+            if not result.cancelled():
+                result.set_result(one)
+
+
+async def drawn_in_thread(items: Iterable[Item]) -> AsyncGenerator[Item, None]:
+    """The items, each drawn in a thread: a loop that never waits cannot be interrupted.
+
+    After an interrupt the draw under way is waited for, since what it reads may be closed next.
+    """
+    source = iter(items)
+    while True:
+        draw = asyncio.ensure_future(asyncio.to_thread(lambda: list(islice(source, 1))))
+        try:
+            drawn = await asyncio.shield(draw)
+        except asyncio.CancelledError:
+            await asyncio.wait([draw])
+            raise
+        if not drawn:
+            return
+        yield drawn[0]
