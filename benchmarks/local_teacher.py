@@ -60,7 +60,7 @@ class Recorder:
 
     def __init__(self, place: TextIO) -> None:
         self._place = place
-        self._replies: dict[str, str] = {}
+        self._said: dict[str, dict[str, str]] = {}
 
     def role(self, config: Any, handlers: Any) -> Any:
         """A factory for ``teachers_from``; tables name the model as the endpoint would be named."""
@@ -77,16 +77,17 @@ class Recorder:
         sent = chat_request(config.model, {}, prompt, ask.response)
         shown = [digest(_prompt(body)) for body in (sent.plain, sent.structured or sent.plain)]
         line = {"shown": shown, "key": teacher_key(config, prompt, ask.response, ask.sample)}
-        known = self._replies.get(shown[0])
-        if known is None:
+        said = self._said.get(shown[0])
+        if said is None:
             try:
-                known = (await offline.ask(ask)).model_dump_json()
+                said = {"reply": (await offline.ask(ask)).model_dump_json()}
             except (ProviderError, ParseError) as error:
-                self.write(line | {"refusal": str(error)})
-                raise
-            self._replies[shown[0]] = known
-        self.write(line | {"reply": known})
-        return ask.response.model_validate_json(known)
+                said = {"refusal": str(error)}
+            self._said[shown[0]] = said
+        self.write(line | said)
+        if "refusal" in said:
+            raise ProviderError(said["refusal"])
+        return ask.response.model_validate_json(said["reply"])
 
     def write(self, line: Mapping[str, Any]) -> None:
         self._place.write(json.dumps(line) + "\n")

@@ -10,6 +10,8 @@ its process group, as Ctrl-C in a terminal does. Held against the server's log:
 - an ask whose answer was in the cache when the stage started is not sent again. What was in flight
   is; the server's log and the cache's keys tell them apart. Exact per prompt: of its samples no
   more are sent than were missing;
+- it sends nothing that the undisturbed run did not: what later asks show of an earlier answer is
+  the same whether that came from the server or from the cache;
 - the tables and metrics at the end have the same bytes as those of the run that nobody disturbed;
 - an interrupted stage ends with exit code 130, says how to go on and shows no traceback;
 - no process of it is left.
@@ -64,6 +66,8 @@ class Resumed:
     """Requests of all runs together."""
     asked_again: int = 0
     """Of those, asks whose answer was committed before."""
+    unknown: int = 0
+    """Requests that the run that nobody disturbed would not have made."""
     same: bool = False
     exits: list[int] = field(default_factory=list[int])
     unsaid: int = 0
@@ -73,10 +77,13 @@ class Resumed:
     slowest_end_s: float = 0.0
     """From the signal to the end of the stage."""
 
+    def faults(self) -> int:
+        return self.asked_again + self.unknown + self.unsaid + self.left_behind
+
     def faultless(self, how: str) -> bool:
         code = 130 if how == "interrupted" else -signal.SIGKILL
         ended = all(one == code for one in self.exits[:-1]) and self.exits[-1] == 0
-        return ended and self.same and not (self.asked_again or self.unsaid or self.left_behind)
+        return ended and self.same and not self.faults()
 
 
 def again(sent: Iterable[str], keys: Mapping[str, Set[str]], committed: Set[str]) -> int:
@@ -139,6 +146,7 @@ class Trial:
             sent = [one.name for one in self._peer.log()[came:]]
             found.sent += len(sent)
             found.asked_again += again(sent, self._keys, before)
+        found.unknown = self._peer.counts()["unknown"] - first["unknown"]
         found.same = self._made() == made
         return found
 
@@ -220,15 +228,17 @@ def examine(work: Workplace, stage: str, times: int, seed: int) -> dict[str, Res
         }
 
 
-HEAD = "| stage | ended by | asks | sent | asked again | same bytes | exit codes | unsaid | left behind | slowest end s |"  # noqa: E501
+HEAD = "| stage | ended by | asks | sent | asked again | not known | same bytes | exit codes | unsaid | left behind | slowest end s |"  # noqa: E501
 
 
 def lines(stage: str, found: Mapping[str, Resumed]) -> list[str]:
     rows: list[str] = []
     for how, one in found.items():
         codes = " ".join(map(str, one.exits))
-        cells = [stage, SIGNALS[how].name, f"{one.asks:,}", f"{one.sent:,}", one.asked_again,
-                 one.same, codes, one.unsaid, one.left_behind, one.slowest_end_s]  # fmt: skip
+        cells = [
+            stage, SIGNALS[how].name, one.asks, one.sent, one.asked_again, one.unknown, one.same,
+            codes, one.unsaid, one.left_behind, one.slowest_end_s,
+        ]  # fmt: skip
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return rows
 

@@ -44,10 +44,11 @@ from astra.rollout.live import Job, RolloutLimits
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 from astra.store.tables import read_records
 from astra.tracking.mlflow import Run
-from astra.train.config import RLConfig, SFTConfig
 from astra.train.groups import Group, PromptStream, Sample
 from astra.train.grpo import AdaptiveGRPOTrainer, grpo_arguments
+from astra.train.rl_config import RLConfig
 from astra.train.sft import Encoded, train_sft
+from astra.train.sft_config import SFTConfig
 
 ARENAS = Path("data/envs_merged.parquet")
 RESPONSE, TURN, TURNS = 192, 64, 4

@@ -10,10 +10,10 @@ from astra.stage import open_stage, run_stage
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests
 from astra.train.checkpoints import claim, run_folder, save_policy
-from astra.train.config import RLConfig
 from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
 from astra.train.rl import choose_arenas, report_rl, train_rl
+from astra.train.rl_config import RLConfig
 
 ARENAS, START, MODEL = Path("data/envs_merged.parquet"), Path("models/sft"), Path("models/rl")
 

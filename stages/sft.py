@@ -9,10 +9,10 @@ from astra.stage import open_stage, run_stage
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests
 from astra.train.checkpoints import claim, run_folder, save_policy
-from astra.train.config import SFTConfig
 from astra.train.distributed import is_main, world_size
 from astra.train.launch import load_device, start_processes
 from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
+from astra.train.sft_config import SFTConfig
 
 SFT_SET, MODEL = Path("data/sft_set.parquet"), Path("models/sft")
 

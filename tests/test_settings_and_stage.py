@@ -13,12 +13,11 @@ from typing import Literal
 
 import pytest
 
-from astra import progress as progressing
+from astra import stage as progressing
 from astra.errors import AstraError
-from astra.progress import Progress, Reporter, follow
 from astra.records.score import Rejection
 from astra.settings import ParamsError, RuntimeConfig, StageConfig, load, validate
-from astra.stage import open_stage, run_stage
+from astra.stage import Progress, Reporter, follow, open_stage, run_stage
 from astra.store.metrics import StageMetrics
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_bench_arenas import make_arena
 
-from astra import progress as progressing
+from astra import stage as progressing
 from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.progress import BenchProgress
 from astra.contamination.index import ContaminationConfig, ContaminationIndex

@@ -280,6 +280,19 @@ def test_later_code_is_compared_with_code_that_the_record_names(folder: Path) ->
     assert command("same", "--check").exit_code == 0
 
 
+def test_the_first_comparison_is_with_code_that_trained(folder: Path) -> None:
+    first = run(folder, "git", "rev-parse", "HEAD").strip()
+    edit(folder, "RATE = 0.5", "RATE = 1 / 2")
+    untrained = save(folder)
+    edit(folder, "RATE = 1 / 2", "RATE = 2 / 4")
+    assert "has not the code that trained" in refused("same", "--since", untrained)
+    assert "unknown" in refused("same", "--since", "unknown")
+    done = command("same")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert record(folder)["same"]["since"] == first[:12], "not HEAD, whose dvc.lock is not its own"
+    assert "dvc.lock is not of the code here" in refused("same", "--check"), "without --commit"
+
+
 def test_a_change_that_training_does_not_reach_needs_no_probe(folder: Path) -> None:
     edit(folder, "RATE = 0.5", "RATE = 1 / 2")
     assert command("same", "--commit").exit_code == 0

@@ -26,7 +26,7 @@ from astra.rollout.engine import Sampling
 from astra.rollout.live import Job, Rollout, RolloutLimits
 from astra.sandbox.local import LocalSandbox
 from astra.settings import ParamsError, validate
-from astra.train.config import RLConfig
+from astra.train.rl_config import RLConfig
 
 LIMITS = RolloutLimits(
     max_turns=4, max_turn_tokens=96, max_prompt_tokens=512, max_response_tokens=300

@@ -162,10 +162,15 @@ def test_a_flow_feeds_the_next_one_without_a_barrier() -> None:
             drawn.append(n)
             yield n
 
+    async def stalls(n: int) -> int:
+        await asyncio.sleep(30 if n else 0)
+        return n
+
     async def run() -> None:
         inner = flow(items(), both, 2)
-        outer = map_bounded(inner, doubled, 2)
+        outer = map_bounded(inner, stalls, 2)
         assert await anext(outer) == 0
+        await asyncio.sleep(0.05)  # nobody draws from the first flow by now
         assert len(drawn) < 1000
         await outer.aclose()
         alone()
@@ -195,10 +200,10 @@ def test_closing_early_ends_every_task_and_the_source(asynchronous: bool) -> Non
         await asyncio.sleep(0.02)  # every worker has an item by now
         await results.aclose()
         alone()
+        assert closed == [True] * asynchronous
 
     asyncio.run(run())
     assert sorted(cancelled) == [2, 3, 4, 5]
-    assert closed == [True] * asynchronous
 
 
 def test_an_error_of_the_items_is_raised_and_ends_the_work() -> None:

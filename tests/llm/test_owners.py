@@ -15,8 +15,8 @@ from astra.llm.build import Teachers, teachers_from
 from astra.llm.cache import AnswerCache
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, OfflineHandlers
-from astra.progress import Reporter
 from astra.settings import RuntimeConfig
+from astra.stage import Reporter
 
 CONFIG = ModelConfig(backend="openai", model="m")
 GOOD = Answer('{"word": "tree"}')

@@ -49,6 +49,28 @@ def test_declared_code_is_exactly_what_is_reached(root: Path, stage: str) -> Non
     assert declared == set(closure.dependencies(Path("stages") / f"{stage}.py"))
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_folder_is_declared_where_most_of_it_is_reached(root: Path, stage: str) -> None:
+    document = yaml.safe_load((root / "dvc.yaml").read_text())
+    reached = closure.closure(Path("stages") / f"{stage}.py")
+    declared = [Path(dep) for dep in document["stages"][stage]["deps"] if dep.startswith("src/")]
+    for folder in filter(Path.is_dir, declared):
+        code = [
+            path
+            for path in folder.rglob("*")
+            if path.suffix in (".py", ".j2", ".jinja") and path.stat().st_size
+        ]
+        assert sum(path in reached for path in code) >= 0.6 * len(code), folder
+
+
+def test_every_data_stage_keeps_what_it_rejected(root: Path) -> None:
+    stages = yaml.safe_load((root / "dvc.yaml").read_text())["stages"]
+    for name in STAGES[:10]:
+        assert {f"data/{name}.parquet", f"data/rejected/{name}.parquet"} <= set(
+            stages[name]["outs"]
+        )
+
+
 def test_stage_tracks_exactly_its_own_block(root: Path) -> None:
     document = yaml.safe_load((root / "dvc.yaml").read_text())
     assert all(body["params"] == [name] for name, body in document["stages"].items())
@@ -86,6 +108,31 @@ def test_closure_sees_lazy_imports_prompts_and_what_is_started(
     assert {"stage.py", "a.py", "b.py", "ask.md.j2"} <= names
     assert {"d.py", "e.py"} <= names, "started as a module, and by its path"
     assert "f.py" not in names
+
+
+def test_a_package_of_which_most_is_reached_is_one_dependency(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "stages/one.py": "from astra.most import a, b, c\nfrom astra.few import d\n"
+        "from astra.few.inner import e\n",
+        **{f"src/astra/most/{name}.py": "A = 1\n" for name in "abcde"},
+        **{f"src/astra/few/{name}.py": "A = 1\n" for name in "dxyz"},
+        "src/astra/few/inner/e.py": "A = 1\n",
+        "src/astra/few/inner/prompts/ask.md.j2": "hello",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for folder in ("", "most", "few", "few/inner"):
+        (tmp_path / "src/astra" / folder / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    named = ["stages/one.py", "src/astra/few/d.py", "src/astra/few/inner", "src/astra/most"]
+    assert closure.dependencies(Path("stages/one.py")) == named
+    (tmp_path / "src/astra/most/f.py").write_text("A = 1\n")
+    assert closure.dependencies(Path("stages/one.py"))[-3:] == [
+        f"src/astra/most/{name}.py" for name in "abc"
+    ]
 
 
 def test_training_reads_no_teacher() -> None:

@@ -9,11 +9,15 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
+
+from astra.records.score import Rejection
+from astra.store.tables import read_records
 
 DATA_STAGES = "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged".split()
 STAGES = [*DATA_STAGES, "sft", "rl", "bench"]
@@ -87,7 +91,8 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, target)
-    (folder / "dvc.lock").unlink(missing_ok=True)
+    for name in ("dvc.lock", "training.lock"):
+        (folder / name).unlink(missing_ok=True)
     workspace = Workspace(folder, root)
     workspace.run("git", "init", "-q")
     # Experiments recompose params.yaml from conf/, so the scale is set where they read it.
@@ -110,6 +115,15 @@ def test_every_stage_wrote_its_table_and_metrics(built: Workspace) -> None:
         assert pq.ParquetFile(built.folder / "data" / f"{stage}.parquet").metadata.num_rows > 0
     scores = json.loads((built.folder / "metrics" / "bench.json").read_text())
     assert {"base", "sft", "rl"} <= set(scores["checkpoints"])
+
+
+@pytest.mark.parametrize("stage", DATA_STAGES)
+def test_every_drop_that_metrics_count_is_a_row_with_its_reason(
+    built: Workspace, stage: str
+) -> None:
+    metrics = json.loads((built.folder / "metrics" / f"{stage}.json").read_text())
+    rows = read_records(built.folder / "data" / "rejected" / f"{stage}.parquet", Rejection)
+    assert Counter(row.reason for row in rows if row.final) == metrics["dropped"]
 
 
 def test_second_repro_does_nothing(built: Workspace) -> None:
@@ -156,6 +170,23 @@ def test_data_stages_are_byte_identical_across_runs_and_concurrency(built: Works
     assert {name: after[name] for name in DATA_STAGES} == {
         name: before[name] for name in DATA_STAGES
     }
+
+
+def test_the_record_of_training_fits_until_the_code_changes(built: Workspace) -> None:
+    built.run("astra", "train", "trained")
+    built.run("astra", "train", "same", "--check")
+    module = built.folder / "src" / "astra" / "train" / "groups.py"  # of stage rl alone
+    text = module.read_text()
+    module.write_text(text + "\n# touched\n")
+    try:
+        said = built.run("astra", "train", "same", "--check", fails=True)
+        refused = built.run("astra", "train", "trained", fails=True)
+    finally:
+        module.write_text(text)
+        (built.folder / "training.lock").unlink()
+    assert "rl: dvc.lock is not of the code here" in said
+    assert "sft" not in said
+    assert "dvc repro" in refused
 
 
 def test_ablations_rerun_what_depends_on_them_only(built: Workspace) -> None:

@@ -27,6 +27,41 @@ def test_the_workflow_runs_what_ci_runs(root: Path) -> None:
     assert versions == {floor.removeprefix(">=")}
 
 
+def test_ci_rebuilds_data_and_trains_nothing_at_scale_smoke(root: Path) -> None:
+    commands = (root / ".ci/run").read_text("utf-8").split("pipefail\n")[1].splitlines()[1:]
+    assert commands == [
+        "make record", "make test", "make data", ".venv/bin/python -m astra.train.tiny_overlap"
+    ]  # fmt: skip
+    recipes = made(root, "record", "test", "data")
+    (rebuild,) = re.findall(r"dvc repro .*", recipes)
+    assert rebuild == "dvc repro --force --no-run-cache sft_set envs_merged"
+    assert recipes.index(rebuild) < recipes.index("astra.cli.reproduced")
+    assert "astra train same --check" in recipes
+    job = yaml.safe_load((root / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]["build"]
+    assert job["timeout-minutes"] <= 90
+
+
+def test_each_target_installs_what_it_needs_and_no_more(root: Path, tmp_path: Path) -> None:
+    project = project_of(root)["optional-dependencies"]
+    fresh = f"VENV={tmp_path / 'venv'}"
+    sets = {
+        target: set(re.findall(r"'\.\[([\w,]+)\]'", made(root, target, fresh)))
+        for target in ("install", "demo", "test", "docs")
+    }
+    graph = "train,lora,s3,bench"
+    assert sets == {
+        "install": {graph}, "demo": {graph}, "test": {graph, "dev", "docs"}, "docs": {graph, "docs"}
+    }  # fmt: skip
+    assert {*graph.split(","), "dev", "docs"} <= set(project)
+
+
+def made(root: Path, *targets: str) -> str:
+    """The commands of make targets, not run."""
+    return subprocess.run(
+        ["make", "--dry-run", *targets], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+
+
 def test_licence_and_version(root: Path) -> None:
     project = project_of(root)
     assert project["license"] == "Apache-2.0"

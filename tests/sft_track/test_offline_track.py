@@ -162,7 +162,6 @@ def test_a_judge_outage_accepts_nothing(
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(endpoints, "BACKOFF_S", 0.01)
     monkeypatch.setattr(llm_servers, "REST_S", 0.01)
-    monkeypatch.setattr(llm_servers, "REST_MAX_S", 0.05)
     monkeypatch.chdir(root)
     prepare(tmp_path, servers())
     monkeypatch.chdir(tmp_path)

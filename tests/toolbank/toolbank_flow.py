@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from astra.llm.protocol import Teacher
-from astra.progress import Progress
 from astra.records.score import Rejection
 from astra.records.tool import ToolServer
 from astra.settings import RuntimeConfig
+from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors

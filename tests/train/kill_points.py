@@ -27,8 +27,9 @@ from trl.trainer.sft_trainer import SFTTrainer
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.tracking.mlflow import Run
 from astra.train import checkpoints, rl, sft
-from astra.train.config import RLConfig, SFTConfig
 from astra.train.optimizers import MuonAdamW
+from astra.train.rl_config import RLConfig
+from astra.train.sft_config import SFTConfig
 
 POLICY = {"path": "policies/tiny"}
 

@@ -19,9 +19,10 @@ from astra.train.checkpoints import (
     run_folder,
     start_afresh_if_finished,
 )
-from astra.train.config import RLConfig, SFTConfig
 from astra.train.errors import TrainingError
 from astra.train.optimizers import MuonAdamW
+from astra.train.rl_config import RLConfig
+from astra.train.sft_config import SFTConfig
 
 
 def checkpoint(folder: Path, step: int, optimizer: bool, whole: bool = True) -> Path:

@@ -21,13 +21,14 @@ from astra.rollout.errors import EngineError
 from astra.tracking.mlflow import Run
 from astra.train import launch, rl
 from astra.train.checkpoints import STATE_FILE
-from astra.train.config import RLConfig, SFTConfig
 from astra.train.errors import TrainingError
 from astra.train.groups import Group
 from astra.train.grpo import AdaptiveGRPOTrainer
 from astra.train.launch import LAUNCHED, load_device, start_processes
 from astra.train.lora import LoRAConfig, add_adapters, merge_adapters
+from astra.train.rl_config import RLConfig
 from astra.train.sft import encode_samples, train_sft
+from astra.train.sft_config import SFTConfig
 from astra.train.sft_trainer import AssistantSFTTrainer
 from astra.train.watch import explained
 

@@ -22,9 +22,9 @@ from astra.records.qa import QuestionKind
 from astra.records.trajectory import StopReason
 from astra.rollout.engine import Sampling
 from astra.rollout.live import Job, Rollout
-from astra.train.config import RLConfig
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, GroupRoller, mean_figures, rollout_figures
+from astra.train.rl_config import RLConfig
 from astra.train.schedule import ARENAS_AT_ONCE, drop_solved, phases
 
 

@@ -20,10 +20,10 @@ from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.engine import Sampling
 from astra.train.advantages import group_advantages
 from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
-from astra.train.config import RLConfig
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, PromptStream, Sample
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
+from astra.train.rl_config import RLConfig
 
 
 class ScriptedRoller:

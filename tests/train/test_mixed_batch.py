@@ -21,8 +21,8 @@ from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import FakeEngine, Turn
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.local import LocalSandbox
-from astra.train.config import RLConfig
 from astra.train.groups import GroupRoller, mean_figures
+from astra.train.rl_config import RLConfig
 
 READ, WRITE = sample_arena("Amber Cove", 812, 3), write_arena()
 

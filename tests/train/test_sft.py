@@ -15,7 +15,6 @@ from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 from astra.tracking.mlflow import Run
 from astra.train.checkpoints import optimizer_files, save_policy
-from astra.train.config import SFTConfig
 from astra.train.errors import TrainingError
 from astra.train.sft import (
     IGNORED,
@@ -27,6 +26,7 @@ from astra.train.sft import (
     total_steps,
     train_sft,
 )
+from astra.train.sft_config import SFTConfig
 
 NO_RUN = Run(None, "", "")
 

@@ -25,10 +25,11 @@ from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.tracking.mlflow import Run
 from astra.train import rl
 from astra.train.checkpoints import save_policy
-from astra.train.config import RLConfig, SFTConfig
 from astra.train.errors import TrainingError
 from astra.train.launch import load_device
+from astra.train.rl_config import RLConfig
 from astra.train.sft import Encoded, encode_samples, train_sft
+from astra.train.sft_config import SFTConfig
 
 POLICY = {"path": "policies/tiny"}
 NO_RUN = Run(None, "", "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from astra.progress import Progress
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.rollout.engine import Engine, Sampling, Turn
+from astra.stage import Progress
 
 
 class BenchProgress:

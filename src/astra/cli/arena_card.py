@@ -18,13 +18,12 @@ from pathlib import Path
 
 from astra.arena.scripted import REPEATS, ScriptedPolicy, misordered, rate
 from astra.errors import AstraError
-from astra.progress import Progress
 from astra.records.environment import Arena
 from astra.records.qa import QuestionKind, Scenario, Split
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox
-from astra.stage import run_stage
+from astra.stage import Progress, run_stage
 from astra.store.tables import read_records
 
 ARENAS, CARD = Path("data/envs_merged.parquet"), Path("docs/data-cards/arenas.md")

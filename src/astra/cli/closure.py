@@ -7,6 +7,7 @@ python -m astra.cli.closure --check  name what is missing or stale, exit 1
 from __future__ import annotations
 
 import ast
+import logging
 import re
 import sys
 from collections.abc import Set
@@ -17,6 +18,7 @@ from ruamel.yaml import YAML
 from astra.errors import AstraError
 from astra.stage import run_stage
 
+log = logging.getLogger("astra")
 SOURCE = Path("src")
 PLUGINS = (
     "astra.bench.suites.known", "astra.rollout.known", "astra.toolbank.known",
@@ -107,10 +109,12 @@ def main() -> None:
     yaml.width = 120
     document = yaml.load(Path("dvc.yaml"))
     stale: list[str] = []
+    count = 0
     for name, stage in document["stages"].items():
         listed = [str(dep) for dep in stage["deps"]]
         kept = [dep for dep in listed if not dep.startswith(("src/", "stages/"))]
         wanted = [*dependencies(Path("stages") / f"{name}.py"), *kept]
+        count += len(wanted) - len(kept)
         if listed != wanted:
             stale.append(f"{name}: {sorted(set(listed) ^ set(wanted))}")
             stage["deps"] = wanted
@@ -121,6 +125,7 @@ def main() -> None:
             )
         return
     yaml.dump(document, Path("dvc.yaml"))
+    log.info("%d code dependencies of %d stages", count, len(document["stages"]))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ from astra.stage import run_stage
 from astra.tasking.config import TasksConfig
 from astra.toolbank.config import ToolsConfig
 from astra.toolgraph.config import ChainsConfig, GraphConfig
-from astra.train.config import RLConfig, SFTConfig
+from astra.train.rl_config import RLConfig
+from astra.train.sft_config import SFTConfig
 from astra.trajectories.config import TrajectoriesConfig
 
 BLOCKS: Mapping[str, type[BaseModel]] = {

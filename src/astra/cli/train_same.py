@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import chdir
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -163,27 +164,34 @@ def _known(
 ) -> tuple[Side, dict[str, str]]:
     """The side to compare with, and its code: a commit that makes what dvc.lock holds.
 
-    That is one whose code the record names; where there is none, one with the same dvc.lock.
+    That is one whose code the record names; where there is none, one with the same dvc.lock that
+    is of its own code, so that its code trained.
     """
     revisions = [_commit(since)] if since else _candidates(record)
     for at, revision in enumerate(revisions):
         side = committed(revision, place / f"old{at}")
         code = code_of(side.folder)
         if record is None:
-            if entries(_git("show", f"{revision}:{LOCK}")) == locked:
+            text = (side.folder / LOCK).read_text(encoding="utf-8")
+            if entries(text) == locked and not _stale(side.folder):
                 return side, code
         elif code in ({n: t.code for n, t in record.trained.items()}, record.code):
             return side, code
     names = ", ".join(revision[:12] for revision in revisions)
-    what = f"the code that {RECORD} names" if record else f"the policies of {LOCK} here"
+    what = f"the code that {RECORD} names" if record else f"the code that trained for {LOCK}"
     raise TrainingLockError(
         f"{names} has not {what}; name a commit that has by --since, or {TRAIN}"
     )
 
 
+def _stale(tree: Path) -> list[str]:
+    with chdir(tree), LockedStages() as stages:
+        return stages.stale_code()
+
+
 def _candidates(record: TrainingRecord | None) -> list[str]:
     head = _commit("HEAD")
-    noted = _git("log", "-1", "--format=%H", "--", str(RECORD)).strip() if record else ""
+    noted = _git("log", "-1", "--format=%H", "--", str(RECORD if record else LOCK)).strip()
     return [head, noted] if noted not in ("", head) else [head]
 
 

@@ -167,20 +167,21 @@ def misfits(record: TrainingRecord | None, locked: Mapping[str, Entry]) -> list[
 class LockedStages:
     """The training stages as dvc sees them: what the working directory changed since dvc.lock.
 
-    Nothing here needs the outputs: in a fresh clone models/ is absent.
+    Nothing here needs the outputs: in a fresh clone models/ is absent. ``folder`` is the root of
+    a repository, with or without git.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path = Path()) -> None:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
 
         try:
-            self._repo = Repo()
+            self._repo = Repo(str(folder.absolute()))
             self._stages: dict[str, Any] = {
                 name: self._repo.stage.load_one(name=name) for name in TRAINED
             }
         except DvcException as error:
-            raise TrainingLockError(f"{error}; run in the repository root") from None
+            raise TrainingLockError(f"{folder.absolute()}: {error}") from None
 
     def __enter__(self) -> Self:
         return self

@@ -33,6 +33,7 @@ FEWER: Mapping[str, Mapping[str, Any]] = {
 """Values that a probe puts in place of larger ones. After 40 steps of fine-tuning the tiny policy
 calls tools, so that two steps of reinforcement learning have rewards to learn from."""
 CODE = ("src", "stages")
+GRAPH = (".dvcignore", "dvc.yaml", "dvc.lock")
 STAGE_S = 1800
 """After so long a stage of a probe hangs."""
 Curves = dict[str, dict[int, str]]
@@ -61,7 +62,7 @@ class Side:
             link = self.folder / path
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(Path(path).absolute())
-        (self.folder / "dvc.yaml").write_text("stages: {}\n")  # what a run's folder is found by
+        (self.folder / "dvc.yaml").touch()  # what the folder of runs is found by
         file = self.folder / PARAMS
         params = yaml.safe_load(file.read_text(encoding="utf-8"))
         for stage, values in FEWER.items():
@@ -133,8 +134,8 @@ def snapshot(folder: Path) -> Side:
 
 
 def committed(revision: str, folder: Path) -> Side:
-    """The code of a commit. TrainingLockError where git does not know it."""
-    names = [*CODE, str(PARAMS)]
+    """The code of a commit, and its graph. TrainingLockError where git does not know it."""
+    names = [*CODE, *GRAPH, str(PARAMS)]
     done = subprocess.run(["git", "archive", revision, *names], capture_output=True, check=False)
     if done.returncode:
         text = done.stderr.decode(errors="replace").strip()
@@ -144,6 +145,8 @@ def committed(revision: str, folder: Path) -> Side:
         )
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc" / "config").write_text("[core]\n    no_scm = true\n")
     return Side(revision[:12], folder)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self
 from astra.errors import AstraError
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig, OfflineHandlers, Teacher
-from astra.progress import Reporter
 from astra.settings import RuntimeConfig
+from astra.stage import Reporter
 
 if TYPE_CHECKING:
     from astra.llm.gateway import Gateway

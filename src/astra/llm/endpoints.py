@@ -76,9 +76,11 @@ class Attempts:
 
     left: int
     hold: Hold
+    taken: int = 0
 
     def take(self) -> bool:
         self.left -= 1
+        self.taken += 1
         return self.left >= 0
 
 
@@ -115,7 +117,7 @@ class ChatTransport:
             self.usage.retries += tried > 0
             tried += 1
             try:
-                reply = await self._send(request, attempts.hold, avoid)
+                reply = await self._send(request, attempts, avoid)
             except RefusedRequest as error:
                 self._count_failure(str(error), refused=True)
                 raise
@@ -180,13 +182,15 @@ class ChatTransport:
             ceiling = min(BACKOFF_S * 2 ** (tried - 1), BACKOFF_MAX_S)
             await asyncio.sleep(self._jitter.uniform(0, ceiling))
 
-    async def _send(self, request: ChatRequest, hold: Hold, avoid: Server | None) -> ChatReply:
+    async def _send(
+        self, request: ChatRequest, attempts: Attempts, avoid: Server | None
+    ) -> ChatReply:
         """One request; if the structured body is refused, the plain one right after it."""
         try:
-            server, structured, reply = await self._request(request, hold, avoid)
+            server, structured, reply = await self._request(request, attempts, avoid)
         except _RefusedSchema as refused:
             # Refused again: it was not the schema.
-            server, _, reply = await self._request(request, hold, avoid, refused.server)
+            server, _, reply = await self._request(request, attempts, avoid, refused.server)
             if server.structured:
                 server.refused_schemas.add(request.schema_id)
             elif server.structured is None:
@@ -203,7 +207,7 @@ class ChatTransport:
     async def _request(
         self,
         request: ChatRequest,
-        hold: Hold,
+        attempts: Attempts,
         avoid: Server | None,
         plain_at: Server | None = None,
     ) -> tuple[Server, bool, ChatReply]:
@@ -213,15 +217,16 @@ class ChatTransport:
         expected = Tokens()
         if self.gateway.paced:
             expected = estimate(request.plain)
-        await hold.admit(self.model, expected)
-        async with self.gateway.places(self.model):
+        await attempts.hold.admit(self.model, expected)
+        again = attempts.taken > 1 or plain_at is not None
+        async with self.gateway.places(self.model).taken(again):
             server = plain_at or self._choose(avoid)
             structured = plain_at is None and request.structured_for(server)
             body = request.structured if structured else None
             await self._turn_at(server, expected)
             server.in_flight += 1
             try:
-                reply = await self._exchange(server, body or request.plain, hold, expected)
+                reply = await self._exchange(server, body or request.plain, attempts.hold, expected)
             except RefusedRequest:
                 if structured:
                     raise _RefusedSchema(server) from None

@@ -14,10 +14,11 @@ from collections.abc import AsyncGenerator
 from astra.errors import AstraError
 from astra.llm.budget import Budget
 from astra.llm.cache import AnswerCache
+from astra.llm.places import Places
 from astra.llm.servers import Server, build_servers
 from astra.llm.usage import Usage
-from astra.progress import Reporter
 from astra.settings import RuntimeConfig
+from astra.stage import Reporter
 from astra.tracking.mlflow import track
 
 log = logging.getLogger("astra")
@@ -42,7 +43,7 @@ class Gateway:
         self.reporter.notes.append(self.note)
         self.paced = self.budget.limited or any(e.tokens_per_minute for e in runtime.endpoints)
         """Whether the tokens of a request have to be estimated before it is sent."""
-        self._places: dict[str, asyncio.Semaphore] = {}
+        self._places: dict[str, Places] = {}
         self._stage = stage
         self._loop: asyncio.AbstractEventLoop | None = None
         self._life: AsyncGenerator[None] | None = None
@@ -56,11 +57,11 @@ class Gateway:
         self.usages.append(usage)
         return usage
 
-    def places(self, model: str) -> asyncio.Semaphore:
+    def places(self, model: str) -> Places:
         """Of the requests in flight; each model has its own, so that none starves another."""
         places = self._places.get(model)
         if places is None:
-            places = self._places[model] = asyncio.Semaphore(self.runtime.concurrency)
+            places = self._places[model] = Places(self.runtime.concurrency)
         return places
 
     async def enter(self) -> None:

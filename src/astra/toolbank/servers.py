@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 from astra.llm.pool import flow
 from astra.llm.protocol import Teacher
-from astra.progress import Progress
 from astra.records.score import Rejection
 from astra.records.tool import ToolServer
+from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors

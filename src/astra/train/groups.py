@@ -14,9 +14,9 @@ from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import Job, Rollout
 from astra.train.advantages import is_informative
-from astra.train.config import RLConfig
 from astra.train.distributed import barrier
 from astra.train.errors import TrainingError
+from astra.train.rl_config import RLConfig
 from astra.train.roc import Graded, failed_share, penalty, select
 
 

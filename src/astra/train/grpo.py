@@ -20,11 +20,11 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from astra.train.config import RLConfig
 from astra.train.distributed import accumulation_steps, is_sharded
 from astra.train.errors import TrainingError
 from astra.train.filling import BatchFiller, Filled
 from astra.train.groups import Group, GroupRoller, PromptStream, Sample, seed_of
+from astra.train.rl_config import RLConfig
 
 BatchHook = Callable[[int, Filled[Group]], None]
 TRIMMED_ROWS = 8

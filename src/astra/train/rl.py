@@ -33,7 +33,6 @@ from astra.train.checkpoints import (
     start_afresh_if_finished,
     train_from,
 )
-from astra.train.config import RLConfig
 from astra.train.curves import Curves, tail_mean
 from astra.train.distributed import gathered_weights, is_main
 from astra.train.errors import TrainingError
@@ -42,6 +41,7 @@ from astra.train.groups import Group, GroupRoller, PromptStream, mean_figures, r
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
 from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
 from astra.train.optimizers import train_added_rows_only
+from astra.train.rl_config import RLConfig
 from astra.train.schedule import Phase, drop_solved, phases
 from astra.train.watch import Watcher, explained
 

@@ -16,10 +16,10 @@ from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import Job, RolloutLimits
 from astra.store.journal import Journal
-from astra.train.config import RLConfig
 from astra.train.distributed import rank, world_size
 from astra.train.errors import TrainingError
 from astra.train.groups import seed_of
+from astra.train.rl_config import RLConfig
 
 ARENAS_AT_ONCE = 32
 """Arenas per entry of the filter's journal: what a kill costs at most."""

@@ -31,12 +31,12 @@ from astra.train.checkpoints import (
     start_afresh_if_finished,
     train_from,
 )
-from astra.train.config import SFTConfig
 from astra.train.curves import Curves, tail_mean
 from astra.train.distributed import accumulation_steps, gathered_weights, world_size
 from astra.train.errors import TrainingError
 from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
 from astra.train.optimizers import MuonAdamW, train_added_rows_only
+from astra.train.sft_config import SFTConfig
 from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer
 from astra.train.watch import Watcher, explained
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from astra.progress import Progress
 from astra.rollout.chat import template_text
+from astra.stage import Progress
 from astra.train.tiny_corpus import Span, documents
 from astra.train.tiny_tokenizer import build_tokenizer
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from astra.progress import Progress
+from astra.stage import Progress
 from astra.tracking.mlflow import Run
 from astra.train.curves import Curves
 from astra.train.errors import TrainingError

@@ -28,10 +28,10 @@ from astra.bench.suites.protocol import (
     SuiteConfig,
     SuiteError,
 )
-from astra.progress import Progress
 from astra.records.base import content_id
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
+from astra.stage import Progress
 from astra.store.journal import Journal
 
 log = logging.getLogger(__name__)
