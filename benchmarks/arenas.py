@@ -31,7 +31,8 @@ from astra.cli.arena_card import policy_means
 from astra.data_stage import OPEN_PER_PLACE
 from astra.embedding.build import build_embedder
 from astra.envsynth import build, synthesise
-from astra.envsynth.config import EnvsConfig, EnvsMergedConfig
+from astra.envsynth.envs_config import EnvsConfig
+from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.offline import HANDLERS
 from astra.llm.build import Teachers
 from astra.records.base import Record

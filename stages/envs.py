@@ -1,7 +1,7 @@
 """Stage envs: a verified executable tool for each sub-question that needs one."""
 
 from astra.data_stage import data_stage
-from astra.envsynth.config import EnvsConfig
+from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.offline import HANDLERS
 from astra.envsynth.synthesise import environments, measure, summarise
 from astra.records.environment import Environment

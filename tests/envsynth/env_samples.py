@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from astra.envsynth.config import EnvsConfig, EnvsMergedConfig
+from astra.envsynth.envs_config import EnvsConfig
+from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.records.qa import (
     Answer,
     Operation,

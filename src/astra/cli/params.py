@@ -17,7 +17,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel
 
 from astra.bench.config import BenchConfig
-from astra.envsynth.config import EnvsConfig, EnvsMergedConfig
+from astra.envsynth.envs_config import EnvsConfig
+from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.errors import AstraError
 from astra.llm.protocol import ModelsConfig
 from astra.qa.config import QAConfig, QAValidConfig

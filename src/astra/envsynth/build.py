@@ -20,7 +20,7 @@ from astra.embedding.protocol import Embedder
 from astra.envsynth.bands import ToolPool, with_irrelevant
 from astra.envsynth.batching import Batcher, drawn_in_thread
 from astra.envsynth.candidates import Candidate, Verdict
-from astra.envsynth.config import EnvsMergedConfig
+from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.interpreter.build import code_arenas
 from astra.envsynth.merge import Plan, merge_tools
 from astra.envsynth.selfcheck import check_arenas

@@ -16,7 +16,7 @@ from typing import Any
 
 from astra.envsynth import asks
 from astra.envsynth.candidates import Candidate, Verdict, candidate_of
-from astra.envsynth.config import EnvsMergedConfig
+from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.static import Problem, call_problem, recorded
 from astra.envsynth.worlds import is_stateful
 from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes

@@ -16,7 +16,7 @@ from typing import Any
 from astra.envsynth import asks
 from astra.envsynth.batching import Batcher
 from astra.envsynth.candidates import Candidate, Verdict, candidate_of
-from astra.envsynth.config import EnvsConfig
+from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.static import (
     Problem,
     call_problem,

@@ -15,7 +15,7 @@ from astra.arena.answers import final_matches, render_answer
 from astra.arena.env import execute_batch, open_envs
 from astra.arena.reward import score_episode
 from astra.envsynth.batching import Batcher
-from astra.envsynth.config import CodeConfig
+from astra.envsynth.envs_merged_config import CodeConfig
 from astra.envsynth.interpreter import files
 from astra.envsynth.interpreter.draw import draw
 from astra.envsynth.interpreter.problems import Problem

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Self
 
-from astra.envsynth.config import CodeConfig
+from astra.envsynth.envs_merged_config import CodeConfig
 from astra.envsynth.interpreter import mathematics, tables
 from astra.envsynth.interpreter.problems import Problem, guessable
 from astra.records.base import content_id

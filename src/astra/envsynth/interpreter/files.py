@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from astra.envsynth.config import ProblemFile
+from astra.envsynth.envs_merged_config import ProblemFile
 from astra.envsynth.interpreter.problems import Problem
 from astra.errors import AstraError
 from astra.records.qa import Answer, AnswerType
