@@ -55,8 +55,8 @@ LOADS: Mapping[str, Load] = {
     "trajectories": Load(("tasks", "tools"), 620, chain=6),
     "sft_set": Load(("trajectories", "tasks"), 430),
     "qa": Load(settings={"scenarios": SCENARIOS}),
-    "qa_valid": Load(("qa",), 700, recorded=1400),
-    "envs": Load(("qa_valid",), 220, recorded=1400, chain=4),
+    "qa_valid": Load(("qa",), 700, recorded=1650),
+    "envs": Load(("qa_valid",), 260, recorded=1650, chain=4),
     "envs_merged": Load(("qa_valid", "envs", "tools"), chain=2),
 }
 ASKING = tuple(stage for stage in LOADS if stage != "tools")
