@@ -43,7 +43,8 @@ demo: $(STAMP) ## the whole graph on two CPU cores, then the scores
 	$(RUN) dvc repro
 	$(RUN) astra scores
 
-# Servers of the tool bank are installed once; answers and journals of earlier runs are not reused.
+# Servers of the tool bank are installed once; answers and journals of earlier runs are not reused,
+# so that a model as teacher is asked, and paid, once more.
 REBUILD := $(CURDIR)/.astra/rebuild
 data: $(STAMP) ## the data stages once more from nothing; exit 1 if a byte differs from git's dvc.lock
 	rm -rf "$(REBUILD)"

@@ -129,12 +129,13 @@ class Workplace:
         data = self.at(stage) / "data"
         shutil.rmtree(data, ignore_errors=True)
         data.mkdir()
-        for name in LOADS[stage].inputs:
-            table = pq.read_table(self._table(name))
-            if name == LOADS[stage].inputs[0]:
-                table = first = table.slice(0, rows)
-            elif stage == "tasks":  # servers without chains would be asked about as well
-                table = table.filter(pc.is_in(table["id"], first["server_id"]))
+        if not LOADS[stage].inputs:
+            return
+        first, *others = (pq.read_table(self._table(name)) for name in LOADS[stage].inputs)
+        first = first.slice(0, rows)
+        if stage == "tasks":  # servers without chains would be asked about as well
+            others = [one.filter(pc.field("id").isin(first["server_id"])) for one in others]
+        for name, table in zip(LOADS[stage].inputs, [first, *others], strict=True):
             pq.write_table(table, data / f"{name}.parquet", compression="zstd")
 
     def _parameters(self, stage: str, agent: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,8 @@ class Outcome:
     cpu_s: float
     """Of the stage's process and its children."""
     server_cpu_s: float
+    lag_ms: float
+    """How much longer than their latency the server kept its requests, on average."""
     unknown: int
     """Requests that were not recorded; their answers are made up."""
     load: float
@@ -98,6 +101,10 @@ def measure(work: Workplace, stage: str, latency: Latency, places: int) -> Outco
         occupancy=in_use(requests, places),
         cpu_s=used.ru_utime + used.ru_stime,
         server_cpu_s=counts["cpu_s"],
+        lag_ms=1e3
+        * statistics.mean(
+            one.answered - one.came - one.latency_s for one in requests if one.answered is not None
+        ),
         unknown=counts["unknown"],
         load=os.getloadavg()[0],
     )
@@ -105,14 +112,14 @@ def measure(work: Workplace, stage: str, latency: Latency, places: int) -> Outco
 
 # -- what a person reads --------------------------------------------------------------------
 
-HEAD = "| stage | asks | not recorded | wall s | asking s | ideal s | occupancy | CPU s | server CPU s | load |"  # noqa: E501
+HEAD = "| stage | asks | not recorded | wall s | asking s | ideal s | occupancy | CPU s | server CPU s | lag ms | load |"  # noqa: E501
 
 
 def line(stage: str, one: Outcome) -> str:
     cells = [
         stage, f"{one.asks:,}", str(one.unknown), f"{one.wall_s:.1f}", f"{one.asking_s:.1f}",
         f"{one.ideal_s:.1f}", f"{one.occupancy:.3f}", f"{one.cpu_s:.1f}",
-        f"{one.server_cpu_s:.1f}", f"{one.load:.1f}",
+        f"{one.server_cpu_s:.1f}", f"{one.lag_ms:.1f}", f"{one.load:.1f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -129,6 +129,30 @@ def test_the_same_outcomes_in_any_order_give_the_same_bytes(workspace: Path) -> 
     assert [path.read_bytes() for path in (FRUITS, REJECTED, METRICS)] == before
 
 
+def test_why_an_ask_failed_is_kept_and_where_is_only_logged(
+    workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = (
+        "no answer after 6 attempts, the last: http://127.0.0.1:{0}/v1: connection failed: Cannot "
+        "connect to host 127.0.0.1:{0} ssl:default [Connect call failed ('127.0.0.1', {0})]"
+    )
+    elsewhere = Rejection(item="i2", reason="rotten", detail="http://127.0.0.1:99/v1 in a question")
+    kept: list[bytes] = []
+    for port in (4711, 4712):
+        runtime = f"runtime: {{endpoints: [{{base_url: 'http://127.0.0.1:{port}/v1'}}]}}"
+        (workspace / "params.yaml").write_text(f"fruits: {{}}\n{runtime}\n")
+        with caplog.at_level("INFO", logger="astra"):
+            build([Rejection(item="i1", reason="ask_failed", detail=text.format(port)), elsewhere])
+        assert f"http://127.0.0.1:{port}/v1" in caplog.text
+        kept.append(REJECTED.read_bytes())
+    assert kept[0] == kept[1]
+    assert {one.item: one.detail for one in rejected()} == {
+        "i1": "no answer after 6 attempts, the last: endpoint: connection failed: Cannot connect "
+        "to host endpoint ssl:default [Connect call failed]",
+        "i2": elsewhere.detail,
+    }
+
+
 def test_nothing_rejected_is_an_empty_table() -> None:
     build([Fruit(name="fig")])
     assert rejected() == []

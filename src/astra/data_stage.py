@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig, OfflineHandlers, Teacher
@@ -33,7 +35,9 @@ REJECTED = DATA / "rejected"
 OPEN_PER_PLACE = 2
 """Items open at once, times the requests in flight: some wait for a sandbox or a sibling."""
 LOGGED_CHARS = 300
-"""Of a rejection's detail in the log; the table has all of it."""
+"""Of a rejection's detail in the log; the table has all of it but endpoints' addresses."""
+_RESOLVED = re.compile(r"(?<=Connect call failed) \([^)]*\)?")
+"""The address that a name stood for, in the HTTP client's words."""
 
 RecordType = TypeVar("RecordType", bound=Record)
 
@@ -136,9 +140,19 @@ class DataStage(Stage[Config]):
                 "dropped (%s): %s %s", rejection.reason, place, rejection.detail[:LOGGED_CHARS]
             )
         self.metrics.reject(rejection)
-        while not self.rejected.add(rejection):
-            fields = rejection.model_dump(exclude={"id", "repeat"})
-            rejection = Rejection(**fields, repeat=rejection.repeat + 1)
+        fields = rejection.model_dump(exclude={"id", "repeat"})
+        fields["detail"] = self._without_addresses(rejection.detail)
+        repeat = rejection.repeat
+        while not self.rejected.add(Rejection(**fields, repeat=repeat)):
+            repeat += 1
+
+    def _without_addresses(self, detail: str) -> str:
+        """Why an ask failed, without where: the endpoints of another machine lie elsewhere."""
+        for url in (endpoint.base_url for endpoint in self.runtime.endpoints):
+            if url in detail:
+                detail = detail.replace(url, "endpoint").replace(urlsplit(url).netloc, "endpoint")
+                detail = _RESOLVED.sub("", detail)
+        return detail
 
 
 @contextmanager

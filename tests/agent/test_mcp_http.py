@@ -48,14 +48,16 @@ async def calls(
     async with open_server(launch, workdir, TIMEOUT_S, Here(workdir)) as session:
         assert session.server_name == "toy"
         assert {"read_note", "hang"} <= {tool["name"] for tool in await session.list_tools()}
+        assert alive(str(workdir)) or not launch.command
         return [await session.call_tool(name, arguments) for name, arguments in wanted]
 
 
-def alive(marker: str) -> list[str]:
+def alive(mark: str) -> list[str]:
+    """Processes that were given ``mark``; other tests have servers of their own meanwhile."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if marker.encode() in (folder / "cmdline").read_bytes():
+            if f"MARK={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(folder.name)
     return found
 
@@ -80,7 +82,7 @@ def test_own_process_is_isolated_and_gone_afterwards(
     assert os.environ["HOME"] not in home.content
     assert soft.status is CallStatus.SOFT_ERROR
     assert missing.status is CallStatus.ERROR
-    assert not alive(str(TOY))
+    assert not alive(str(tmp_path))
 
 
 def test_two_servers_are_never_given_one_port(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from astra.cli.train import train_app
 from astra.cli.training_lock import TrainingLockError
-from astra.cli.training_probe import FEWER, Products, difference, shorten
+from astra.cli.training_probe import FEWER, Products, Side, difference, shorten
 from astra.settings import ParamsError
 
 TOY = '''
@@ -240,6 +240,11 @@ def test_a_stage_that_fails_in_the_probe_is_shown(folder: Path) -> None:
     said = refused("same")
     assert "the working directory: stage sft fails in the probe" in said
     assert "ZeroDivisionError" in said
+
+
+def test_a_probe_that_makes_nothing_proves_nothing(folder: Path) -> None:
+    with pytest.raises(TrainingLockError, match="here: stage sft makes nothing in the probe"):
+        Side("here", folder).run("sft", ["models/elsewhere"])
 
 
 def test_other_inputs_parameters_or_commands_than_the_locked_are_refused(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -83,6 +84,19 @@ def test_a_result_too_few_is_an_error_and_not_a_hang() -> None:
     async def test() -> None:
         async with Batcher(lambda items: list(items)[1:], 2) as batcher:
             with pytest.raises(ValueError, match="0 results for a batch of 1"):
+                await batcher.do(1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [StopIteration(), CancelledError()])
+def test_an_error_that_no_future_takes_is_an_error_and_not_a_hang(error: Exception) -> None:
+    def work(items: Sequence[int]) -> list[int]:
+        raise error
+
+    async def test() -> None:
+        async with Batcher(work, 2) as batcher:
+            with pytest.raises(RuntimeError, match=f"a batch ended in {type(error).__name__}"):
                 await batcher.do(1)
 
     run(test)

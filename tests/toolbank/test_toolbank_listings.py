@@ -191,6 +191,23 @@ def test_pages_are_followed_to_the_limit_and_faults_are_retried() -> None:
     assert len(web.paths) == 5
 
 
+@pytest.mark.timeout(60)
+def test_an_interrupted_listing_is_not_read_to_its_end() -> None:
+    def answer(path: str, _: str | None) -> tuple[int, Any]:
+        time.sleep(0.1)
+        cursor = str(len(web.paths))
+        return 200, {"servers": [entry("s")], "metadata": {"nextCursor": cursor}}
+
+    async def interrupted(source: ListingSource) -> None:
+        async with asyncio.timeout(0.5):
+            await registries.fetch_listing(source, 5)
+
+    with Registry(answer) as web:
+        with pytest.raises(TimeoutError):
+            asyncio.run(interrupted(ListingSource(url=web.url, format="mcp_registry", limit=900)))
+        assert len(web.paths) < 20
+
+
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [

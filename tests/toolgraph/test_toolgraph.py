@@ -224,7 +224,9 @@ def test_outage_gives_no_graph_and_is_counted() -> None:
     teacher = OfflineTeacher(MODEL, {"toolgraph/propose": fail})
     outcomes = collect(graphs([SERVER], teacher, config, 2, metrics))
     assert {outcome.item for outcome in outcomes} == {SERVER.id}
-    assert [outcome.part for outcome in outcomes] == ["sample 0", "sample 1", ""]
+    assert [(outcome.part, outcome.detail) for outcome in outcomes] == [
+        ("sample 0", "down"), ("sample 1", "down"), ("", ""),
+    ]  # fmt: skip
     for outcome in outcomes:
         metrics.reject(outcome)
     assert metrics.dropped == {"ask_failed": 2, "server_without_proposals": 1}

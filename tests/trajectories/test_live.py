@@ -170,6 +170,27 @@ def test_who_gives_up_waiting_for_an_idle_process_to_end_keeps_no_place(
     assert asyncio.run(work()) == "good evening"
 
 
+def test_a_process_that_cannot_be_restored_is_ended_and_keeps_no_place(
+    toy: ToolServer, environments: ServerEnvironments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*folders: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("astra.trajectories.live._restore", fails)
+
+    async def work() -> None:
+        async with ServerPool(environments, 20, 1, ("toy",)) as pool:
+            assert toy.launch is not None
+            process = await pool.acquire(toy.launch)
+            with pytest.raises(OSError, match="disk"):
+                await pool.release(process)
+            assert process.owner.done()
+            async with asyncio.timeout(60):
+                await (await pool.acquire(toy.launch)).close()
+
+    asyncio.run(work())
+
+
 def test_a_killed_episode_resumes_from_its_journal(
     toy: ToolServer, environments: ServerEnvironments
 ) -> None:

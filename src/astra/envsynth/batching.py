@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
 from itertools import islice
 from typing import Generic, Self, TypeVar
 
@@ -65,10 +66,17 @@ class Batcher(Generic[Item, Result]):
                 batch.append((item, result))
         return batch
 
+    def _worked(self, items: Sequence[Item]) -> Sequence[Result]:
+        try:
+            return self._work(items)
+        except (StopIteration, CancelledError) as error:
+            # No future passes these on as errors: whoever waits would wait for ever.
+            raise RuntimeError(f"a batch ended in {error!r}") from error
+
     async def _settle(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
             items = [item for item, _ in batch]
-            made = await asyncio.to_thread(self._work, items) if items else []
+            made = await asyncio.to_thread(self._worked, items) if items else []
             if len(made) != len(batch):
                 raise ValueError(f"{len(made)} results for a batch of {len(batch)}")
         except Exception as error:

@@ -28,8 +28,9 @@ class Rejection(Record):
     """One item that left the pipeline, or one failed try of an item that went on.
 
     Rows of ``data/rejected/<stage>.parquet``. Nothing here may depend on the machine or on when
-    it ran (a path, a port, a delay), so that a rebuild gives the same bytes: a live fault is named
-    by its kind, and its text goes to the log.
+    it ran (a path, a port, a delay), so that a rebuild gives the same bytes: a fault of a live
+    server is named by its kind, that of an endpoint keeps its text without the address, and the
+    log has both in full.
     """
 
     identity: ClassVar[tuple[str, ...]] = (

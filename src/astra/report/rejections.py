@@ -115,7 +115,7 @@ def _read(stage: str, rejections: Iterable[Rejection]) -> Rejected:
                 tried,
                 counts[tried, reason],
                 tuple(quoted[tried, reason]),
-                _command(stage, tried, reason),
+                _command(stage, reason, counts[not tried, reason] > 0 or tried, not tried),
             )
             for tried, reason in order
         ),
@@ -132,8 +132,8 @@ def _example(one: Rejection) -> Example:
     )
 
 
-def _command(stage: str, tried: bool, reason: str) -> str:
-    """What lists all of them."""
+def _command(stage: str, reason: str, parted: bool, final: bool) -> str:
+    """What lists all of them; ``parted``: drops and tries are told apart."""
     condition = shlex.quote(clean(f"reason={reason}", CHARACTERS))
-    final = " --where final=false" if tried else ""
-    return f"astra show rejected/{stage} --where {condition}{final}"
+    only = f" --where final={str(final).lower()}" if parted else ""
+    return f"astra show rejected/{stage} --where {condition}{only}"

@@ -18,13 +18,12 @@ Unscored(not_applicable) and left out of the mean.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from astra.llm.pool import together
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.records.score import Score, Scored, Unscored
 from astra.records.trajectory import StopReason, Trajectory
@@ -95,7 +94,6 @@ def _step(score: float) -> float:
 
 
 Reply = TypeVar("Reply", bound=BaseModel)
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -137,24 +135,13 @@ async def score(trajectory: Trajectory, judge: Teacher) -> Judged:
         "conciseness": asker.conciseness(marked | invented),
         "final_answer": asker.final_answer("there is no final message" if unfinished else ""),
     }
-    marks = dict(zip(asked, await _together(asked.values()), strict=True))
+    marks = dict(zip(asked, await together(*asked.values()), strict=True))
     marks["tool_status"] = Mark(rules.tool_status(view))
     return Judged(
         {name: marks[name].score for name in DIMENSIONS},
         tuple(line for name in DIMENSIONS for line in marks[name].said),
         tuple(marks[name].fault for name in DIMENSIONS if marks[name].fault),
     )
-
-
-async def _together(asked: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """All results in order; the first exception cancels the others and is raised."""
-    tasks = [asyncio.create_task(one) for one in asked]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Asker:
@@ -188,8 +175,8 @@ class _Asker:
         if len(rounds) < 2:
             return Mark(Unscored(reason=NOT_APPLICABLE))
         repeated = {turn for turn, _ in redundant}
-        marks = await _together(
-            self._turn(name, turn, turn in repeated) for turn in range(1, len(rounds))
+        marks = await together(
+            *(self._turn(name, turn, turn in repeated) for turn in range(1, len(rounds)))
         )
         total = 0.0
         for mark in marks:

@@ -86,12 +86,12 @@ def contaminated(
 def select(candidates: Candidates, config: SFTSetConfig) -> Iterator[Rejection]:
     """Leave out near-duplicates and what is over the cap, and say so of each."""
     if config.near_duplicate is not None:
-        index = NearDuplicates(config.near_duplicate)
-        for one in candidates.best_first():
-            if not index.add(one.text):
-                candidates.leave_out(one)
-                shown = one.text[:SHOWN_CHARS]
-                yield Rejection(item=one.id, reason="near_duplicate", detail=shown)
+        with NearDuplicates(config.near_duplicate) as index:
+            for one in candidates.best_first():
+                if not index.add(one.text):
+                    candidates.leave_out(one)
+                    shown = one.text[:SHOWN_CHARS]
+                    yield Rejection(item=one.id, reason="near_duplicate", detail=shown)
     if config.max_samples is not None:
         yield from _cap(candidates, config.max_samples)
 

@@ -28,7 +28,6 @@ from astra.text.words import stands_in
 DONORS = 400
 """Questions that may be put to servers they do not belong to."""
 
-
 Place = tuple[int, str]
 """Of a value in a plan: the step's index and the argument's name."""
 

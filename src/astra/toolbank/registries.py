@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-import time
+import threading
 import urllib.error
 import urllib.request
 from typing import Any
@@ -42,9 +42,6 @@ async def fetch_listing(source: ListingSource, timeout_s: float) -> list[Any]:
     A server that is listed and gone when its details are asked for is a BadDocument by itself.
     """
     fetch = _Fetch(source, timeout_s)
-    if source.format == "mcp_registry":
-        return await asyncio.to_thread(_by_cursor, source, fetch)
-    names = await asyncio.to_thread(_smithery_names, source, fetch)
 
     async def detail(name: str) -> Any:
         try:
@@ -52,7 +49,13 @@ async def fetch_listing(source: ListingSource, timeout_s: float) -> list[Any]:
         except NotThere as error:
             return BadDocument(str(error))
 
-    return [document async for document in map_bounded(names, detail, AT_ONCE)]
+    try:
+        if source.format == "mcp_registry":
+            return await asyncio.to_thread(_by_cursor, source, fetch)
+        names = await asyncio.to_thread(_smithery_names, source, fetch)
+        return [document async for document in map_bounded(names, detail, AT_ONCE)]
+    finally:
+        fetch.ended.set()
 
 
 def _by_cursor(source: ListingSource, fetch: _Fetch) -> list[Any]:
@@ -104,6 +107,8 @@ class _Fetch:
     """One JSON document by address; passing faults are retried."""
 
     def __init__(self, source: ListingSource, timeout_s: float) -> None:
+        self.ended = threading.Event()
+        """Nobody waits any more: a thread outlives the interrupt of whoever awaits it."""
         self._timeout_s = timeout_s
         self._token = ""
         if source.token_env:
@@ -119,6 +124,8 @@ class _Fetch:
             # Not sent along when the registry redirects elsewhere.
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         for attempt in range(1, ATTEMPTS + 1):
+            if self.ended.is_set():
+                raise RegistryError(f"{url} was not read: interrupted")
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout_s) as reply:
                     body = reply.read(MAX_BYTES + 1)
@@ -134,7 +141,7 @@ class _Fetch:
                     log.warning("%s cannot be read: %s", url, error)
                     raise RegistryError(f"{url} cannot be read ({_kind(error)})") from None
                 wait = RETRY_S * 2**attempt
-            time.sleep(min(wait, MAX_RETRY_S))
+            self.ended.wait(min(wait, MAX_RETRY_S))
         else:
             raise AssertionError("the last attempt returns or raises")
         if len(body) > MAX_BYTES:

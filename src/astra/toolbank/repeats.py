@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
 
+from astra.store.sqlite import scratch
 from astra.toolbank.clean import safe_name
 from astra.toolbank.properties import free_name
 
 
 class KnownServers:
-    """Servers by name and by tools, in a temporary database: on disk once they are many."""
+    """Servers by name and by tools, in a temporary database that ends with the object."""
 
     def __init__(self, similarity: float) -> None:
         """``similarity``: Jaccard index of tools from which two servers are the same."""
         self._similarity = similarity
-        self._rows = sqlite3.connect("", isolation_level=None)
-        for statement in (
-            "PRAGMA journal_mode=OFF",
-            "PRAGMA synchronous=OFF",
+        self._rows = scratch(
             "CREATE TABLE names (name TEXT PRIMARY KEY) WITHOUT ROWID",
             "CREATE TABLE kept (n INTEGER PRIMARY KEY, name TEXT, tools INTEGER)",
             "CREATE TABLE offers (tool TEXT, n INTEGER, PRIMARY KEY (tool, n)) WITHOUT ROWID",
-            "BEGIN",
-        ):
-            self._rows.execute(statement)
+        )
 
     def __contains__(self, name: object) -> bool:
         return bool(self._rows.execute("SELECT 1 FROM names WHERE name = ?", (name,)).fetchone())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from itertools import chain, pairwise
@@ -18,8 +17,6 @@ from astra.records.tool import ToolServer
 from astra.store.metrics import StageMetrics
 from astra.toolgraph.asks import ChainProposal, ChainProposals, propose_ask
 from astra.toolgraph.config import GraphConfig
-
-log = logging.getLogger("astra")
 
 
 def graphs(
@@ -53,14 +50,12 @@ async def _graph(
 
 
 async def _propose(server: ToolServer, sample: int, teacher: Teacher) -> ChainProposals | Rejection:
-    part = f"sample {sample}"
     try:
         return await teacher.ask(propose_ask(server, sample))
-    except ProviderError as error:
-        log.info("server %s, %s: %s", server.name, part, error)
-        return Rejection(item=server.id, part=part, reason="ask_failed")
-    except ParseError as error:
-        return Rejection(item=server.id, part=part, reason="reply_unparsable", detail=str(error))
+    except (ProviderError, ParseError) as error:
+        reason = "ask_failed" if isinstance(error, ProviderError) else "reply_unparsable"
+        part = f"sample {sample}"
+        return Rejection(item=server.id, part=part, reason=reason, detail=str(error))
 
 
 def measure(metrics: StageMetrics, graph: ToolGraph) -> None:

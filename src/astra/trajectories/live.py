@@ -93,20 +93,26 @@ class ServerPool:
     async def release(self, process: ServerProcess) -> None:
         """Take a process back: restored for the next episode, or ended."""
         reusable = process.launch.environment in self.reset_in_place and process.healthy
-        if reusable and not process.owner.done():
-            await asyncio.to_thread(_restore, process.snapshot, process.folder)
-            async with self._changed:
-                self._idle.append(process)
-                self._changed.notify()
+        if not reusable or process.owner.done():
+            await self._end(process)
             return
-        await process.close()
-        await self._gone()
+        try:
+            await asyncio.to_thread(_restore, process.snapshot, process.folder)
+        except BaseException:  # else nobody would end it, or count it out
+            await self._end(process)
+            raise
+        self._idle.append(process)
+        async with self._changed:
+            self._changed.notify()
 
     async def close(self) -> None:
         """End all idle processes; borrowed ones are their borrowers' to release."""
         while self._idle:
-            await self._idle.pop().close()
-            await self._gone()
+            await self._end(self._idle.pop())
+
+    async def _end(self, process: ServerProcess) -> None:
+        await process.close()
+        await self._gone()
 
     async def _gone(self) -> None:
         async with self._changed:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, aclosing, closing
 from astra.arena.answers import final_matches, render_answer
 from astra.arena.env import execute_batch, open_envs
 from astra.arena.reward import score_episode
-from astra.envsynth.batching import Batcher
+from astra.envsynth.batching import Batcher, drawn_in_thread
 from astra.envsynth.envs_merged_config import CodeConfig
 from astra.envsynth.interpreter import files
 from astra.envsynth.interpreter.draw import draw
@@ -72,7 +72,7 @@ async def code_arenas(
     with closing(decontaminated(_outcomes(instances(), config), config)) as problems:
         async with (
             Batcher(proved, BATCH) as prover,
-            aclosing(flow(problems, work, open_items)) as outcomes,
+            aclosing(flow(drawn_in_thread(problems), work, open_items)) as outcomes,
         ):
             async for outcome in outcomes:
                 yield outcome
