@@ -66,8 +66,10 @@ ASKING = tuple(stage for stage in LOADS if stage != "tools")
 class Workplace:
     """Folders of stages below one folder; what was recorded there is not recorded again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: int = 1) -> None:
+        """``more``: how many times the asks that ``LOADS`` make; a folder has one of it."""
         self.folder = folder.resolve()
+        self._more = more
         self._base = self.folder / "base"
         if not self._table("tools").exists():
             scale.prepare(self._base, SHARE)
@@ -88,7 +90,7 @@ class Workplace:
     def ready(self, stage: str, url: str, places: int) -> None:
         """Have the stage start from nothing but its inputs, and ask at ``url``."""
         folder = self.at(stage)
-        self._supply(stage, LOADS[stage].rows)
+        self._supply(stage, self._rows(stage))
         for made in ("cache", "metrics", "plots", "runs"):
             shutil.rmtree(folder / made, ignore_errors=True)
         document = self._parameters(stage, "openai")
@@ -112,7 +114,7 @@ class Workplace:
         for name in LINKED:
             if not (folder / name).exists():
                 (folder / name).symlink_to(self._base / name)
-        self._supply(stage, load.recorded or load.rows)
+        self._supply(stage, self._rows(stage, load.recorded))
         document = self._parameters(stage, "offline")
         (folder / "params.yaml").write_text(yaml.safe_dump(document, allow_unicode=True))
         command = [sys.executable, str(Path(__file__).resolve()), stage]
@@ -123,6 +125,10 @@ class Workplace:
         shutil.rmtree(folder / "made", ignore_errors=True)
         (folder / "data").rename(folder / "made")
         (folder / "replies.partial").rename(folder / "replies.jsonl")
+
+    def _rows(self, stage: str, recorded: int | None = None) -> int | None:
+        rows = recorded or LOADS[stage].rows
+        return rows and rows * self._more
 
     def _supply(self, stage: str, rows: int | None) -> None:
         """The stage's inputs, and no other data."""

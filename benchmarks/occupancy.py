@@ -147,7 +147,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--places", type=int, default=PLACES)
     parser.add_argument("--constant", type=float, metavar="SECONDS")
-    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--times", type=int, default=1, help="Runs of each stage.")
+    parser.add_argument("--more", type=int, default=1, help="Times the usual asks.")
     asked = parser.parse_args()
     stages = [name for name in asked.stages.split(",") if name]
     latency = Latency(asked.constant, asked.constant) if asked.constant else LATENCY
@@ -155,7 +156,7 @@ def main() -> None:
         folder = asked.folder or Path(
             ends.enter_context(tempfile.TemporaryDirectory(prefix="astra-asks-"))
         )
-        work = Workplace(folder)
+        work = Workplace(folder, asked.more)
         found: dict[str, Outcome] = {}
         for stage in stages:
             for _ in range(asked.times):

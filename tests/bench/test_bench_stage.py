@@ -29,6 +29,8 @@ from astra.report.workspace import Workspace
 from astra.rollout.chat import LoadedPolicy
 from astra.store.tables import read_records, write_records
 
+pytestmark = pytest.mark.timeout(900)  # the stage below may take 400 s on a busy machine
+
 PLAYED = ARENAS[:5]
 LONG = [
     Arena.model_validate(

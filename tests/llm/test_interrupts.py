@@ -51,6 +51,8 @@ def stage(server: ChatServer) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"},
+        # What is started in the background of a script ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
