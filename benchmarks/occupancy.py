@@ -12,6 +12,7 @@ occupancy.
 
 With ``--constant`` all answers take as long, and the wall is set against the longer of two bounds:
 all asks through all places, and the longest chain of asks of which each needs the one before.
+``--more 3`` makes three times the asks: starting, the last items and MLflow then weigh less.
 """
 
 from __future__ import annotations

@@ -94,6 +94,8 @@ def test_an_interrupt_ends_with_130(root: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", WAITS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env=os.environ | {"PYTHONPATH": str(root / "src")},
+        # What is started in the background of a script ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
         assert process.stdout is not None
