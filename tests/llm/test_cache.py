@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sqlite3
 import threading
@@ -52,6 +53,19 @@ def test_another_process_sees_an_answer_at_once_and_the_file_has_it_soon(
     cache.put("k3", "m", {"reply": 3})
     cache.close()  # synchronises what came last
     assert without_log(cache, place) == 4
+
+
+def test_a_replayed_answer_has_its_keys_in_the_order_in_which_it_came(place: Path) -> None:
+    """A later prompt shows the answer: sorted keys would make it another prompt, paid again."""
+    hours = {"reply": {"result": {"06:00": 4, "23:00": 9, "00:00": 7}, "hourly": True}}
+    cache = AnswerCache()
+    cache.put("k", "m", hours)
+    assert json.dumps(cache.get("k")) == json.dumps(hours)
+    cache.close()
+    moved = AnswerCache(place / "elsewhere")
+    moved.add(AnswerCache().answers())
+    assert json.dumps(moved.get("k")) == json.dumps(hours)
+    moved.close()
 
 
 class Late(threading.Event):

@@ -250,4 +250,7 @@ def _unwritable(path: Path, error: Exception) -> CacheError:
 
 
 def _row(key: str, model: str, value: Mapping[str, Any]) -> tuple[str, str, str, int]:
-    return key, model, canonical_json(dict(value)), int(time.time())
+    # In the model's own order of keys: later prompts show the reply, and a replayed one must not
+    # lead to other prompts than the fresh one did.
+    text = json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return key, model, text, int(time.time())
