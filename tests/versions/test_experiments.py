@@ -63,11 +63,12 @@ def test_each_ran_with_its_own_parameters_and_the_workspace_was_left_alone(
 ) -> None:
     assert not queued.run("git", "status", "--porcelain")
     tables = {queued.lock()["data/chains.parquet"]}
-    for experiment in json.loads(queued.run("dvc", "exp", "show", "--json"))[1]["experiments"]:
-        entry = experiment["revs"][0]
-        values = entry["data"]["params"]["params.yaml"]["data"]
-        assert values["chains"]["walks"] == WALKS[entry["name"]]
-        tables.add(entry["data"]["outs"]["data/chains.parquet"]["hash"])
+    shown = json.loads(queued.run("dvc", "exp", "show", "--json"))[1]["experiments"]
+    entries = {one["revs"][0]["name"]: one["revs"][0]["data"] for one in shown}
+    for name, walks in WALKS.items():  # there are more after other tests of this file
+        values = entries[name]["params"]["params.yaml"]["data"]
+        assert values["chains"]["walks"] == walks
+        tables.add(entries[name]["outs"]["data/chains.parquet"]["hash"])
     assert len(tables) == 3
 
 
