@@ -113,7 +113,10 @@ def measure(work: Workplace, stage: str, latency: Latency, places: int) -> Outco
 
 # -- what a person reads --------------------------------------------------------------------
 
-HEAD = "| stage | asks | not recorded | wall s | asking s | ideal s | occupancy | CPU s | server CPU s | lag ms | load |"  # noqa: E501
+HEAD = (
+    "| stage | asks | not recorded | wall s | asking s | ideal s "
+    "| occupancy | CPU s | server CPU s | lag ms | load |"
+)
 
 
 def line(stage: str, one: Outcome) -> str:

@@ -228,7 +228,10 @@ def examine(work: Workplace, stage: str, times: int, seed: int) -> dict[str, Res
         }
 
 
-HEAD = "| stage | ended by | asks | sent | asked again | not known | same bytes | exit codes | unsaid | left behind | slowest end s |"  # noqa: E501
+HEAD = (
+    "| stage | ended by | asks | sent | asked again | not known | same bytes "
+    "| exit codes | unsaid | left behind | slowest end s |"
+)
 
 
 def lines(stage: str, found: Mapping[str, Resumed]) -> list[str]:

@@ -103,7 +103,7 @@ def test_teachers_of_a_factory_stand_in_for_every_role_within_the_block_only(pla
     with Teachers(RuntimeConfig(), "demo") as owner:
         with teachers_from(factory):
             assert asked(owner) == "bush"
-            with pytest.raises(ZeroDivisionError), teachers_from(lambda *_: 1 // 0):  # type: ignore[arg-type]
+            with pytest.raises(ZeroDivisionError), teachers_from(lambda *_: 1 // 0):
                 asked(owner)
             assert asked(owner) == "bush"
         assert made == ["m", "m"]

@@ -164,7 +164,7 @@ def test_tries_that_do_not_fit_are_kept(
         if isinstance(one, Rejection)
     ] == [(pair[0].id, name, "verdicts_do_not_fit", n, False) for n in range(followed)]
     assert all("verdicts for [9" in one.detail for one in tries if isinstance(one, Rejection))
-    assert all(f"{name}, sub-question 9: " in one.said for one in tries)  # type: ignore[union-attr]
+    assert all(f"{name}, sub-question 9: " in one.said for one in tries)
     if misfits < 3:
         assert isinstance(outcome, Judged)
         assert outcome.instance == _judged(pair[0], valid_config())
