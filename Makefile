@@ -51,7 +51,7 @@ data: $(STAMP) ## the data stages once more from nothing; exit 1 if a byte diffe
 	mkdir -p .astra/servers "$(REBUILD)"
 	ln -s ../servers "$(REBUILD)/servers"
 	ASTRA_CACHE="$(REBUILD)" $(RUN) dvc repro --force --no-run-cache sft_set envs_merged
-	$(RUN) python -m astra.cli.reproduced
+	$(RUN) python -m astra.devtools.reproduced
 
 record: $(STAMP) ## are the committed policies known to be what this code trains? (training.lock)
 	$(RUN) astra train same --check
@@ -66,13 +66,13 @@ test: check $(DOCS) ## lint, types, import contracts, tests, the graph at scale 
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 params: $(STAMP) ## compose conf/ to params.yaml
-	$(RUN) python -m astra.cli.params
+	$(RUN) python -m astra.devtools.params
 
 deps: $(STAMP) ## write each stage's import closure into dvc.yaml
-	$(RUN) python -m astra.cli.closure
+	$(RUN) python -m astra.devtools.closure
 
 tiny-base: $(STAMP) ## rebuild the committed tiny policy from its recipe
-	$(RUN) python -m astra.train.tiny_base
+	$(RUN) python -m astra.train.tiny.base
 
 frameworks: ## environments of verifiers, OpenEnv and verl, in which arena exports are tested
 	for name in verifiers openenv verl; do \

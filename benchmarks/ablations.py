@@ -28,8 +28,8 @@ from ablation_report import CURVES, Outcome, Played, document, draw_curves, rend
 from scores import by_checkpoint
 from staged import ROOT, composed, keyed, link_inputs, link_to, run
 
+from astra.bench.bench import BASE, run_arenas, select
 from astra.bench.config import BenchConfig
-from astra.bench.run import BASE, run_arenas, select
 from astra.cli.ablations import GRID, Experiment, experiments, read_grid
 from astra.records.base import content_id
 from astra.records.environment import Arena

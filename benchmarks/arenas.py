@@ -30,10 +30,10 @@ from typing import Any, TypeVar
 from astra.cli.arena_card import policy_means
 from astra.data_stage import OPEN_PER_PLACE
 from astra.embedding.build import build_embedder
-from astra.envsynth import build, synthesise
+from astra.envsynth import envs, envs_merged
 from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
-from astra.envsynth.offline import HANDLERS
+from astra.envsynth.offline.handlers import HANDLERS
 from astra.llm.build import Teachers
 from astra.records.base import Record
 from astra.records.environment import Arena, Environment
@@ -99,11 +99,9 @@ def build_envs(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> d
     metrics, open_items = StageMetrics("envs"), OPEN_PER_PLACE * runtime.concurrency
     with Teachers(runtime, "envs") as teachers, build_sandbox(config.sandbox, runtime) as sandbox:
         teacher = teachers.teacher(config.teacher, HANDLERS)
-        outcomes = synthesise.environments(
-            instances(), teacher, sandbox, config, open_items, metrics
-        )
-        write(folder / "envs.parquet", outcomes, Environment, metrics, synthesise.measure)
-    synthesise.summarise(metrics)
+        outcomes = envs.environments(instances(), teacher, sandbox, config, open_items, metrics)
+        write(folder / "envs.parquet", outcomes, Environment, metrics, envs.measure)
+    envs.summarise(metrics)
     return metrics.document()
 
 
@@ -117,13 +115,15 @@ def build_merged(folder: Path, instances: Callable[[], Iterable[QAInstance]]) ->
         build_sandbox(config.sandbox, runtime) as sandbox,
         Shelf(Environment, lambda environment: environment.qa_id, made) as environments,
     ):
-        inputs = build.Inputs(
+        inputs = envs_merged.Inputs(
             instances, environments.of, lambda: read_records(DATA / "tools.parquet", ToolServer)
         )
         teacher = teachers.teacher(config.teacher, HANDLERS)
-        outcomes = build.arenas(inputs, teacher, embedder, sandbox, config, open_items, metrics)
-        write(folder / "envs_merged.parquet", outcomes, Arena, metrics, build.measure)
-    build.summarise(metrics, embedder)
+        outcomes = envs_merged.arenas(
+            inputs, teacher, embedder, sandbox, config, open_items, metrics
+        )
+        write(folder / "envs_merged.parquet", outcomes, Arena, metrics, envs_merged.measure)
+    envs_merged.summarise(metrics, embedder)
     return metrics.document()
 
 
@@ -148,9 +148,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(1 + options.twice):
             folder = Path(scratch) / str(number)
-            for name, build in (("envs", build_envs), ("envs_merged", build_merged)):
+            for name, envs_merged in (("envs", build_envs), ("envs_merged", build_merged)):
                 label = f"{name} again" if number else name
-                report[name] = clock.time(label, partial(build, folder, instances))
+                report[name] = clock.time(label, partial(envs_merged, folder, instances))
             seen.append(digests(folder))
         if options.policies:
             made = read_records(Path(scratch) / "0/envs_merged.parquet", Arena)

@@ -21,10 +21,10 @@ import sys
 import time
 from collections.abc import Iterator
 
-from astra.bench.suites import oracles
-from astra.bench.suites.protocol import Sample, Subject, SuiteConfig
-from astra.bench.suites.run import run_suite
-from astra.bench.suites.scripted import ScriptedServer, Writer, idle
+from astra.bench.harness import oracles
+from astra.bench.harness.play import run_suite
+from astra.bench.harness.protocol import Sample, Subject, SuiteConfig
+from astra.bench.harness.scripted import ScriptedServer, Writer, idle
 from astra.records.bench import SuiteEpisode
 from astra.records.score import Scored
 

@@ -77,7 +77,7 @@ def prepare(folder: Path, share: float) -> None:
     listed = {"documents": [{"path": "sources/scale.jsonl", "format": "mcp"}]}
     (folder / "sources/scale.yaml").write_text(yaml.safe_dump(listed))
     questions = f"qa.instances={{train: {round(PAPER['arenas'] * share)}, dev: 0, heldout: 0}}"
-    command = [sys.executable, "-m", "astra.cli.params", *OVERRIDES, questions]
+    command = [sys.executable, "-m", "astra.devtools.params", *OVERRIDES, questions]
     subprocess.run(command, cwd=folder, env=environment(folder), check=True)
 
 

@@ -45,7 +45,7 @@ def link_to(link: Path, target: Path) -> None:
 def composed(overrides: Sequence[str]) -> dict[str, Any]:
     """``conf/`` with ``overrides``, validated like any params.yaml."""
     # Not at the top: benchmarks/scale.py measures the memory of processes that import this file.
-    from astra.cli import params
+    from astra.devtools import params
 
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "params.yaml"

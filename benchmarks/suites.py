@@ -24,23 +24,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from astra.bench.serving.checkpoints import ServedCheckpoints, WithFloor
-from astra.bench.serving.main import ServeConfig
-from astra.bench.suites.oracle_acebench import offline_user
-from astra.bench.suites.protocol import (
+from astra.bench.harness.checkpoints import write_run
+from astra.bench.harness.oracle_acebench import offline_user
+from astra.bench.harness.play import run_suite
+from astra.bench.harness.protocol import (
     Decoding,
-    Endpoint,
+    ModelEndpoint,
     Sample,
     Serving,
     Subject,
     SuiteConfig,
     SuiteError,
 )
-from astra.bench.suites.run import run_suite
-from astra.bench.suites.scripted import ScriptedServer, Turn
-from astra.bench.suites.stage import write_run
+from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn
+from astra.bench.harness.served import ServedCheckpoints, WithFloor
 from astra.bench.summary import FLOOR, read_runs, suites_document
 from astra.rollout.chat import PolicyConfig
+from astra.serving.main import ServeConfig
 
 OFFLINE = ("arenas", "arenas_plain", "bfcl", "acebench", "tau2")
 ARENAS = {
@@ -51,16 +51,16 @@ ARENAS = {
 }  # fmt: skip
 
 
-def tau2_user(entry: str, body: dict[str, Any]) -> Turn:
+def tau2_user(entry: str, body: dict[str, Any]) -> ScriptedTurn:
     """The user of a tau2 task by rule: its whole scenario, then the end of the conversation."""
     messages = body["messages"]
     if sum(one["role"] == "assistant" for one in messages) >= 2:
-        return Turn(content="###STOP###")
+        return ScriptedTurn(content="###STOP###")
     scenario = str(messages[0]["content"]).partition("<scenario>")[2].partition("</scenario>")[0]
-    return Turn(content=scenario.strip() or "Please help me.")
+    return ScriptedTurn(content=scenario.strip() or "Please help me.")
 
 
-def configs(args: argparse.Namespace, users: dict[str, Endpoint]) -> list[SuiteConfig]:
+def configs(args: argparse.Namespace, users: dict[str, ModelEndpoint]) -> list[SuiteConfig]:
     decoding = Decoding(temperature=0.0, max_tokens=args.new_tokens)
     common: dict[str, Any] = {
         "sample": Sample(count=args.entries, seed=0), "decoding": decoding,

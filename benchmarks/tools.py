@@ -31,8 +31,8 @@ from astra.toolbank.normalise import ServerNormaliser, normalise_tool
 from astra.toolbank.raw import BadDocument, RawServer
 from astra.toolbank.schema import MAX_TEXT, Unmappable
 from astra.toolgraph.asks import propose_ask
-from astra.toolgraph.graphs import build_graph
-from astra.toolgraph.offline import propose
+from astra.toolgraph.graph import build_graph
+from astra.toolgraph.offline.handlers import propose
 from astra.toolgraph.walks import sample_walks
 
 FILTERS = FilterConfig(

@@ -40,11 +40,11 @@ from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Job, RolloutLimits
+from astra.rollout.live import EpisodeJob, RolloutLimits
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 from astra.store.tables import read_records
 from astra.tracking.mlflow import Run
-from astra.train.groups import Group, PromptStream, Sample
+from astra.train.groups import Group, PromptStream, TrainingSample
 from astra.train.grpo import AdaptiveGRPOTrainer, grpo_arguments
 from astra.train.rl_config import RLConfig
 from astra.train.sft import Encoded, train_sft
@@ -153,7 +153,7 @@ def ours(policy: LoadedPolicy, arena: Arena, rows: int, latency: float) -> Batch
     sandbox: Any = SleepySandbox(arena, latency)
     driver = RolloutDriver(engine, policy.codec, sandbox, limits, overlap=latency > 0)
     with Clock() as took:
-        rollouts = driver.run([Job(arena)] * rows, Sampling(1.0, 0))
+        rollouts = driver.run([EpisodeJob(arena)] * rows, Sampling(1.0, 0))
     tokens = sum(sum(one.mask) for one in rollouts)
     return Batch(tokens, driver.tool_calls, took)
 
@@ -257,14 +257,14 @@ class ReadyRoller:
         return [Group(uid, samples(uid, self._config, self._version), {}) for uid, _ in prompts]
 
 
-def samples(uid: int, config: RLConfig, version: int) -> list[Sample]:
+def samples(uid: int, config: RLConfig, version: int) -> list[TrainingSample]:
     generator = torch.Generator().manual_seed(uid)
-    made: list[Sample] = []
+    made: list[TrainingSample] = []
     for index in range(config.group_size):
         ids = torch.randint(0, 2000, (224,), generator=generator).tolist()
         mask = ([1] * 24 + [0] * 8) * 4
         logprobs = [-3.0 * m for m in mask]
-        made.append(Sample(ids[:96], ids[96:], mask, logprobs, index / 10, version))
+        made.append(TrainingSample(ids[:96], ids[96:], mask, logprobs, index / 10, version))
     return made
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from astra.cli.reference import pages
+from astra.devtools.reference import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = {

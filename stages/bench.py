@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from astra.bench.arena_overlap import shared_with_suites
+from astra.bench.bench import run_arenas, select
 from astra.bench.config import BenchConfig
+from astra.bench.harness.checkpoints import Checkpoints, check_suites, play_suites
 from astra.bench.report import report_bench
-from astra.bench.run import run_arenas, select
-from astra.bench.suites.stage import Checkpoints, check_suites, play_suites
 from astra.bench.summary import read_runs, suites_document
 from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena

@@ -7,7 +7,7 @@ from astra.records.verdict import ChainVerdict
 from astra.stage import run_stage
 from astra.toolgraph.chains import build_judges, chains, measure
 from astra.toolgraph.config import ChainsConfig
-from astra.toolgraph.offline import HANDLERS
+from astra.toolgraph.offline.handlers import HANDLERS
 
 
 def main() -> None:

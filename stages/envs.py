@@ -1,9 +1,9 @@
 """Stage envs: a verified executable tool for each sub-question that needs one."""
 
 from astra.data_stage import data_stage
+from astra.envsynth.envs import environments, measure, summarise
 from astra.envsynth.envs_config import EnvsConfig
-from astra.envsynth.offline import HANDLERS
-from astra.envsynth.synthesise import environments, measure, summarise
+from astra.envsynth.offline.handlers import HANDLERS
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance
 from astra.sandbox.build import build_sandbox

@@ -2,9 +2,9 @@
 
 from astra.data_stage import data_stage
 from astra.embedding.build import build_embedder
-from astra.envsynth.build import Inputs, arenas, measure, summarise
+from astra.envsynth.envs_merged import Inputs, arenas, measure, summarise
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
-from astra.envsynth.offline import HANDLERS
+from astra.envsynth.offline.handlers import HANDLERS
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance
 from astra.records.tool import ToolServer

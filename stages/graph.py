@@ -5,8 +5,8 @@ from astra.records.graph import ToolGraph
 from astra.records.tool import ToolServer
 from astra.stage import run_stage
 from astra.toolgraph.config import GraphConfig
-from astra.toolgraph.graphs import graphs, measure
-from astra.toolgraph.offline import HANDLERS
+from astra.toolgraph.graph import graphs, measure
+from astra.toolgraph.offline.handlers import HANDLERS
 
 
 def main() -> None:

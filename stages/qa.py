@@ -2,8 +2,8 @@
 
 from astra.data_stage import data_stage
 from astra.qa.config import QAConfig
-from astra.qa.generate import Generator, questions
-from astra.qa.offline import HANDLERS
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa import QuestionWriter, questions
 from astra.qa.report import measure
 from astra.records.qa import QAInstance
 from astra.stage import run_stage
@@ -12,7 +12,7 @@ from astra.stage import run_stage
 def main() -> None:
     with data_stage("qa", QAConfig) as stage:
         teacher = stage.teacher(stage.config.teacher, HANDLERS)
-        generator = Generator(stage.config)
+        generator = QuestionWriter(stage.config)
         stage.follow("in", generator.total(), "questions")
         outcomes = questions(generator, teacher, stage.open_items, stage.metrics)
         stage.write(outcomes, QAInstance, measure)

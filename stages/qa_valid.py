@@ -2,8 +2,8 @@
 
 from astra.data_stage import data_stage
 from astra.qa.config import QAValidConfig
-from astra.qa.offline import HANDLERS
-from astra.qa.validate import measure, valid
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa_valid import measure, valid
 from astra.records.qa import QAInstance
 from astra.stage import run_stage
 

@@ -3,10 +3,10 @@
 from astra.data_stage import data_stage
 from astra.records.task import Task
 from astra.records.trajectory import SFTSample, Trajectory
-from astra.scoring.build import Statistics, sft_set
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.families import Families
-from astra.scoring.offline import HANDLERS
+from astra.scoring.offline.handlers import HANDLERS
+from astra.scoring.sft_set import Statistics, sft_set
 from astra.stage import run_stage
 
 

@@ -6,7 +6,7 @@ from astra.records.task import Task
 from astra.records.tool import Execution, ToolServer
 from astra.stage import run_stage
 from astra.tasking.config import TasksConfig
-from astra.tasking.offline import HANDLERS
+from astra.tasking.offline.handlers import HANDLERS
 from astra.tasking.tasks import Models, measure, tasks
 
 

@@ -7,10 +7,10 @@ from astra.records.tool import ToolServer
 from astra.stage import run_stage
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
-from astra.toolbank.offline import HANDLERS
+from astra.toolbank.offline.handlers import HANDLERS
 from astra.toolbank.outage import unless_down
-from astra.toolbank.servers import measure, servers
 from astra.toolbank.sources import load_sources
+from astra.toolbank.tools import measure, servers
 
 
 def main() -> None:

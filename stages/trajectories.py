@@ -11,9 +11,9 @@ from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
 from astra.trajectories.live import server_pool
-from astra.trajectories.offline import HANDLERS
+from astra.trajectories.offline.handlers import HANDLERS
 from astra.trajectories.report import measure
-from astra.trajectories.synthesis import Cast, Synthesis, agent, trajectories
+from astra.trajectories.trajectories import Cast, EpisodePlayer, agent, trajectories
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
             stage.teacher(config.emulator, HANDLERS),
             stage.teacher(config.user, HANDLERS),
         )
-        synthesis = Synthesis(
+        synthesis = EpisodePlayer(
             config,
             servers.one,
             Scripts(agenda, config.conversations),

@@ -5,6 +5,6 @@
 
 from omegaconf import OmegaConf
 
-from astra.cli.params import checked
+from astra.devtools.params import checked
 
 OmegaConf.register_new_resolver("astra.checked", checked, replace=True)

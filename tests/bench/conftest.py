@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from astra.bench.suites.environment import bench_environment
-from astra.bench.suites.protocol import SuiteError
+from astra.bench.harness.environment import bench_environment
+from astra.bench.harness.protocol import SuiteError
 from astra.rollout.chat import LoadedPolicy
 from astra.sandbox.build import build_sandbox
 from astra.sandbox.limits import SandboxLimits

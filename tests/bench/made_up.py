@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra.bench.suites.protocol import Driver, SuiteConfig
+from astra.bench.harness.protocol import DriverProcess, SuiteConfig
 from astra.settings import StageConfig, validate
 
 DRIVER = Path(__file__).with_name("suite_driver.py")
@@ -23,5 +23,5 @@ class MadeUp:
     def complete(self, options: dict[str, Any]) -> dict[str, Any]:
         return validate("bench.suites.made_up", options, StageConfig).model_dump()
 
-    def driver(self, config: SuiteConfig) -> Driver:
-        return Driver((sys.executable, str(DRIVER), self.behaviour), caged=False)
+    def driver(self, config: SuiteConfig) -> DriverProcess:
+        return DriverProcess((sys.executable, str(DRIVER), self.behaviour), caged=False)

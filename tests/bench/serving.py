@@ -20,13 +20,13 @@ from astra.arena.answers import render_answer
 from astra.arena.env import ArenaEnv
 from astra.arena.prompt import initial_messages
 from astra.bench.references import oracle_turns
-from astra.bench.serving.chat import ChatHistory
-from astra.bench.serving.generation import Decoding, Generated
-from astra.bench.serving.server import ChatServer, Limits, listening
 from astra.records.environment import Arena
 from astra.records.message import Message, MessageRole
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.sandbox.protocol import Sandbox
+from astra.serving.chat import ChatHistory
+from astra.serving.generation import Generated, GenerationSettings
+from astra.serving.server import ChatServer, Limits, listening
 
 NAME = "model-under-test"
 TIMEOUT_S = 60.0
@@ -82,10 +82,10 @@ class Scripted:
 
     def __init__(self, codec: Any, reply: Any, context: int = 512) -> None:
         self.context = context
-        self.decodings: list[Decoding] = []
+        self.decodings: list[GenerationSettings] = []
         self._codec, self._reply = codec, reply
 
-    async def generate(self, ids: Sequence[int], decoding: Decoding) -> Generated:
+    async def generate(self, ids: Sequence[int], decoding: GenerationSettings) -> Generated:
         said = self._reply(len(self.decodings))
         self.decodings.append(decoding)
         if said is None:

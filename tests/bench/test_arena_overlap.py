@@ -12,15 +12,15 @@ from astra import stage as progressing
 from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.progress import BenchProgress
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
-from astra.contamination.suites import Suite
+from astra.contamination.suites import SuiteTexts
 from astra.records.qa import Split
 from astra.rollout.engine import FakeEngine, Sampling
 
 
 def test_overlap_counts_arenas_by_split_suite_and_kind(tmp_path: Path) -> None:
     arenas = [make_arena(n) for n in range(4)] + [make_arena(9, split=Split.TRAIN)]
-    twin = Suite("twin", texts={arenas[0].main_question})
-    tools = Suite("tools", tools=[("getPrice", {})])
+    twin = SuiteTexts("twin", texts={arenas[0].main_question})
+    tools = SuiteTexts("tools", tools=[("getPrice", {})])
     path = tmp_path / "index.parquet"
     for suites, expected in (
         ([], {}),

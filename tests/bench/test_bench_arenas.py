@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from astra.bench import run as bench
+from astra.bench import bench as bench
+from astra.bench.bench import BenchError, run_arenas, select
 from astra.bench.config import BenchConfig
 from astra.bench.references import oracle_turns
 from astra.bench.report import build_document, report_bench
-from astra.bench.run import BenchError, run_arenas, select
 from astra.records.base import content_id
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.environment import Arena, ArenaStep, ArenaTool, Band

@@ -17,11 +17,11 @@ import yaml
 from mlflow import MlflowClient
 from test_bench_arenas import ARENAS
 
-from astra.bench.suites.environment import bench_environment
-from astra.bench.suites.oracle_acebench import offline_user
-from astra.bench.suites.protocol import SuiteError
-from astra.bench.suites.scripted import ScriptedServer
-from astra.cli import params
+from astra.bench.harness.environment import bench_environment
+from astra.bench.harness.oracle_acebench import offline_user
+from astra.bench.harness.protocol import SuiteError
+from astra.bench.harness.scripted import ScriptedServer
+from astra.devtools import params
 from astra.records.bench import BenchEpisode, SuiteEpisode, SuiteOutcome
 from astra.records.environment import Arena
 from astra.report.page import render

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from astra.bench.harness.checkpoints import write_run
 from astra.bench.statistics import (
     Efficiency,
     efficiency,
@@ -15,7 +16,6 @@ from astra.bench.statistics import (
     pass_hat_k,
     sign_flip_p,
 )
-from astra.bench.suites.stage import write_run
 from astra.bench.summary import by_category, read_runs, suites_document
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored, Unscored

@@ -18,29 +18,29 @@ import torch
 from serving import NAME, Scripted, ask, chat, serving
 from test_bench_arenas import ARENAS
 
-from astra.bench.serving import vllm
-from astra.bench.serving.chat import ChatHistory
-from astra.bench.serving.checkpoints import (
+from astra.bench.harness.protocol import ModelEndpoint, SuiteError
+from astra.bench.harness.served import (
     RunningEndpoints,
     ServedCheckpoints,
     WithFloor,
     identity,
     served,
 )
-from astra.bench.serving.engine import ServingEngine, draw
-from astra.bench.serving.generation import Decoding, GenerationError
-from astra.bench.serving.local import LocalGenerator
-from astra.bench.serving.main import ServeConfig, ServingOptions
-from astra.bench.serving.server import Limits
-from astra.bench.suites.protocol import Endpoint, SuiteError
 from astra.llm.policy import wire_message
 from astra.records.message import CallStatus
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec
-from astra.rollout.driver import Job, RolloutDriver
+from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Rollout, RolloutLimits
+from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.protocol import Sandbox
+from astra.serving import vllm
+from astra.serving.chat import ChatHistory
+from astra.serving.engine import ServingEngine, draw
+from astra.serving.generation import GenerationError, GenerationSettings
+from astra.serving.local import LocalGenerator
+from astra.serving.main import ServeConfig, ServingOptions
+from astra.serving.server import Limits
 from astra.settings import RuntimeConfig
 
 LIMITS = RolloutLimits(max_turns=4, max_turn_tokens=96, max_response_tokens=400)
@@ -51,7 +51,7 @@ TAUGHT = ARENAS[:4]
 def in_process(policy: LoadedPolicy, sandbox: Sandbox) -> list[Rollout]:
     engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id)
     driver = RolloutDriver(engine, policy.codec, sandbox, LIMITS)
-    return driver.run([Job(arena) for arena in TAUGHT], Sampling(temperature=0.0))
+    return driver.run([EpisodeJob(arena) for arena in TAUGHT], Sampling(temperature=0.0))
 
 
 def engine_of(policy: LoadedPolicy, rows: int = 8, keep: int = 1 << 26) -> ServingEngine:
@@ -135,7 +135,7 @@ def test_rows_join_and_leave_without_changing_each_other(policy: LoadedPolicy) -
     while waiting or rows:
         if waiting and engine.live < 3:
             at = waiting.pop(0)
-            rows[engine.add(prompts[at], Decoding(budgets[at], temperature=0.0))] = at
+            rows[engine.add(prompts[at], GenerationSettings(budgets[at], temperature=0.0))] = at
         for turn in engine.step():
             engine.leave(turn.row, turn)
             found[rows.pop(turn.row)] = turn.ids
@@ -153,7 +153,7 @@ def test_what_is_kept_is_bounded_and_can_be_nothing(policy: LoadedPolicy) -> Non
     engine = engine_of(policy, keep=0)
     prompt = list(range(10, 60))
     for _ in range(2):
-        row = engine.add(prompt, Decoding(4, temperature=0.0))
+        row = engine.add(prompt, GenerationSettings(4, temperature=0.0))
         turns = [turn for _ in range(4) for turn in engine.step()]
         assert [turn.row for turn in turns] == [row]
         engine.leave(row, turns[0])
@@ -189,7 +189,7 @@ def test_top_k_and_top_p_leave_the_likeliest(policy: LoadedPolicy) -> None:
     logits = torch.log(torch.tensor([0.1, 0.5, 0.25, 0.15]))
 
     def drawn(**fields: Any) -> set[int]:
-        decoding = Decoding(1, **fields)
+        decoding = GenerationSettings(1, **fields)
         generator = torch.Generator().manual_seed(3)
         return {draw(logits, decoding, generator) for _ in range(200)}
 
@@ -302,15 +302,17 @@ def test_a_request_that_was_given_up_frees_its_row(policy: LoadedPolicy) -> None
     async def give_up() -> int:
         generator = LocalGenerator(engine_of(policy), 2048)
         asked = asyncio.create_task(
-            generator.generate([5, 6, 7], Decoding(1500, temperature=1.5, top_k=40, seed=1))
+            generator.generate(
+                [5, 6, 7], GenerationSettings(1500, temperature=1.5, top_k=40, seed=1)
+            )
         )
         await asyncio.sleep(0.05)
         asked.cancel()
-        short = await generator.generate([5, 6, 7], Decoding(2, temperature=0.0))
+        short = await generator.generate([5, 6, 7], GenerationSettings(2, temperature=0.0))
         assert len(short.ids) <= 2
         await asyncio.wait_for(generator.close(), 20)
         with pytest.raises(GenerationError, match="shutting down"):
-            await generator.generate([5], Decoding(2))
+            await generator.generate([5], GenerationSettings(2))
         return generator.peak_rows
 
     assert asyncio.run(give_up()) >= 1
@@ -340,7 +342,7 @@ def test_a_served_checkpoint_is_a_process_that_ends(root: Path) -> None:
 
 
 def test_the_floor_is_beside_checkpoints_and_running_endpoints(root: Path) -> None:
-    running = Endpoint(base_url="https://models.example/v1", model="closed", api_key_env="KEY")
+    running = ModelEndpoint(base_url="https://models.example/v1", model="closed", api_key_env="KEY")
     serving_all = WithFloor(RunningEndpoints({"closed": running}))
     with serving_all("closed") as subject:
         assert subject.endpoint == running

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from astra.bench.suites import oracle_acebench as oracles
-from astra.bench.suites.known import acebench
-from astra.bench.suites.protocol import Decoding, Subject, SuiteConfig, SuiteError
-from astra.bench.suites.run import run_suite
-from astra.bench.suites.scripted import ScriptedServer, Writer, idle
+from astra.bench.harness import oracle_acebench as oracles
+from astra.bench.harness.play import run_suite
+from astra.bench.harness.protocol import Decoding, Subject, SuiteConfig, SuiteError
+from astra.bench.harness.scripted import ScriptedServer, Writer, idle
+from astra.bench.suites import acebench
 from astra.records.bench import SuiteEpisode
 from astra.records.score import Scored
 

@@ -10,20 +10,18 @@ import pytest
 from serving import NAME, Scripted, serving
 from test_bench_arenas import ARENAS, make_arena
 
-from astra.bench.run import job_of, rollout_scores
-from astra.bench.serving.engine import ServingEngine
-from astra.bench.serving.local import LocalGenerator
-from astra.bench.suites.known import arenas
-from astra.bench.suites.project import PlayRequest
-from astra.bench.suites.protocol import (
+from astra.bench.bench import job_of, rollout_scores
+from astra.bench.harness.project import PlayRequest
+from astra.bench.harness.protocol import (
     Decoding,
-    Endpoint,
     Job,
+    ModelEndpoint,
     Played,
     SuiteConfig,
     SuiteError,
 )
-from astra.bench.suites.scripted import ScriptedServer, Turn, idle
+from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn, idle
+from astra.bench.suites import arenas
 from astra.records.bench import SuiteOutcome
 from astra.records.environment import Arena
 from astra.records.qa import Split
@@ -34,6 +32,8 @@ from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.protocol import Sandbox
+from astra.serving.engine import ServingEngine
+from astra.serving.local import LocalGenerator
 from astra.store.tables import write_records
 
 LIMITS = {
@@ -54,7 +54,7 @@ def config(table: Path, **options: Any) -> SuiteConfig:
     return SuiteConfig(name="arenas", options=given, decoding=Decoding(temperature=0.0))
 
 
-def play(settings: SuiteConfig, endpoint: Endpoint, ids: Sequence[str]) -> dict[str, Played]:
+def play(settings: SuiteConfig, endpoint: ModelEndpoint, ids: Sequence[str]) -> dict[str, Played]:
     jobs = tuple(Job(entry_id=one, category="c", attempt=0, seed=1) for one in ids)
     found = arenas.play(PlayRequest(settings, {"model": endpoint}, jobs))
     return {one.entry_id: one for one in found}
@@ -80,7 +80,7 @@ def test_a_policy_has_the_same_episodes_over_an_endpoint(
 
     served = ServingEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, 4, 1 << 24)
     with serving(policy.codec, LocalGenerator(served, 2048)) as url:
-        endpoint = Endpoint(base_url=url, model=NAME)
+        endpoint = ModelEndpoint(base_url=url, model=NAME)
         played = play(settings, endpoint, [arena.id for arena in ARENAS])
     assert len({tuple(one.messages) for one in played.values()}) > 4
     for rollout in in_process:
@@ -108,7 +108,7 @@ def test_doing_nothing_scores_nothing_and_a_lost_endpoint_is_no_wrong_answer(tab
 
 
 def test_an_overflow_is_the_models_failure(table: Path) -> None:
-    refused = Turn(status=400, error="context_length_exceeded: too long")
+    refused = ScriptedTurn(status=400, error="context_length_exceeded: too long")
     with ScriptedServer(lambda entry, body: refused) as server:
         one = play(config(table), server.endpoint, [ARENAS[0].id])[ARENAS[0].id]
     assert one.outcome == SuiteOutcome.OVERFLOW
@@ -121,7 +121,7 @@ def test_limits_on_tokens_end_an_episode(table: Path, policy: LoadedPolicy) -> N
     )
     ids = [ARENAS[0].id]
     with serving(policy.codec, Scripted(policy.codec, lambda n: call)) as url:
-        endpoint = Endpoint(base_url=url, model=NAME)
+        endpoint = ModelEndpoint(base_url=url, model=NAME)
         long = play(config(table, limits={**LIMITS, "max_prompt_tokens": 5}), endpoint, ids)
         cut = play(config(table, limits={**LIMITS, "max_turn_tokens": 3}), endpoint, ids)
         full = play(config(table, limits={**LIMITS, "max_response_tokens": 60}), endpoint, ids)
@@ -134,9 +134,9 @@ def test_limits_on_tokens_end_an_episode(table: Path, policy: LoadedPolicy) -> N
 def test_without_irrelevant_tools_only_the_arenas_own_are_offered(table: Path) -> None:
     offered: list[list[str]] = []
 
-    def note(entry: str, body: dict[str, Any]) -> Turn:
+    def note(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         offered.append([tool["function"]["name"] for tool in body["tools"]])
-        return Turn(content="<answer>100</answer>")
+        return ScriptedTurn(content="<answer>100</answer>")
 
     with ScriptedServer(note) as server:
         play(config(table, irrelevant_tools="none"), server.endpoint, [ARENAS[0].id])

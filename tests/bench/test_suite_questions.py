@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from astra.bench.suites import registry
-from astra.bench.suites.known import aime, gpqa
-from astra.bench.suites.protocol import Decoding, Subject, SuiteConfig, SuiteError
-from astra.bench.suites.questions import Source, questions_driver, read_rows
-from astra.bench.suites.run import run_suite
-from astra.bench.suites.scripted import ScriptedServer, Turn
+from astra.bench.harness import registry
+from astra.bench.harness.play import run_suite
+from astra.bench.harness.protocol import Decoding, Subject, SuiteConfig, SuiteError
+from astra.bench.harness.questions import QuestionSource, questions_driver, read_rows
+from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn
+from astra.bench.suites import aime, gpqa
 from astra.records.score import Scored
 
 PROBLEMS = [{"problem": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in (3, 20, 102)]
@@ -86,7 +86,7 @@ def test_the_last_stated_letter_counts(driver: Any, text: str, letter: str | Non
 def test_options_are_shuffled_by_seed_and_question(tmp_path: Path) -> None:
     path = tmp_path / "gpqa.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in GPQA))
-    options = gpqa.GpqaOptions(source=Source(file=str(path)))
+    options = gpqa.GpqaOptions(source=QuestionSource(file=str(path)))
     made = gpqa.questions(options)
     assert made == gpqa.questions(options)
     other = gpqa.questions(options.model_copy(update={"shuffle_seed": 1}))
@@ -109,7 +109,7 @@ def test_problems_come_from_files_of_any_kind_or_the_hub(
     (tmp_path / "a.csv").write_text("\n".join(lines))
     pq.write_table(pa.Table.from_pylist(PROBLEMS), tmp_path / "a.parquet")
     for ending in ("jsonl", "json", "csv", "parquet"):
-        assert read_rows(Source(file=str(tmp_path / f"a.{ending}"))) == PROBLEMS, ending
+        assert read_rows(QuestionSource(file=str(tmp_path / f"a.{ending}"))) == PROBLEMS, ending
 
     asked: list[Any] = []
 
@@ -128,7 +128,7 @@ def test_problems_come_from_files_of_any_kind_or_the_hub(
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=fail))
     with pytest.raises(SuiteError, match=r"no network.*options\.source\.file"):
-        read_rows(Source(dataset="x/y"))
+        read_rows(QuestionSource(dataset="x/y"))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: str | None, said: str) -> N
     path = tmp_path / "bad.json"
     if text is not None:
         path.write_text(text)
-    options = aime.AimeOptions(years=("2024",), sources={"2024": Source(file=str(path))})
+    options = aime.AimeOptions(years=("2024",), sources={"2024": QuestionSource(file=str(path))})
     with pytest.raises(SuiteError, match=said):
         aime.questions("2024", options)
 
@@ -163,11 +163,11 @@ def test_aime_end_to_end(bench_env: Path, tmp_path: Path, monkeypatch: pytest.Mo
     file.write_text(json.dumps(PROBLEMS))
     said = {"2024-1": r"\boxed{\frac{12}{2}}", "2024-2": r"\boxed{40}, no, \boxed{41}"}
 
-    def write(entry: str, body: dict[str, Any]) -> Turn:
+    def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         assert body["top_k"] == 20
         if entry not in said:
-            return Turn(status=400, error="maximum context length is 8 tokens")
-        return Turn(content=said[entry])
+            return ScriptedTurn(status=400, error="maximum context length is 8 tokens")
+        return ScriptedTurn(content=said[entry])
 
     config = SuiteConfig(
         name="aime", label="aime_top_k_20", tries=2, concurrency=2,

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from suite_attacks import ATTACKS
 
-from astra.bench.suites import environment, oracles, registry
-from astra.bench.suites.protocol import (
+from astra.bench.harness import environment, oracles, registry
+from astra.bench.harness.play import list_entries, run_suite
+from astra.bench.harness.protocol import (
     Entry,
     Listing,
     Subject,
     SuiteConfig,
     SuiteError,
 )
-from astra.bench.suites.run import list_entries, run_suite
-from astra.bench.suites.scripted import ScriptedServer, Turn, Writer, idle
+from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn, Writer, idle
 from astra.records.bench import SuiteEpisode, SuiteOutcome
 from astra.records.score import Scored
 
@@ -53,7 +53,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Only:
             )
             return Listing(entries=entries, versions={"sampled": "by hand"})
 
-        monkeypatch.setattr("astra.bench.suites.run.list_entries", listed)
+        monkeypatch.setattr("astra.bench.harness.play.list_entries", listed)
 
     return put
 
@@ -105,7 +105,7 @@ def test_checkpoints_and_tries_of_one_name_do_not_influence_each_other(
     only("bfcl", [*BFCL, BFCL_LONG])
     perfect, bad = oracles.bfcl("fc"), oracles.bfcl("fc", drop_last=True)
 
-    def turning(entry: str, body: dict[str, Any]) -> Turn:
+    def turning(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         """Bad at the first try of each entry (tries differ by their seeds), then perfect."""
         if len(seeds[entry]) < 1 or body["seed"] == seeds[entry][0]:
             seeds[entry][:1] = [body["seed"]]
@@ -124,12 +124,12 @@ def test_prompt_mode_silence_and_overflow_of_bfcl(only: Only, tmp_path: Path) ->
     only("bfcl", [*BFCL, BFCL_LONG])
     perfect = oracles.bfcl("prompt")
 
-    def write(entry: str, body: dict[str, Any]) -> Turn:
+    def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         assert "tools" not in body
         assert body["top_p"] == 0.9
         assert body["top_k"] == 20
         if entry == BFCL_LONG:
-            return Turn(status=400, error="maximum context length is 4096 tokens")
+            return ScriptedTurn(status=400, error="maximum context length is 4096 tokens")
         return idle(entry, body) if entry == BFCL[1] else perfect(entry, body)
 
     decoding = {"temperature": 0.7, "top_p": 0.9, "top_k": 20}
@@ -163,11 +163,11 @@ def test_a_planted_call_name_is_evaluated_and_finds_every_door_shut(
             f"{text}').decode(), d), __import__('json').dumps(d['found']))[1])({{}}))"
         )
 
-        def write(entry: str, body: dict[str, Any]) -> Turn:
+        def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
             heard.extend(m["content"] for m in body["messages"] if m["role"] == "tool")
             if any(message["role"] == "assistant" for message in body["messages"]):
                 return idle(entry, body)
-            return Turn(calls=((name, {}), ("__import__('os').system", {"command": "id"})))
+            return ScriptedTurn(calls=((name, {}), ("__import__('os').system", {"command": "id"})))
 
         found = play("bfcl", write, tmp_path)
         elsewhere.settimeout(0.1)
@@ -186,19 +186,19 @@ def test_a_harness_that_dies_and_an_endpoint_that_dies_leave_a_run_to_resume(
     only: Only, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model's call ends BFCL's process; then its endpoint goes away; then all is well."""
-    monkeypatch.setattr("astra.bench.suites.relay.PAUSE_S", 0.01)
+    monkeypatch.setattr("astra.bench.harness.relay.PAUSE_S", 0.01)
     only("bfcl", BFCL)
     perfect = oracles.bfcl("fc")
     asked: list[str] = []
 
-    def deadly(entry: str, body: dict[str, Any]) -> Turn:
+    def deadly(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         if entry == BFCL[1]:
-            return Turn(calls=(("__import__('os')._exit", {"status": 3}),))
+            return ScriptedTurn(calls=(("__import__('os')._exit", {"status": 3}),))
         return perfect(entry, body)
 
-    def leaving(entry: str, body: dict[str, Any]) -> Turn:
+    def leaving(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         asked.append(entry)
-        return Turn(status=503, error="going") if entry == BFCL[2] else perfect(entry, body)
+        return ScriptedTurn(status=503, error="going") if entry == BFCL[2] else perfect(entry, body)
 
     with pytest.raises(SuiteError, match=r"after 1 of 3 attempts.*no score.*exit code 3"):
         play("bfcl", deadly, tmp_path, concurrency=1)
@@ -218,16 +218,16 @@ def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
     only("tau2", entries)
     agent, user = oracles.tau2_agent(), oracles.tau2_user()
     careless = oracles.tau2_agent(drop_last=True)
-    broken = Turn(calls=(("get_order_details", {}),), raw_arguments="{not json")
+    broken = ScriptedTurn(calls=(("get_order_details", {}),), raw_arguments="{not json")
 
-    def writes(entry: str, body: dict[str, Any]) -> Turn:
+    def writes(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         if entry == "retail/1":
             return broken
         if entry == "retail/3":
-            return Turn(content="")
+            return ScriptedTurn(content="")
         return (careless if entry == "retail/4" else agent)(entry, body)
 
-    def says(entry: str, body: dict[str, Any]) -> Turn:
+    def says(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         if entry == "retail/2":
             return broken
         return user(entry, body)

@@ -12,18 +12,18 @@ import pytest
 from made_up import MadeUp
 from mlflow.utils.validation import _validate_metric_name
 
-from astra.bench.suites import registry
-from astra.bench.suites.protocol import (
-    Endpoint,
+from astra.bench.harness import registry
+from astra.bench.harness.checkpoints import play_suites
+from astra.bench.harness.play import draw, run_suite
+from astra.bench.harness.protocol import (
     Entry,
+    ModelEndpoint,
     Sample,
     Subject,
     SuiteConfig,
     SuiteError,
 )
-from astra.bench.suites.run import draw, run_suite
-from astra.bench.suites.scripted import ScriptedServer, Turn, Writer
-from astra.bench.suites.stage import play_suites
+from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn, Writer
 from astra.bench.summary import run_metrics
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
@@ -48,11 +48,11 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("astra.bench.suites.relay.PAUSE_S", 0.01)
+    monkeypatch.setattr("astra.bench.harness.relay.PAUSE_S", 0.01)
 
 
-def right(entry: str, body: dict[str, Any]) -> Turn:
-    return Turn(content="1")
+def right(entry: str, body: dict[str, Any]) -> ScriptedTurn:
+    return ScriptedTurn(content="1")
 
 
 def run(write: Writer, root: Path, **fields: Any) -> tuple[SuiteRun, list[SuiteEpisode]]:
@@ -68,9 +68,9 @@ def score(episode: SuiteEpisode) -> float:
 
 
 def test_a_whole_run_is_scored_and_says_how_it_was_measured(use: Use, tmp_path: Path) -> None:
-    def write(entry: str, body: dict[str, Any]) -> Turn:
+    def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         assert body["model"] == "scripted"  # the endpoint's name, whatever the driver said
-        return Turn(content="1" if entry.startswith("a") else "0")
+        return ScriptedTurn(content="1" if entry.startswith("a") else "0")
 
     found, episodes = run(write, tmp_path, tries=2, decoding={"temperature": 0.6, "top_k": 20})
     assert len(episodes) == 40
@@ -106,10 +106,12 @@ def test_mlflow_takes_the_figures_of_any_suite(use: Use, tmp_path: Path) -> None
 
 
 def test_an_overflow_is_the_models_failure_and_counted(use: Use, tmp_path: Path) -> None:
-    def write(entry: str, body: dict[str, Any]) -> Turn:
+    def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         if entry == "a_3":
-            return Turn(status=400, error="This model's maximum context length is 2048 tokens.")
-        return Turn(content="1")
+            return ScriptedTurn(
+                status=400, error="This model's maximum context length is 2048 tokens."
+            )
+        return ScriptedTurn(content="1")
 
     found, episodes = run(write, tmp_path)
     assert found.outcomes == {"overflow": 1, "scored": 19}
@@ -121,11 +123,11 @@ def test_an_endpoint_that_dies_gives_no_score_and_a_run_to_resume(use: Use, tmp_
     with ScriptedServer(right) as server:
         port = server.endpoint
 
-        def write(entry: str, body: dict[str, Any]) -> Turn:
+        def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
             asked.append(entry)
             if len(asked) > 7:
-                return Turn(status=503, error="shutting down")
-            return Turn(content="1")
+                return ScriptedTurn(status=503, error="shutting down")
+            return ScriptedTurn(content="1")
 
         server.write = write
         config = SuiteConfig(name="made_up")
@@ -133,7 +135,7 @@ def test_an_endpoint_that_dies_gives_no_score_and_a_run_to_resume(use: Use, tmp_
             run_suite(config, Subject("sft", port, "weights"), tmp_path)
         done = set(asked[:7])
         asked.clear()
-        server.write = lambda entry, body: (asked.append(entry), Turn(content="1"))[1]
+        server.write = lambda entry, body: (asked.append(entry), ScriptedTurn(content="1"))[1]
         found, episodes = run_suite(config, Subject("sft", port, "weights"), tmp_path)
         assert found.outcomes == {"scored": 20}
         assert len(asked) == 13
@@ -155,8 +157,12 @@ def test_a_server_that_is_gone_fails_the_run(use: Use, tmp_path: Path) -> None:
 def test_lost_attempts_are_no_wrong_answers_and_are_played_again(use: Use, tmp_path: Path) -> None:
     broken = True
 
-    def write(entry: str, body: dict[str, Any]) -> Turn:
-        return Turn(status=418, error="no tea") if broken and entry == "b_2" else Turn(content="1")
+    def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
+        return (
+            ScriptedTurn(status=418, error="no tea")
+            if broken and entry == "b_2"
+            else ScriptedTurn(content="1")
+        )
 
     with pytest.raises(SuiteError, match=r"lost 1 of 20 attempts.*b_2"):
         run(write, tmp_path)
@@ -192,9 +198,9 @@ def test_a_harness_that_crashes_is_no_failure_of_the_model_and_its_run_resumes(
 ) -> None:
     asked: list[str] = []
 
-    def write(entry: str, body: dict[str, Any]) -> Turn:
+    def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         asked.append(entry)
-        return Turn(content="0" if entry == "a_1" else "1")
+        return ScriptedTurn(content="0" if entry == "a_1" else "1")
 
     use("dies")
     with pytest.raises(SuiteError, match=r"after 4 of 20 attempts and has no score.*code 3"):
@@ -217,13 +223,13 @@ def test_a_silent_driver_is_ended(use: Use, tmp_path: Path) -> None:
 
 def test_scores_outside_of_their_range_are_refused(use: Use, tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match="no accuracy in \\[0, 1\\]"):
-        run(lambda entry, body: Turn(content="7"), tmp_path)
+        run(lambda entry, body: ScriptedTurn(content="7"), tmp_path)
 
 
 def test_keys_stay_in_the_relay(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use("leaky")
     with ScriptedServer(right) as server:
-        endpoint = Endpoint(
+        endpoint = ModelEndpoint(
             base_url=server.endpoint.base_url, model="m", api_key_env="SUITE_TEST_KEY"
         )
         subject = Subject("sft", endpoint, "")
@@ -267,7 +273,7 @@ def test_the_stage_writes_a_table_per_suite_and_checkpoint(
     def serving(checkpoint: str) -> Generator[Subject]:
         served.append(checkpoint)
         text = "0" if checkpoint == "floor" else "1"
-        with ScriptedServer(lambda entry, body: Turn(content=text)) as server:
+        with ScriptedServer(lambda entry, body: ScriptedTurn(content=text)) as server:
             yield Subject(checkpoint, server.endpoint, checkpoint)
 
     suites = [

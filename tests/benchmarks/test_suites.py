@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 import suites
 from made_up import MadeUp
 
-from astra.bench.suites import registry
-from astra.bench.suites.protocol import Subject, SuiteConfig
-from astra.bench.suites.scripted import ScriptedServer, Turn
+from astra.bench.harness import registry
+from astra.bench.harness.protocol import Subject, SuiteConfig
+from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn
 
 
 class Lenient(MadeUp):
@@ -35,9 +35,13 @@ class Bench:
         self.out, self.weights, self.broken = out, "weights", False
         self.asked = 0
 
-    def write(self, entry: str, body: dict[str, Any]) -> Turn:
+    def write(self, entry: str, body: dict[str, Any]) -> ScriptedTurn:
         self.asked += 1
-        return Turn(status=503, error="shutting down") if self.broken else Turn(content="1")
+        return (
+            ScriptedTurn(status=503, error="shutting down")
+            if self.broken
+            else ScriptedTurn(content="1")
+        )
 
     @contextmanager
     def serving(self, name: str) -> Generator[Subject]:
@@ -56,7 +60,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(registry, "find", lambda name: Lenient())
-    monkeypatch.setattr("astra.bench.suites.relay.PAUSE_S", 0.01)
+    monkeypatch.setattr("astra.bench.harness.relay.PAUSE_S", 0.01)
     return Bench(tmp_path)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from astra.cli.play import UnreadableCommand, read_call
-from astra.envsynth.interpreter.build import assemble
+from astra.envsynth.interpreter.arenas import assemble
 from astra.envsynth.interpreter.problems import Problem
 from astra.export.episode import ArenaEpisode
 from astra.export.rows import EpisodeOptions, export_row, row_line

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from astra.cli import params
 from astra.cli.ablations import experiments, finished, read_grid, rows
 from astra.cli.train import train_app
+from astra.devtools import params
 from astra.errors import AstraError
 
 

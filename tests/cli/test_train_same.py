@@ -16,8 +16,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from astra.cli.train import train_app
-from astra.cli.training_lock import TrainingLockError
-from astra.cli.training_probe import FEWER, Products, Side, difference, shorten
+from astra.devtools.training_lock import TrainingLockError
+from astra.devtools.training_probe import FEWER, Products, Side, difference, shorten
 from astra.settings import ParamsError
 
 TOY = '''

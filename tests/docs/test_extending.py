@@ -25,11 +25,11 @@ from judgements import Judgement, judgements
 from pages import blocks
 from training_world import make_arena
 
+from astra.bench import suites as suites
 from astra.bench.config import BenchConfig
-from astra.bench.suites import known as suites
-from astra.bench.suites import registry
-from astra.bench.suites.protocol import SuiteConfig
-from astra.cli.params import BLOCKS
+from astra.bench.harness import registry
+from astra.bench.harness.protocol import SuiteConfig
+from astra.devtools.params import BLOCKS
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig
 from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
@@ -38,17 +38,17 @@ from astra.records.tool import Execution, Tool, ToolServer
 from astra.records.verdict import Outcome
 from astra.settings import ParamsError, RuntimeConfig, StageConfig, validate
 from astra.store.metrics import StageMetrics
-from astra.toolbank import known as formats
+from astra.toolbank import formats as formats
 from astra.toolbank.connectors import read_source
 from astra.toolbank.sources import SourceError, load_sources
-from astra.toolgraph import known as operators
+from astra.toolgraph import operators as operators
 from astra.toolgraph.asks import propose_ask
 from astra.toolgraph.chains import Judges
 from astra.toolgraph.chains import chains as judged_chains
 from astra.toolgraph.config import ChainsConfig
-from astra.toolgraph.graphs import build_graph
-from astra.toolgraph.offline import HANDLERS, propose
-from astra.toolgraph.operators import build_operator
+from astra.toolgraph.graph import build_graph
+from astra.toolgraph.judging import build_operator
+from astra.toolgraph.offline.handlers import HANDLERS, propose
 
 Examples = dict[str, str]
 
@@ -71,9 +71,9 @@ def added(examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                 (tmp_path / folder / Path(title).name).write_text(text)
                 made.append(f"{package.__name__}.{Path(title).stem}")
     assert made == [
-        "astra.toolbank.known.postman",
-        "astra.toolgraph.known.breadth",
-        "astra.bench.suites.known.arithmetic",
+        "astra.toolbank.formats.postman",
+        "astra.toolgraph.operators.breadth",
+        "astra.bench.suites.arithmetic",
     ]
     yield
     for name in made:

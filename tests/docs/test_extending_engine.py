@@ -19,11 +19,11 @@ from test_bench_arenas import ARENAS
 
 from astra.errors import AstraError
 from astra.records.message import CallStatus
-from astra.rollout import known
+from astra.rollout import engines
 from astra.rollout.build import EngineOptions, build_driver, build_engine
 from astra.rollout.chat import LoadedPolicy
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Job, Rollout, RolloutLimits
+from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.local import LocalSandbox
 from astra.settings import ParamsError, validate
 from astra.train.rl_config import RLConfig
@@ -37,10 +37,10 @@ LIMITS = RolloutLimits(
 def entry(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The page's entry of conf/, with its file in a folder that package ``known`` also searches."""
     page = {one.title: one.text for one in blocks(root / "docs/extending.md")}
-    (tmp_path / "plain.py").write_text(page["src/astra/rollout/known/plain.py"])
-    monkeypatch.setattr(known, "__path__", [*known.__path__, str(tmp_path)])
+    (tmp_path / "plain.py").write_text(page["src/astra/rollout/engines/plain.py"])
+    monkeypatch.setattr(engines, "__path__", [*engines.__path__, str(tmp_path)])
     yield page["conf/rl/test.yaml"]
-    sys.modules.pop(f"{known.__name__}.plain", None)
+    sys.modules.pop(f"{engines.__name__}.plain", None)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def options(entry: str) -> EngineOptions:
 
 def rolled(policy: LoadedPolicy, options: EngineOptions, sampling: Sampling) -> list[Rollout]:
     engine = build_engine(policy, options, lambda folder: True, lambda: ([], []))
-    jobs = [Job(arena) for arena in ARENAS[:2]]
+    jobs = [EpisodeJob(arena) for arena in ARENAS[:2]]
     with LocalSandbox() as sandbox:
         driver = build_driver(
             engine, policy, sandbox, LIMITS, RLConfig().reward, RLConfig().final_answer, options

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from astra.cli.params import BLOCKS
-from astra.cli.reference import pages
+from astra.devtools.params import BLOCKS
+from astra.devtools.reference import pages
 
 
 @pytest.fixture(scope="module")

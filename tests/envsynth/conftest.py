@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from env_samples import ENVS
 
-from astra.envsynth.offline import HANDLERS
+from astra.envsynth.offline.handlers import HANDLERS
 from astra.llm.offline import OfflineTeacher
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox

@@ -9,8 +9,8 @@ from typing import Any
 
 from env_samples import ENVS, MERGED
 
-from astra.envsynth.build import Inputs, proved_arenas
-from astra.envsynth.synthesise import Outcome, environments
+from astra.envsynth.envs import Outcome, environments
+from astra.envsynth.envs_merged import Inputs, proved_arenas
 from astra.llm.protocol import Teacher
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance

@@ -13,10 +13,10 @@ import pytest
 from astra.agent.toolcalls import render_call
 from astra.arena.env import VARIABLES_LOST, ArenaEnv, execute_batch
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
-from astra.envsynth.build import measure
+from astra.envsynth.envs_merged import measure
 from astra.envsynth.envs_merged_config import CodeConfig, ProblemFile, SuiteFile
 from astra.envsynth.interpreter import mathematics, tables
-from astra.envsynth.interpreter.build import assemble, code_arenas, decontaminated, prove
+from astra.envsynth.interpreter.arenas import assemble, code_arenas, decontaminated, prove
 from astra.envsynth.interpreter.draw import draw, owned
 from astra.envsynth.interpreter.files import ProblemFileError, read_file, whole_number
 from astra.envsynth.interpreter.problems import Problem, guessable

@@ -13,7 +13,7 @@ from env_runs import everything, final, merged
 from env_samples import answer, instance, price
 from write_samples import NEW, RESERVE, house
 
-from astra.envsynth.synthesise import Outcome
+from astra.envsynth.envs import Outcome
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig
 from astra.records.environment import Arena, Environment

@@ -8,8 +8,8 @@ from env_samples import ENVS, EVERY_OP, LISTINGS, answer, asked, instance, price
 
 from astra.envsynth import asks
 from astra.envsynth.merge import MergedTool, rename, unique_names
-from astra.envsynth.offline import HANDLERS
-from astra.envsynth.offline_code import read_rows
+from astra.envsynth.offline.code import read_rows
+from astra.envsynth.offline.handlers import HANDLERS
 from astra.envsynth.selfcheck import check_arenas
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask

@@ -11,7 +11,7 @@ from env_runs import everything, final, merged
 from env_samples import ENVS, EVERY_OP, answer, instance, price
 
 from astra.envsynth import asks
-from astra.envsynth.offline import HANDLERS
+from astra.envsynth.offline.handlers import HANDLERS
 from astra.llm.notes import AskBudget, AskBudgetSpent
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ProviderError

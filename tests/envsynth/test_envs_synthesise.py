@@ -10,8 +10,8 @@ from env_samples import ENVS, EVERY_OP, answer, asked, instance, price
 from pydantic import BaseModel
 
 from astra.envsynth import asks
-from astra.envsynth.offline import HANDLERS
-from astra.envsynth.synthesise import Outcome
+from astra.envsynth.envs import Outcome
+from astra.envsynth.offline.handlers import HANDLERS
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import render

@@ -6,8 +6,8 @@ import pytest
 from env_samples import ENVS, answer, instance, price
 from planted import EXPECTED, FAULTS, GOLD, GOOD, MORE, QUESTION, reason, tool
 
-from astra.envsynth.candidates import Candidate, GoldCall
-from astra.envsynth.perturb import Kind, perturbations
+from astra.envsynth.candidates import CandidateTool, GoldCall
+from astra.envsynth.perturb import Perturbation, perturbations
 from astra.envsynth.static import mentions
 from astra.envsynth.verify import verify
 from astra.records.tool import Tool
@@ -16,7 +16,7 @@ from astra.sandbox.protocol import Sandbox
 
 def test_a_true_tool_passes_and_says_what_was_checked(sandbox: Sandbox) -> None:
     wrong = perturbations(instance(QUESTION), QUESTION, tool(), GOOD, {"listing": "Amber Cove"})
-    candidate = Candidate(tool(), GOOD, (GoldCall({"listing": "Amber Cove"}, GOLD, wrong),))
+    candidate = CandidateTool(tool(), GOOD, (GoldCall({"listing": "Amber Cove"}, GOLD, wrong),))
     verdict = verify([candidate], sandbox, ENVS.sandbox)[0]
     assert verdict.problem is None
     assert verdict.checks["fresh_sessions"] == 2
@@ -39,7 +39,9 @@ def test_a_fault_does_not_harm_its_neighbours(sandbox: Sandbox) -> None:
     wrong = perturbations(instance(QUESTION), QUESTION, tool(), GOOD, {"listing": "Amber Cove"})
     call = GoldCall({"listing": "Amber Cove"}, GOLD, wrong)
     codes = [GOOD, FAULTS["infinite_loop"], GOOD, FAULTS["exits"], FAULTS["loop_at_load"], GOOD]
-    verdicts = verify([Candidate(tool(), code, (call,)) for code in codes], sandbox, ENVS.sandbox)
+    verdicts = verify(
+        [CandidateTool(tool(), code, (call,)) for code in codes], sandbox, ENVS.sandbox
+    )
     assert [verdict.problem and verdict.problem[0] for verdict in verdicts] == [
         None, "timeout", None, "crash", "load_error", None,
     ]  # fmt: skip
@@ -113,9 +115,9 @@ def test_perturbations_cover_every_argument_and_never_repeat_the_gold_call() -> 
     assert all(item.arguments != gold for item in wrong)
     for name in gold:
         kinds = {item.kind for item in wrong if item.argument == name}
-        assert {Kind.OTHER, Kind.MISSING, Kind.WRONG_TYPE} <= kinds
+        assert {Perturbation.OTHER, Perturbation.MISSING, Perturbation.WRONG_TYPE} <= kinds
     others = {item.arguments["district"] for item in wrong if item.argument == "district"
-              and item.kind == Kind.OTHER}  # fmt: skip
+              and item.kind == Perturbation.OTHER}  # fmt: skip
     assert others == {"Gold Rock", "Calm Bay"}
     assert wrong == perturbations(instance(QUESTION), QUESTION, document, GOOD, gold)
 
@@ -146,6 +148,6 @@ def test_a_value_that_truly_shares_the_answer_is_no_evidence(sandbox: Sandbox) -
     constant = f'def get_price(listing):\n{check}    return "Sage Park"\n'
     assert reason(sandbox, constant, gold=gold, question=question) == "constant"
     tried = perturbations(instance(question), question, tool(), true, {"listing": "Amber Cove"})
-    others = {item.arguments["listing"] for item in tried if item.kind == Kind.OTHER}
+    others = {item.arguments["listing"] for item in tried if item.kind == Perturbation.OTHER}
     assert "Pine Gate" not in others
     assert {"Jade Mill", "Opal Dale"} <= others

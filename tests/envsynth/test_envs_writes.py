@@ -22,7 +22,7 @@ from write_samples import (
 
 from astra.arena.env import ArenaEnv
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
-from astra.arena.scripted import Played, ScriptedPolicy, play, reference_calls, script
+from astra.arena.scripted import PlayedScript, ScriptedPolicy, play, reference_calls, script
 from astra.arena.state import apply_writes, parse_state, same_state
 from astra.envsynth.candidates import candidate_of
 from astra.envsynth.selfcheck import check_arenas, state_mutants
@@ -68,7 +68,7 @@ def arena_of(instance: QAInstance, teacher: Any, sandbox: Sandbox) -> Arena:
 
 @pytest.fixture(scope="module")
 def arena(sandbox: Sandbox) -> Arena:
-    from astra.envsynth.offline import HANDLERS
+    from astra.envsynth.offline.handlers import HANDLERS
 
     return arena_of(WHOLE, OfflineTeacher(ENVS.teacher, HANDLERS), sandbox)
 
@@ -98,9 +98,9 @@ def test_an_arena_states_its_world_and_who_may_write_what(arena: Arena) -> None:
     assert state.world.clock.endswith("T09:00:00")
 
 
-def run(arena: Arena, sandbox: Sandbox, *calls: ToolCall) -> Played:
+def run(arena: Arena, sandbox: Sandbox, *calls: ToolCall) -> PlayedScript:
     played = play([(arena, calls)], sandbox)[0]
-    assert isinstance(played, Played)
+    assert isinstance(played, PlayedScript)
     return played
 
 
@@ -125,7 +125,11 @@ def test_a_call_changes_what_a_later_one_sees_and_ids_and_times_are_seeded(
 def test_each_episode_starts_from_the_snapshot(arena: Arena, sandbox: Sandbox) -> None:
     reserve = call("reserve_room", **NEW)
     counted = play([(arena, [reserve, call("count_bookings", room="Amber Cove")])] * 3, sandbox)
-    assert [one.calls[1].result.value for one in counted if isinstance(one, Played)] == [2, 2, 2]
+    assert [one.calls[1].result.value for one in counted if isinstance(one, PlayedScript)] == [
+        2,
+        2,
+        2,
+    ]
     assert len(parse_state(arena.state).world.tables["bookings"]) == 3
 
 
@@ -163,13 +167,13 @@ def test_a_dead_session_takes_no_state_with_it(arena: Arena, sandbox: Sandbox) -
         assert played.calls[2].result.value == 2
 
 
-def _one_by_one(arena: Arena, sandbox: Sandbox, calls: tuple[ToolCall, ...]) -> Played:
+def _one_by_one(arena: Arena, sandbox: Sandbox, calls: tuple[ToolCall, ...]) -> PlayedScript:
     env = ArenaEnv(arena, sandbox)
     from astra.records.message import ExecutedCall
 
     done = tuple(ExecutedCall(turn=0, call=one, result=env.execute_now(one)) for one in calls)
     env.close_now()
-    return Played(done, env.tables)
+    return PlayedScript(done, env.tables)
 
 
 def test_the_end_state_decides_the_reward(arena: Arena, sandbox: Sandbox) -> None:

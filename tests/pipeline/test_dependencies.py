@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from astra.cli import closure
+from astra.devtools import closure
 
 STAGES = (
     "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged sft rl bench"

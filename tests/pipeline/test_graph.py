@@ -98,7 +98,7 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     # Experiments recompose params.yaml from conf/, so the scale is set where they read it.
     config = folder / "conf" / "config.yaml"
     config.write_text(config.read_text().replace("- scale: smoke", "- scale: test"))
-    workspace.run(sys.executable, "-m", "astra.cli.params")
+    workspace.run(sys.executable, "-m", "astra.devtools.params")
     workspace.run("git", "add", "-A")
     workspace.run("git", "commit", "-qm", "graph at scale test")
     workspace.run("dvc", "repro")

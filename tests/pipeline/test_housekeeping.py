@@ -30,12 +30,12 @@ def test_the_workflow_runs_what_ci_runs(root: Path) -> None:
 def test_ci_rebuilds_data_and_trains_nothing_at_scale_smoke(root: Path) -> None:
     commands = (root / ".ci/run").read_text("utf-8").split("pipefail\n")[1].splitlines()[1:]
     assert commands == [
-        "make record", "make test", "make data", ".venv/bin/python -m astra.train.tiny_overlap"
+        "make record", "make test", "make data", ".venv/bin/python -m astra.train.tiny.overlap"
     ]  # fmt: skip
     recipes = made(root, "record", "test", "data")
     (rebuild,) = re.findall(r"dvc repro .*", recipes)
     assert rebuild == "dvc repro --force --no-run-cache sft_set envs_merged"
-    assert recipes.index(rebuild) < recipes.index("astra.cli.reproduced")
+    assert recipes.index(rebuild) < recipes.index("astra.devtools.reproduced")
     assert "astra train same --check" in recipes
     job = yaml.safe_load((root / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]["build"]
     assert job["timeout-minutes"] <= 90

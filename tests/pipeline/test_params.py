@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from astra.cli import params
+from astra.devtools import params
 from astra.llm.protocol import ModelsConfig
 from astra.settings import ParamsError, load, validate
 

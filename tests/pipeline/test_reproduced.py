@@ -24,7 +24,7 @@ def repository(tmp_path: Path, root: Path) -> Path:
 
 def compare(repository: Path, root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "astra.cli.reproduced"],
+        [sys.executable, "-m", "astra.devtools.reproduced"],
         cwd=repository,
         env=os.environ | {"PYTHONPATH": str(root / "src")},
         capture_output=True,

@@ -15,10 +15,10 @@ from astra.llm.build import Teachers
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig
 from astra.prompting import render
-from astra.qa.generate import Generator, questions
-from astra.qa.offline import HANDLERS
-from astra.qa.selection import Judged
-from astra.qa.validate import judge_all
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa_valid import judge_all
+from astra.qa.selection import JudgedInstance
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
@@ -58,11 +58,11 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def everything(teacher: Any, config: Any, valid: Any, folder: Path) -> list[Any]:
     metrics = StageMetrics("qa")
-    asked = questions(Generator(config, folder), teacher, 4, metrics)
+    asked = questions(QuestionWriter(config, folder), teacher, 4, metrics)
     made = [outcome async for outcome in asked]
     kept = [outcome for outcome in made if isinstance(outcome, QAInstance)]
     judged = [outcome async for outcome in judge_all(kept, teacher, valid, 4, metrics)]
-    return made + [one.instance if isinstance(one, Judged) else one for one in judged]
+    return made + [one.instance if isinstance(one, JudgedInstance) else one for one in judged]
 
 
 @pytest.fixture

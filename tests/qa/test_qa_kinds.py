@@ -13,16 +13,16 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig
 from astra.qa.gates import FreshQuestions, Gate
-from astra.qa.generate import Generator, questions
-from astra.qa.offline import HANDLERS
-from astra.qa.operations import WRITE_OPS, after, evaluate, join
-from astra.qa.outcomes import OUTCOMES, closing
-from astra.qa.phrases_zh import join as join_zh
-from astra.qa.plan import apportion
+from astra.qa.knowledge.operations import WRITE_OPS, after, evaluate, join
+from astra.qa.knowledge.worlds import build_world
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.offline.phrases_zh import join as join_zh
+from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa_valid import judge_all
+from astra.qa.questions.outcomes import OUTCOMES, closing
+from astra.qa.questions.plan import apportion
 from astra.qa.rules import Problem, check, states
-from astra.qa.selection import Judged, Waiting
-from astra.qa.validate import judge_all
-from astra.qa.worlds import build_world
+from astra.qa.selection import JudgedInstance, Waiting
 from astra.records.qa import AnswerType, Bar, Operation, QAInstance, QuestionKind, Split, Table
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
@@ -40,7 +40,7 @@ HOPS = range(1, 6)
 
 def run(config: Any, concurrency: int = 4) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator, metrics = Generator(config), StageMetrics("qa")
+        generator, metrics = QuestionWriter(config), StageMetrics("qa")
         return [o async for o in questions(generator, TEACHER, concurrency, metrics)]
 
     return asyncio.run(collect())
@@ -201,7 +201,7 @@ def judge(instances: list[QAInstance], config: Any) -> list[Any]:
 
 
 def select(
-    judged: list[Judged], config: Any, *gates: Gate
+    judged: list[JudgedInstance], config: Any, *gates: Gate
 ) -> tuple[list[QAInstance], list[Rejection]]:
     with Waiting() as waiting:
         for one in judged:
@@ -216,7 +216,7 @@ def select(
 
 def test_everything_made_passes_the_judges(made: list[QAInstance], valid_config: Any) -> None:
     judged = judge(made, valid_config())
-    assert all(isinstance(outcome, Judged) for outcome in judged)
+    assert all(isinstance(outcome, JudgedInstance) for outcome in judged)
     assert all(outcome.against == "" for outcome in judged)
     for outcome in judged:
         for step in outcome.instance.sub_questions:
@@ -243,7 +243,7 @@ def test_a_gate_refuses_before_near_duplicates_are_looked_for(
     def contaminated(instance: QAInstance) -> Problem | None:
         return ("contaminated", "a suite") if instance.id == first.id else None
 
-    waiting = [*judged, Judged(item="twin", instance=twin, against="")]
+    waiting = [*judged, JudgedInstance(item="twin", instance=twin, against="")]
     kept, dropped = select(waiting, valid_config(), contaminated)
     assert [(one.item, one.reason) for one in dropped] == [(judged[0].item, "contaminated")]
     assert twin in kept

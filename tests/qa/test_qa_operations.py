@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra.qa.operations import (
+from astra.qa.knowledge.operations import (
     EvaluationError,
     Refused,
     after,
@@ -15,7 +15,7 @@ from astra.qa.operations import (
     references,
     writes_of,
 )
-from astra.qa.reading import _answer
+from astra.qa.offline.decompose import _answer
 from astra.records.qa import Operation, Table
 
 BOATS = Table(

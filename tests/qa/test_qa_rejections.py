@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from astra.contamination.index import ContaminationIndex
-from astra.contamination.suites import Suite
+from astra.contamination.suites import SuiteTexts
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
 from astra.qa.config import Mode
 from astra.qa.gates import OwnQuestions
-from astra.qa.generate import Generator, questions
-from astra.qa.offline import HANDLERS
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa_valid import judge_all, judge_instance, measure, valid
 from astra.qa.replies import CompletenessReport, NecessityReport, StepReport
-from astra.qa.selection import Judged, Waiting
-from astra.qa.validate import judge_all, judge_instance, measure, valid
+from astra.qa.selection import JudgedInstance, Waiting
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
@@ -45,7 +45,7 @@ class Altered:
 
 def make(config: Any, teacher: Any, folder: Path | None = None) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator = Generator(config, folder) if folder else Generator(config)
+        generator = QuestionWriter(config, folder) if folder else QuestionWriter(config)
         metrics = StageMetrics("qa")
         made = [o async for o in questions(generator, teacher, 4, metrics)]
         assert metrics.counts["in"] == len(made) == generator.total()
@@ -54,7 +54,7 @@ def make(config: Any, teacher: Any, folder: Path | None = None) -> list[QAInstan
     return asyncio.run(collect())
 
 
-def hear(instance: QAInstance, config: Any, judge: Any) -> list[Judged | Rejection]:
+def hear(instance: QAInstance, config: Any, judge: Any) -> list[JudgedInstance | Rejection]:
     return asyncio.run(judge_instance(instance, judge, config))
 
 
@@ -166,7 +166,7 @@ def test_tries_that_do_not_fit_are_kept(
     assert all("verdicts for [9" in one.detail for one in tries if isinstance(one, Rejection))
     assert all(f"{name}, sub-question 9: " in one.said for one in tries)
     if misfits < 3:
-        assert isinstance(outcome, Judged)
+        assert isinstance(outcome, JudgedInstance)
         assert outcome.instance == _judged(pair[0], valid_config())
     else:
         assert isinstance(outcome, Rejection)
@@ -179,7 +179,7 @@ def test_tries_that_do_not_fit_are_kept(
 
 def _judged(instance: QAInstance, config: Any) -> QAInstance:
     (outcome,) = hear(instance, config, RULES)
-    assert isinstance(outcome, Judged)
+    assert isinstance(outcome, JudgedInstance)
     return outcome.instance
 
 
@@ -270,7 +270,7 @@ def test_every_drop_names_a_row_of_the_input(
     own = documents["comparison"]()
     own["main_question"] = "Tell me which of Blue Heron and Red Kite has the higher length today"
     inputs = [build(one) for one in (documents["chain"](), twin, poor, own)]
-    suite = Suite("rival", texts={own["main_question"]})
+    suite = SuiteTexts("rival", texts={own["main_question"]})
     path = tmp_path / "index.parquet"
     ContaminationIndex.of([suite], ngram=10).save(path)
     kept, rejections = run_valid(inputs, valid_config(contamination=str(path)))
@@ -287,7 +287,7 @@ def test_every_drop_names_a_row_of_the_input(
 
 def test_the_shared_part_of_a_question_is_named(pair: list[QAInstance]) -> None:
     text = pair[1].sub_questions[2].question
-    gate = OwnQuestions(ContaminationIndex.of([Suite("rival", texts={text})], ngram=12))
+    gate = OwnQuestions(ContaminationIndex.of([SuiteTexts("rival", texts={text})], ngram=12))
     assert gate(pair[0]) is None
     problem = gate(pair[1])
     assert problem is not None
@@ -325,7 +325,7 @@ def test_the_verifiers_are_asked_together(pair: list[QAInstance], valid_config: 
         assert set(judge.waiting) == VERIFIERS
         judge.go.set()
         (outcome,) = await hearing
-        assert isinstance(outcome, Judged)
+        assert isinstance(outcome, JudgedInstance)
         assert list(outcome.instance.scores) == [
             "dependency", "atomicity", "sequential", "completeness", "qs",
         ]  # fmt: skip
@@ -444,7 +444,7 @@ def test_waiting_instances_are_not_held_in_memory(
     with Waiting() as waiting:
         before = alive()
         for instance in stream():
-            waiting.add(Judged(item=instance.id, instance=_scored(instance), against=""))
+            waiting.add(JudgedInstance(item=instance.id, instance=_scored(instance), against=""))
         assert alive() - before < 5
         most = kept = 0
         config = valid_config(duplicate_similarity=1.0)

@@ -16,11 +16,11 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig
 from astra.qa.config import TableSource
-from astra.qa.generate import Generator, questions
-from astra.qa.offline import HANDLERS
-from astra.qa.packaged import KnowledgeError
-from astra.qa.schema import Kind
-from astra.qa.tables import load_tables
+from astra.qa.knowledge.packaged import KnowledgeError
+from astra.qa.knowledge.schema import CellType
+from astra.qa.knowledge.tables import load_tables
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa import QuestionWriter, questions
 from astra.records.qa import QAInstance, Split
 from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
@@ -98,10 +98,11 @@ def load(folder: Path, split: Split = Split.TRAIN, **keepers: Any) -> Any:
 def test_what_columns_hold_is_read_off_their_cells(folder: Path) -> None:
     source = load(folder)
     assert source.kinds["gardens"] == {
-        "garden": Kind.ENTITY, "keeper": Kind.ENTITY, "area": Kind.NUMBER, "opened": Kind.DATE,
+        "garden": CellType.ENTITY, "keeper": CellType.ENTITY, "area": CellType.NUMBER,
+        "opened": CellType.DATE,
     }  # fmt: skip
     assert source.kinds["keepers"] == {
-        "keeper": Kind.ENTITY, "fee": Kind.NUMBER, "town": Kind.CATEGORY,
+        "keeper": CellType.ENTITY, "fee": CellType.NUMBER, "town": CellType.CATEGORY,
     }  # fmt: skip
     relations = {relation.name: relation for relation in source.relations}
     assert relations["garden.keeper"].target == "keeper"
@@ -138,7 +139,7 @@ def test_stated_kinds_columns_and_phrases_win(folder: Path) -> None:
     document["phrases"] = {"keeper.fee": "what {x} charges"}
     source = load_tables("parks", TableSource.model_validate(document), Split.TRAIN, folder, 150)
     assert set(source.kinds["keepers"]) == {"keeper", "fee"}
-    assert source.kinds["gardens"]["code"] is Kind.CATEGORY
+    assert source.kinds["gardens"]["code"] is CellType.CATEGORY
     assert all(str(row[-1]).startswith("0") for row in source.tables["gardens"].rows)
     phrases = {relation.name: relation.phrase for relation in source.relations}
     assert phrases["keeper.fee"] == "what {x} charges"
@@ -163,7 +164,7 @@ def test_questions_are_made_of_them_in_both_languages(
     )
 
     async def collect() -> list[Any]:
-        generator, metrics = Generator(config, folder), StageMetrics("qa")
+        generator, metrics = QuestionWriter(config, folder), StageMetrics("qa")
         return [o async for o in questions(generator, TEACHER, 4, metrics)]
 
     made = asyncio.run(collect())

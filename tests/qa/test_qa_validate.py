@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from astra.contamination.index import ContaminationError, ContaminationIndex
-from astra.contamination.suites import Suite
+from astra.contamination.suites import SuiteTexts
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
 from astra.prompting import render
 from astra.qa.config import Threshold
 from astra.qa.gates import FreshQuestions
 from astra.qa.hearing import judge_variables
-from astra.qa.offline import HANDLERS
+from astra.qa.offline.handlers import HANDLERS
+from astra.qa.qa_valid import judge_all, judge_instance, measure, valid
 from astra.qa.replies import CompletenessReport, NecessityReport, StepReport
-from astra.qa.selection import Judged, Waiting, cut_off
-from astra.qa.validate import judge_all, judge_instance, measure, valid
+from astra.qa.selection import JudgedInstance, Waiting, cut_off
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection, Scored, Unscored
 from astra.store.metrics import StageMetrics
@@ -44,22 +44,22 @@ class Judge:
         return self._replacement
 
 
-def hear(instance: QAInstance, config: Any, judge: Any = JUDGE) -> list[Judged | Rejection]:
+def hear(instance: QAInstance, config: Any, judge: Any = JUDGE) -> list[JudgedInstance | Rejection]:
     """All that comes of judging an instance."""
     return asyncio.run(judge_instance(instance, judge, config))
 
 
 def judged(instance: QAInstance, config: Any, judge: Any = JUDGE) -> QAInstance | Rejection:
     outcome = hear(instance, config, judge)[-1]
-    return outcome.instance if isinstance(outcome, Judged) else outcome
+    return outcome.instance if isinstance(outcome, JudgedInstance) else outcome
 
 
 def select(instances: list[Any], config: Any) -> tuple[list[QAInstance], list[Rejection]]:
     """What is kept and dropped of judged instances."""
     with Waiting() as waiting:
         for one in instances:
-            known = isinstance(one, Judged)
-            waiting.add(one if known else Judged(item=one.id, instance=one, against=""))
+            known = isinstance(one, JudgedInstance)
+            waiting.add(one if known else JudgedInstance(item=one.id, instance=one, against=""))
         outcomes = list(waiting.select(config, [FreshQuestions(config.duplicate_similarity)]))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, QAInstance)],
@@ -323,7 +323,9 @@ def test_questions_of_a_benchmark_are_kept_out(
 ) -> None:
     first, second = (build(documents[which]()) for which in ("chain", "comparison"))
     asked = first.main_question if part == "main_question" else first.sub_questions[0].question
-    suite = Suite("rival", texts={f"{asked} Show how you found it, with every number you used."})
+    suite = SuiteTexts(
+        "rival", texts={f"{asked} Show how you found it, with every number you used."}
+    )
     path = tmp_path / "index.parquet"
     ContaminationIndex.of([suite], ngram=6).save(path)
     metrics = StageMetrics("qa_valid")

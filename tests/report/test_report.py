@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from astra.bench.suites.known import acebench, aime, bfcl
-from astra.bench.suites.oracles import TAU2_DOMAINS
+from astra.bench.harness.oracles import TAU2_DOMAINS
+from astra.bench.suites import acebench, aime, bfcl
 from astra.bench.summary import WITHOUT
 from astra.cli.main import app, commands
 from astra.records.message import Message, MessageRole

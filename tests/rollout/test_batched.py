@@ -8,8 +8,8 @@ import torch
 
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.engine import Sampling, Turn
-from astra.train.tiny_base import build_model
-from astra.train.tiny_tokenizer import build_tokenizer
+from astra.train.tiny.base import build_model
+from astra.train.tiny.tokenizer import build_tokenizer
 
 EOS, PAD = 2047, 2046
 

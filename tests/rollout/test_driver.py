@@ -18,8 +18,9 @@ from astra.records.message import CallStatus
 from astra.records.qa import Scenario
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
-from astra.rollout.driver import Job, RolloutDriver, RolloutLimits
+from astra.rollout.driver import RolloutDriver, RolloutLimits
 from astra.rollout.engine import FakeEngine, Sampling
+from astra.rollout.live import EpisodeJob
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox, SandboxResult, SandboxStatus, Session
 
@@ -71,7 +72,7 @@ def test_two_hops_solved(codec: ChatCodec, sandbox: LocalSandbox) -> None:
     arena = arena_of(Scenario.MULTI_HOP)
     turns = [call(arena, 0), call(arena, 1), answer(arena)]
     one, engine = driver(codec, sandbox, turns)
-    (rollout,) = one.run([Job(arena)], Sampling())
+    (rollout,) = one.run([EpisodeJob(arena)], Sampling())
     assert rollout.score is not None
     assert rollout.score.success
     assert rollout.score.reward == pytest.approx(1.0, abs=1e-5)
@@ -106,7 +107,7 @@ def test_what_was_sampled_is_never_decoded_and_encoded_again(
     assert again != spelled, "these ids drift"
     turns = [spelled, codec.tokenizer.encode(answer(arena), add_special_tokens=False)]
     engine = FakeEngine(lambda _, turn: turns[turn], codec.eos_id)
-    (rollout,) = RolloutDriver(engine, codec, sandbox, LIMITS).run([Job(arena)], Sampling())
+    (rollout,) = RolloutDriver(engine, codec, sandbox, LIMITS).run([EpisodeJob(arena)], Sampling())
     sampled = [i for i, m in zip(rollout.completion_ids, rollout.mask, strict=True) if m]
     assert sampled == [*turns[0], codec.eos_id, *turns[1], codec.eos_id]
 
@@ -119,7 +120,7 @@ def test_malformed_calls_get_an_error_each_and_good_ones_still_run(
     name = arena.steps[0].tool_name
     wrong = f'<tool_call>\n{{"name": "{name}", "arguments": {{"q": 1}}}}\n</tool_call>\n'
     one, engine = driver(codec, sandbox, [broken + wrong + call(arena, 0), answer(arena)])
-    (rollout,) = one.run([Job(arena)], Sampling())
+    (rollout,) = one.run([EpisodeJob(arena)], Sampling())
     assert [c.result.status for c in rollout.calls] == [
         CallStatus.UNKNOWN_TOOL,
         CallStatus.MALFORMED,
@@ -137,7 +138,7 @@ def test_malformed_calls_get_an_error_each_and_good_ones_still_run(
 def test_turn_limit(codec: ChatCodec, sandbox: LocalSandbox) -> None:
     arena = arena_of(Scenario.SINGLE_HOP)
     one, _ = driver(codec, sandbox, [call(arena, 0)])
-    (rollout,) = one.run([Job(arena)], Sampling())
+    (rollout,) = one.run([EpisodeJob(arena)], Sampling())
     assert rollout.stop_reason == StopReason.MAX_TURNS
     assert len(rollout.calls) == 4
     assert rollout.mask[-1] == 1, "results that nobody will read are not appended"
@@ -150,7 +151,7 @@ def test_token_limits_end_the_episode_without_an_invented_eos(
     arena = arena_of(Scenario.SINGLE_HOP)
     limits = LIMITS.model_copy(update={limit: 9})
     one, _ = driver(codec, sandbox, [call(arena, 0)], limits)
-    (rollout,) = one.run([Job(arena)], Sampling())
+    (rollout,) = one.run([EpisodeJob(arena)], Sampling())
     assert rollout.stop_reason == StopReason.MAX_TOKENS
     assert len(rollout.completion_ids) == 9
     assert codec.eos_id not in rollout.completion_ids
@@ -164,7 +165,7 @@ def test_response_limit_holds_however_the_results_grow(
     for limit in range(1, 80, 7):
         limits = LIMITS.model_copy(update={"max_response_tokens": limit})
         one, _ = driver(codec, sandbox, [call(arena, 0), call(arena, 1), answer(arena)], limits)
-        (rollout,) = one.run([Job(arena)], Sampling())
+        (rollout,) = one.run([EpisodeJob(arena)], Sampling())
         assert 1 <= len(rollout.completion_ids) <= limit
         assert len(rollout.completion_ids) == len(rollout.mask) == len(rollout.logprobs)
 
@@ -193,7 +194,7 @@ def test_infrastructure_failures_are_rolled_again(codec: ChatCodec, sandbox: Loc
     arena = arena_of(Scenario.SINGLE_HOP)
     flaky: Any = Flaky(sandbox, failures=2)  # the call and its retry
     one, _ = driver(codec, flaky, [call(arena, 0), answer(arena)])
-    (rollout,) = one.run([Job(arena)], Sampling())
+    (rollout,) = one.run([EpisodeJob(arena)], Sampling())
     assert one.infra_retries == 1
     assert rollout.score is not None
     assert rollout.score.success
@@ -205,7 +206,7 @@ def test_what_infrastructure_never_answers_is_not_scored(
     arena = arena_of(Scenario.SINGLE_HOP)
     flaky: Any = Flaky(sandbox, failures=10**6)
     one, _ = driver(codec, flaky, [call(arena, 0), answer(arena)])
-    (rollout,) = one.run([Job(arena)], Sampling())
+    (rollout,) = one.run([EpisodeJob(arena)], Sampling())
     assert rollout.score is None
     assert rollout.stop_reason == StopReason.INFRA
 
@@ -214,5 +215,5 @@ def test_more_jobs_than_rows_keep_their_order(codec: ChatCodec, sandbox: LocalSa
     arenas = [make_arena(seed) for seed in range(5)]
     one, engine = driver(codec, sandbox, [" <answer>1</answer>"])
     engine.max_rows = 2
-    rollouts = one.run([Job(arena) for arena in arenas], Sampling())
+    rollouts = one.run([EpisodeJob(arena) for arena in arenas], Sampling())
     assert [rollout.arena.id for rollout in rollouts] == [arena.id for arena in arenas]

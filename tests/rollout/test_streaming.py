@@ -25,7 +25,7 @@ from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import FakeEngine, Sampling, Turn
 from astra.rollout.errors import EngineError, TurnLost
-from astra.rollout.live import Job, Rollout, RolloutLimits
+from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.rollout.streaming import Admission, StreamingDriver
 from astra.rollout.vllm import VLLMConfig, VLLMEngine
 from astra.sandbox.local import LocalSandbox
@@ -95,7 +95,7 @@ def test_an_episode_over_http_is_token_in_token_out(
     with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
         driver, engine = over_http(codec, sandbox, [server.url], tmp_path)
         driver.weights_are(3)
-        (rollout,) = driver.run([Job(ARENA)], Sampling(0.7, seed=5))
+        (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling(0.7, seed=5))
     assert solved([rollout]) == [True]
     assert rollout.weight_version == 3
     # Every request is the one before, its sampled ids verbatim, and the results' ids.
@@ -120,12 +120,12 @@ def test_it_equals_the_same_script_through_the_wave_driver(
     reply = expert(codec)
     with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
-        (streamed,) = driver.run([Job(ARENA)], Sampling())
+        (streamed,) = driver.run([EpisodeJob(ARENA)], Sampling())
     encoded = [codec.tokenizer.encode(turn, add_special_tokens=False) for turn in TURNS]
     engine = FakeEngine(lambda _, turn: encoded[turn], codec.eos_id)
     for overlap in (False, True):
         wave = RolloutDriver(engine, codec, sandbox, LIMITS, overlap=overlap)
-        (rollout,) = wave.run([Job(ARENA)], Sampling())
+        (rollout,) = wave.run([EpisodeJob(ARENA)], Sampling())
         assert rollout.completion_ids == streamed.completion_ids
         assert rollout.mask == streamed.mask
         assert rollout.messages == streamed.messages
@@ -138,7 +138,7 @@ def test_a_lost_server_costs_nothing_but_time(
     with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as kept:
         with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as lost:
             driver, _ = over_http(codec, sandbox, [lost.url, kept.url], tmp_path)
-        rollouts = driver.run([Job(ARENA)] * 6, Sampling())
+        rollouts = driver.run([EpisodeJob(ARENA)] * 6, Sampling())
     assert solved(rollouts) == [True] * 6
     assert driver.infra_retries == 3, "the half that was on the lost server"
 
@@ -149,7 +149,7 @@ def test_no_server_left_is_one_clear_error(
     with ScriptedVLLM(lambda body, _: [7]) as server:
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
     with pytest.raises(EngineError, match=r"no vLLM server is left .*resumes from the last"):
-        driver.run([Job(ARENA)] * 3, Sampling())
+        driver.run([EpisodeJob(ARENA)] * 3, Sampling())
     with pytest.raises(EngineError, match="does not answer"):
         over_http(codec, sandbox, [server.url], tmp_path)
     with pytest.raises(EngineError, match="rollout_servers is empty"):
@@ -162,7 +162,7 @@ def test_passing_server_errors_are_asked_again(
     reply = expert(codec)
     with ScriptedVLLM(lambda body, _: reply(body["prompt"]), {0: 503, 2: 500}) as server:
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
-        rollouts = driver.run([Job(ARENA)], Sampling())
+        rollouts = driver.run([EpisodeJob(ARENA)], Sampling())
     assert solved(rollouts) == [True]
     assert driver.infra_retries == 0
     assert len(server.requests) == 5
@@ -185,7 +185,7 @@ def test_what_cannot_be_trained_on_is_refused(
         server.choice = choice
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
         with pytest.raises(EngineError, match=named):
-            driver.run([Job(ARENA)], Sampling())
+            driver.run([EpisodeJob(ARENA)], Sampling())
 
 
 def test_a_request_the_server_refuses_is_an_error_at_once(
@@ -194,7 +194,7 @@ def test_a_request_the_server_refuses_is_an_error_at_once(
     with ScriptedVLLM(lambda body, _: [7], {0: 400}) as server:
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
         with pytest.raises(EngineError, match=r"HTTP 400: .*scripted"):
-            driver.run([Job(ARENA)], Sampling())
+            driver.run([EpisodeJob(ARENA)], Sampling())
     assert len(server.requests) == 1
 
 
@@ -264,13 +264,13 @@ def test_memory_is_held_for_all_a_conversation_can_grow_to(
     with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
         server.delay_s = 0.01
         driver, engine = over_http(codec, sandbox, [server.url], tmp_path, kv_tokens=1500)
-        rollouts = driver.run([Job(ARENA)] * 7, Sampling())
+        rollouts = driver.run([EpisodeJob(ARENA)] * 7, Sampling())
         assert solved(rollouts) == [True] * 7
         assert server.most_running == 2, "two times 600 tokens and a prompt fit into 1500"
         assert engine.peak_tokens <= 1500
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path, kv_tokens=600)
         with pytest.raises(EngineError, match="the engine has 600"):
-            driver.run([Job(ARENA)], Sampling())
+            driver.run([EpisodeJob(ARENA)], Sampling())
         server.metrics = ""
         with pytest.raises(EngineError, match=r"set rl\.kv_tokens"):
             over_http(codec, sandbox, [server.url], tmp_path)
@@ -349,7 +349,7 @@ def test_a_slow_tool_holds_up_nobody_else(
 
     monkeypatch.setattr(streaming, "execute_batch", tool)
     driver = StreamingDriver(ScriptedTurns(turn), codec, sandbox, LIMITS)
-    assert solved(driver.run([Job(ARENA)] * 2, Sampling())) == [True, True]
+    assert solved(driver.run([EpisodeJob(ARENA)] * 2, Sampling())) == [True, True]
     assert order == ["slow call starts", "answer", "slow call ends", "answer"]
 
 
@@ -363,7 +363,7 @@ def test_running_out_of_time_keeps_what_was_done(codec: ChatCodec, sandbox: Loca
         return written
 
     driver = StreamingDriver(ScriptedTurns(slow_second), codec, sandbox, LIMITS, timeout_s=0.5)
-    (rollout,) = driver.run([Job(ARENA)], Sampling())
+    (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling())
     assert rollout.stop_reason == StopReason.TIMEOUT
     assert rollout.score is not None
     assert 0 < rollout.score.reward < 1
@@ -382,13 +382,13 @@ def test_an_episode_without_any_turn_is_ours_to_answer_for(
         return reply(ids)
 
     driver = StreamingDriver(ScriptedTurns(late), codec, sandbox, LIMITS, timeout_s=0.5)
-    assert solved(driver.run([Job(ARENA)], Sampling())) == [True]
+    assert solved(driver.run([EpisodeJob(ARENA)], Sampling())) == [True]
     assert driver.infra_retries == 1
 
     def never(ids: Sequence[int]) -> list[int]:
         raise TurnLost("gone")
 
     driver = StreamingDriver(ScriptedTurns(never), codec, sandbox, LIMITS)
-    (rollout,) = driver.run([Job(ARENA)], Sampling())
+    (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling())
     assert rollout.stop_reason == StopReason.INFRA
     assert rollout.score is None, "never scored 0"

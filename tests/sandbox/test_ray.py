@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from astra.sandbox import ray_pool
+from astra.sandbox import ray_sandbox
 from astra.sandbox.build import build_sandbox
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import SandboxLoadError, SandboxStatus, SandboxUnavailable
@@ -68,15 +68,15 @@ class FakeRay:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_pool, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(ray_sandbox, "_PAUSE_S", 0.001)
 
 
 def test_the_queue_of_a_node_is_bounded_and_travels_in_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ray_pool, "_QUEUE", 100)
+    monkeypatch.setattr(ray_sandbox, "_QUEUE", 100)
     cluster = FakeRay()
-    node = ray_pool._Node(cluster, cluster, 1.0)
+    node = ray_sandbox._Node(cluster, cluster, 1.0)
     futures: list[Any] = []
     calls = [("f", {})] * 3
 
@@ -89,12 +89,12 @@ def test_the_queue_of_a_node_is_bounded_and_travels_in_batches(
     filler.join(0.3)
     assert filler.is_alive()  # who submits waits
     # waiting in the queue, and taken by the senders
-    assert len(futures) <= 100 + ray_pool._SENDERS * (ray_pool.BATCH // 3 + 2)
+    assert len(futures) <= 100 + ray_sandbox._SENDERS * (ray_sandbox.BATCH // 3 + 2)
     cluster.open.set()
     filler.join(20)
     assert [future.result(20) for future in futures] == [[str(number)] for number in range(1000)]
     assert sum(cluster.batches) == 3000
-    assert 3 < max(cluster.batches) <= ray_pool.BATCH
+    assert 3 < max(cluster.batches) <= ray_sandbox.BATCH
     node.stop()
 
 
@@ -104,11 +104,11 @@ def test_a_node_is_waited_for_while_it_restarts_and_no_longer(
 ) -> None:
     cluster = FakeRay(down_for=9)
     cluster.open.set()
-    node = ray_pool._Node(cluster, cluster, 1.0)
+    node = ray_sandbox._Node(cluster, cluster, 1.0)
     assert node.ask("run", [("k", 0, [("f", {})])]) == [["k"]]
-    monkeypatch.setattr(ray_pool, "_RESTART_S", 0.01)
+    monkeypatch.setattr(ray_sandbox, "_RESTART_S", 0.01)
     cluster._down_for = 10**6
-    with pytest.raises(ray_pool._Lost, match="RayError: restarting"):
+    with pytest.raises(ray_sandbox._Lost, match="RayError: restarting"):
         node.ask("run", [("k", 1, [("f", {})])])
     node.stop()
 

@@ -30,7 +30,7 @@ from astra.records.tool import Execution, Tool
 from astra.records.trajectory import StopReason, Trajectory
 from astra.scoring import rules
 from astra.scoring.judge import DIMENSIONS, AnswerGrade, CallGrades, Grade, mean_score, score
-from astra.scoring.offline import HANDLERS
+from astra.scoring.offline.handlers import HANDLERS
 from astra.scoring.view import view_of
 
 OFFLINE = OfflineTeacher(ModelConfig(backend="offline", model="1"), HANDLERS)

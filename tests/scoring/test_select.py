@@ -14,18 +14,18 @@ import yaml
 from test_scoring import CHAIN, FAR, GOOD, OFFLINE, PRICE, QUESTION, Judge, trajectory
 
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
-from astra.contamination.suites import Suite
+from astra.contamination.suites import SuiteTexts
 from astra.llm.build import teachers_from
 from astra.llm.protocol import Ask, ModelConfig, ProviderError, Reply, Teacher
 from astra.records.score import Rejection, Score, Scored, Unscored
 from astra.records.task import Task, TaskKind
 from astra.records.trajectory import SFTSample, StopReason, Trajectory
-from astra.scoring.build import Statistics, sft_set
 from astra.scoring.candidates import Candidate, Candidates, SelectionError
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.families import Families
-from astra.scoring.judge import DIMENSIONS, Judged
+from astra.scoring.judge import DIMENSIONS, JudgedTrajectory
 from astra.scoring.select import candidate, contaminated, select
+from astra.scoring.sft_set import Statistics, sft_set
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 
@@ -90,11 +90,11 @@ def test_low_unfinished_and_unscored_are_rejected_with_their_reason() -> None:
     words = ("final_answer: correlation 0, faithfulness 0: it is made up",)
     lost = PERFECT | {"query_planning": Unscored(reason="judge_unparsable")}
     for one, given, reason, detail in (
-        (CHAIN, Judged(low, words), "below_min_score",
+        (CHAIN, JudgedTrajectory(low, words), "below_min_score",
          "mean 0.750: final_answer 0.00, tool_status 0.25"),
-        (CHAIN, Judged(lost, words, ("query_planning: prose",)),
+        (CHAIN, JudgedTrajectory(lost, words, ("query_planning: prose",)),
          "unscored_query_planning_judge_unparsable", "query_planning: prose"),
-        (trajectory(QUESTION, stop=StopReason.MAX_CALLS), Judged(PERFECT, words),
+        (trajectory(QUESTION, stop=StopReason.MAX_CALLS), JudgedTrajectory(PERFECT, words),
          "stopped_max_calls", ""),
     ):  # fmt: skip
         rejected = candidate(one, given, 0.9)
@@ -256,7 +256,7 @@ def test_bytes_do_not_depend_on_how_many_are_open() -> None:
 
 
 def suite_index(folder: Path) -> ContaminationConfig:
-    suite = Suite("bench", texts={"Which office has the agent of Amber Cove?"})
+    suite = SuiteTexts("bench", texts={"Which office has the agent of Amber Cove?"})
     ContaminationIndex.of([suite]).save(folder / "index.parquet")
     return ContaminationConfig(index=str(folder / "index.parquet"), tool_names=0.5, schemas=0.5)
 
@@ -275,9 +275,9 @@ def test_what_touches_a_benchmark_suite_is_left_out_and_counted(tmp_path: Path) 
 
 def test_tools_of_a_suite_are_known_by_the_servers_own_names(tmp_path: Path) -> None:
     tools = [(tool.name, tool.parameters) for tool in CHAIN.tools]
-    ContaminationIndex.of([Suite("bench", tools=tools)]).save(tmp_path / "index.parquet")
+    ContaminationIndex.of([SuiteTexts("bench", tools=tools)]).save(tmp_path / "index.parquet")
     limits = suite_index(tmp_path)
-    ContaminationIndex.of([Suite("bench", tools=tools)]).save(tmp_path / "index.parquet")
+    ContaminationIndex.of([SuiteTexts("bench", tools=tools)]).save(tmp_path / "index.parquet")
     index = ContaminationIndex.load(tmp_path / "index.parquet")
     renamed = tuple(
         tool.model_copy(update={"name": f"x{n}", "original_name": tool.name})

@@ -25,7 +25,7 @@ from homes import (
     toy_server,
 )
 
-from astra.cli import params
+from astra.devtools import params
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, OfflineHandlers, Reply
 from astra.prompting import render

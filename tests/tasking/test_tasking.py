@@ -23,8 +23,8 @@ from astra.store.metrics import StageMetrics
 from astra.tasking.asks import SCORE, Rewritten, TaskScores
 from astra.tasking.checks import TaskProblem, check_plan, check_preserved, check_question
 from astra.tasking.config import TasksConfig
-from astra.tasking.grammar import PlanText, question
-from astra.tasking.offline import HANDLERS
+from astra.tasking.offline.grammar import PlanText, question
+from astra.tasking.offline.handlers import HANDLERS
 from astra.tasking.tasks import Models, measure, tasks
 from astra.tasking.writing import merge_plan
 from astra.text.words import stands_in

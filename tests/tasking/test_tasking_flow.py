@@ -20,7 +20,7 @@ from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.asks import CHAIN_TASK, DROP_PARAMETER, SCORE, Rewritten, TaskScores
-from astra.tasking.offline import HANDLERS
+from astra.tasking.offline.handlers import HANDLERS
 from astra.tasking.tasks import Models, tasks
 from astra.tasking.turns import Demand, Turns
 

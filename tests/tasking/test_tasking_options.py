@@ -27,8 +27,8 @@ from astra.tasking.asks import (
 from astra.tasking.checks import TaskProblem, check_preserved, check_question, task_literals
 from astra.tasking.config import TasksConfig
 from astra.tasking.drafts import Draft
-from astra.tasking.grammar_zh import ChineseText, question
-from astra.tasking.offline import HANDLERS
+from astra.tasking.offline.grammar_zh import ChineseText, question
+from astra.tasking.offline.handlers import HANDLERS
 from astra.tasking.personas import PersonasError, introductions, load_people
 from astra.tasking.tasks import Originals
 from astra.tasking.unsolvable import Donor, Donors, misplaced

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from astra.qa.domains import DOMAINS
+from astra.qa.knowledge.domains import DOMAINS
 from astra.toolbank.documents import parse_document
 from astra.toolbank.raw import BadDocument, RawServer
 

@@ -23,11 +23,11 @@ from astra.store.tables import read_records
 from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
 from astra.toolbank.connectors import Connectors, read_source
 from astra.toolbank.domains import DOMAIN, DomainLabel
-from astra.toolbank.offline import HANDLERS
+from astra.toolbank.offline.handlers import HANDLERS
 from astra.toolbank.outage import ServersDown, unless_down
 from astra.toolbank.repeats import KnownServers
-from astra.toolbank.servers import servers
 from astra.toolbank.sources import DocumentSource, load_sources
+from astra.toolbank.tools import servers
 
 MODEL = ModelConfig(backend="offline", model="v1")
 FILTERS = FilterConfig(

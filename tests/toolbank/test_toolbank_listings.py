@@ -29,7 +29,7 @@ from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
 from astra.toolbank.connectors import Connectors, Found
 from astra.toolbank.documents import parse_document
 from astra.toolbank.domains import DOMAIN, DomainLabel
-from astra.toolbank.offline import HANDLERS
+from astra.toolbank.offline.handlers import HANDLERS
 from astra.toolbank.raw import RawServer
 from astra.toolbank.sources import ListingSource, SourceError, SourceList, load_sources
 

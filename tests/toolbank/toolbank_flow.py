@@ -13,8 +13,8 @@ from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
-from astra.toolbank.servers import measure, servers
 from astra.toolbank.sources import load_sources
+from astra.toolbank.tools import measure, servers
 
 
 def flowed(

@@ -36,9 +36,9 @@ from astra.toolgraph.asks import (
 )
 from astra.toolgraph.chains import Judges, chains
 from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
-from astra.toolgraph.graphs import as_networkx, build_graph, graphs
+from astra.toolgraph.graph import as_networkx, build_graph, graphs
 from astra.toolgraph.linking import linked
-from astra.toolgraph.offline import HANDLERS
+from astra.toolgraph.offline.handlers import HANDLERS
 from astra.toolgraph.walks import sample_walks
 
 MODEL = ModelConfig(backend="offline", model="test")

@@ -24,8 +24,8 @@ from astra.store.metrics import StageMetrics
 from astra.toolgraph.asks import BACK_CHAIN, BACK_QUERY, COHERENCE, PROPOSE
 from astra.toolgraph.chains import Judges, chains
 from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
-from astra.toolgraph.graphs import graphs
-from astra.toolgraph.offline import HANDLERS
+from astra.toolgraph.graph import graphs
+from astra.toolgraph.offline.handlers import HANDLERS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import KEY, Answer, ChatServer, runtime

@@ -21,14 +21,14 @@ from astra.records.message import (
 from astra.records.qa import QuestionKind
 from astra.records.trajectory import StopReason
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Job, Rollout
+from astra.rollout.live import EpisodeJob, Rollout
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, GroupRoller, mean_figures, rollout_figures
 from astra.train.rl_config import RLConfig
 from astra.train.schedule import ARENAS_AT_ONCE, drop_solved, phases
 
 
-def rollout(job: Job, reward: float | None, failed: int = 0, calls: int = 2) -> Rollout:
+def rollout(job: EpisodeJob, reward: float | None, failed: int = 0, calls: int = 2) -> Rollout:
     """Answered, with ``failed`` of ``calls`` failed; reward None: lost to our machinery."""
     call = ToolCall(id="c", name="f", arguments="{}")
     made = tuple(
@@ -67,7 +67,7 @@ class ScriptedDriver:
     def weights_are(self, version: int) -> None:
         self.version = version
 
-    def run(self, jobs: Sequence[Job], sampling: Sampling) -> list[Rollout]:
+    def run(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
         if self.fail_after is not None and len(self.runs) >= self.fail_after:
             raise KeyboardInterrupt
         self.runs.append(len(jobs))
@@ -127,11 +127,11 @@ def test_kinds_of_arenas_are_logged_apart_where_they_train_together() -> None:
 
 
 def test_nothing_scored_has_no_figures() -> None:
-    assert rollout_figures([rollout(Job(make_arena(1)), None)]) == {}
+    assert rollout_figures([rollout(EpisodeJob(make_arena(1)), None)]) == {}
 
 
 def test_end_states_are_a_figure_of_the_rollouts_whose_tools_write() -> None:
-    read, wrote, spoiled = (rollout(Job(make_arena(1)), 1.0) for _ in range(3))
+    read, wrote, spoiled = (rollout(EpisodeJob(make_arena(1)), 1.0) for _ in range(3))
     assert "state_reached" not in rollout_figures([read])
     for one, reached in ((wrote, True), (spoiled, False)):
         assert one.score is not None

@@ -21,7 +21,7 @@ from astra.rollout.engine import Sampling
 from astra.train.advantages import group_advantages
 from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
 from astra.train.errors import TrainingError
-from astra.train.groups import Group, PromptStream, Sample
+from astra.train.groups import Group, PromptStream, TrainingSample
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
 from astra.train.rl_config import RLConfig
 
@@ -45,7 +45,7 @@ class ScriptedRoller:
     def _group(self, uid: int) -> Group:
         rng = random.Random(uid)
         self.rolled.append(uid)
-        samples: list[Sample] = []
+        samples: list[TrainingSample] = []
         prompt = [rng.randrange(2000) for _ in range(9)]
         for index in range(self.size):
             spans = [(1, rng.randrange(2, 6)), (0, rng.randrange(2, 9)), (1, rng.randrange(2, 6))]
@@ -55,7 +55,7 @@ class ScriptedRoller:
             ids = [rng.randrange(2000) for _ in mask]
             reward = index / self.size if self.informative and uid % self.every == 0 else 0.5
             logprobs = [-3.0 * m for m in mask]
-            samples.append(Sample(prompt, ids, mask, logprobs, reward, self.version))
+            samples.append(TrainingSample(prompt, ids, mask, logprobs, reward, self.version))
         return Group(uid, samples, {"reward": 0.5})
 
 

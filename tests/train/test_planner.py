@@ -2,9 +2,9 @@
 
 import pytest
 
-from astra.train.planner import GIB, SHAPES, Setup, Shape, Sharding, conversations, plan
+from astra.train.planner import GIB, SHAPES, ModelShape, Setup, Sharding, conversations, plan
 
-ROUND = Shape(parameters=1e9, hidden=1000, layers=10, kv_width=100, vocabulary=10_000)
+ROUND = ModelShape(parameters=1e9, hidden=1000, layers=10, kv_width=100, vocabulary=10_000)
 
 
 def setup(**options: object) -> Setup:

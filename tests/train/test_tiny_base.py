@@ -8,8 +8,8 @@ import pytest
 
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
-from astra.train.tiny_base import write_base
-from astra.train.tiny_tokenizer import common_words, name_words
+from astra.train.tiny.base import write_base
+from astra.train.tiny.tokenizer import common_words, name_words
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import random
 from itertools import islice
 
 from astra.text.names import WORDS, pool_of
-from astra.train.tiny_corpus import KINDS, documents, name
+from astra.train.tiny.corpus import KINDS, documents, name
 
 
 def test_the_corpus_is_the_same_for_the_same_seed() -> None:

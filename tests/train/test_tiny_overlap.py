@@ -12,9 +12,9 @@ from training_world import make_arena
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.store.tables import write_records
-from astra.train import tiny_overlap
-from astra.train.tiny_corpus import documents
-from astra.train.tiny_overlap import grams, overlap, texts
+from astra.train.tiny import overlap as tiny_overlap
+from astra.train.tiny.corpus import documents
+from astra.train.tiny.overlap import grams, overlap, texts
 
 
 @pytest.fixture

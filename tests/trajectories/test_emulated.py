@@ -14,7 +14,7 @@ from astra.records.tool import ToolServer
 from astra.text.names import Pool, pool_of
 from astra.trajectories.emulated import EmulatedEnv, EmulatedReply
 from astra.trajectories.failures import FailureInjector, looks_transient
-from astra.trajectories.offline import HANDLERS
+from astra.trajectories.offline.handlers import HANDLERS
 
 OFFLINE = OfflineTeacher(ModelConfig(backend="offline", model="1"), HANDLERS)
 

@@ -30,10 +30,10 @@ from astra.trajectories.agenda import FOLLOW_UPS_PER_SERVER, Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
 from astra.trajectories.live import McpEnv, ServerPool, ServerProcess, server_pool
-from astra.trajectories.offline import HANDLERS
+from astra.trajectories.offline.handlers import HANDLERS
 from astra.trajectories.results import ReadError, answers_from, fit, follow, parse_result
-from astra.trajectories.synthesis import Cast, Synthesis, shown_tools, trajectories
-from astra.trajectories.synthesis import agent as acting
+from astra.trajectories.trajectories import Cast, EpisodePlayer, shown_tools, trajectories
+from astra.trajectories.trajectories import agent as acting
 
 OFFLINE = {"backend": "offline", "model": "1"}
 RULES = OfflineTeacher(ModelConfig.model_validate(OFFLINE), HANDLERS)
@@ -67,7 +67,7 @@ def run(
     wanted, runtime = config(**changes), RuntimeConfig(concurrency=concurrency)
     counted = metrics or StageMetrics("trajectories")
     with Agenda(tasks, servers) as agenda, Journal("trajectories") as journal:
-        synthesis = Synthesis(
+        synthesis = EpisodePlayer(
             wanted,
             {s.id: s for s in servers}.get,
             Scripts(agenda, wanted.conversations),

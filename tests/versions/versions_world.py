@@ -234,7 +234,7 @@ class Repository:
 
     def params(self, *overrides: str) -> None:
         """Compose params.yaml as `make params` does, with overrides."""
-        self.run(sys.executable, "-m", "astra.cli.params", *overrides)
+        self.run(sys.executable, "-m", "astra.devtools.params", *overrides)
 
     def clone(self, folder: Path) -> Repository:
         """What somebody else has after `git clone`: another cache, the same key."""

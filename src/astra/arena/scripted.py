@@ -39,7 +39,7 @@ class ScriptedPolicy(StrEnum):
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedScript:
     """The executed calls of one script, and what they left of the world."""
 
     calls: tuple[ExecutedCall, ...]
@@ -92,7 +92,7 @@ def guess(arena: Arena) -> str:
 
 def play(
     scripts: Sequence[tuple[Arena, Sequence[ToolCall]]], sandbox: Sandbox
-) -> list[Played | ArenaError]:
+) -> list[PlayedScript | ArenaError]:
     """Run scripts side by side, each from its arena's start; an arena that does not load is told.
 
     Scripts of one stateless arena share a session: nothing of one can reach the other.
@@ -115,7 +115,9 @@ def play(
         for (at, _, call), result in zip(wanted, results, strict=True):
             done[at].append(ExecutedCall(turn=0, call=call, result=result))
         return [
-            Played(tuple(calls), env.tables) if isinstance(env := envs[key], ArenaEnv) else env
+            PlayedScript(tuple(calls), env.tables)
+            if isinstance(env := envs[key], ArenaEnv)
+            else env
             for key, calls in zip(keys, done, strict=True)
         ]
     finally:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pydantic import Field
 
 from astra.arena.irrelevant import IrrelevantMode
-from astra.bench.serving.main import ServingOptions
-from astra.bench.suites.protocol import Endpoint, SuiteConfig
+from astra.bench.harness.protocol import ModelEndpoint, SuiteConfig
 from astra.contamination.index import ContaminationConfig
 from astra.rollout.chat import PolicyConfig
 from astra.rollout.driver import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
+from astra.serving.main import ServingOptions
 from astra.settings import StageConfig
 
 
@@ -35,7 +35,7 @@ class BenchConfig(StageConfig):
     """External suites, played after the arenas by a model that does nothing and each checkpoint."""
     serving: ServingOptions
     """How checkpoints are served to suites."""
-    endpoints: dict[str, Endpoint]
+    endpoints: dict[str, ModelEndpoint]
     """Servers that run already, by checkpoint; further names are baselines."""
     contamination: ContaminationConfig | None = None
     """Which suites the arenas are compared with, and when tools count as shared; null: none."""

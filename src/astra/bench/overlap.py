@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from astra.bench.suites import registry
-from astra.bench.suites.questions import KeepsProblems
+from astra.bench.harness import registry
+from astra.bench.harness.questions import KeepsProblems
 from astra.bench.summary import Played
 from astra.contamination.grams import text_hashes
 from astra.contamination.index import NGRAM

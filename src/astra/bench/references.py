@@ -17,8 +17,8 @@ from astra.arena.prompt import initial_messages
 from astra.records.base import canonical_json
 from astra.records.environment import Arena
 from astra.rollout.chat import ChatCodec
-from astra.rollout.driver import Job
 from astra.rollout.engine import FakeEngine
+from astra.rollout.live import EpisodeJob
 
 FLOOR, CEILING = "floor", "ceiling"
 
@@ -47,7 +47,9 @@ def idle_turns(arena: Arena) -> list[str]:
     return ["done."]
 
 
-def scripted_engine(name: str, jobs: Sequence[Job], codec: ChatCodec, max_rows: int) -> FakeEngine:
+def scripted_engine(
+    name: str, jobs: Sequence[EpisodeJob], codec: ChatCodec, max_rows: int
+) -> FakeEngine:
     """An engine that plays reference ``name``; it knows an episode by its prompt."""
     write = {FLOOR: idle_turns, CEILING: oracle_turns}[name]
     scripts: dict[tuple[int, ...], list[list[int]]] = {}

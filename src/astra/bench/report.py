@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from astra.bench.bench import BASE, examples
 from astra.bench.config import BenchConfig
 from astra.bench.references import CEILING, FLOOR
-from astra.bench.run import BASE, examples
 from astra.bench.statistics import Estimate, estimate, paired_difference
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.message import Message, MessageRole

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from astra.errors import AstraError
-from astra.llm.cache import Answer, AnswerCache, cache_path
+from astra.llm.cache import AnswerCache, CachedReply, cache_path
 
 cache_app = typer.Typer(help="The cache of teacher answers.", no_args_is_help=True)
 KEY = re.compile(r"[0-9a-f]{64}")
@@ -102,13 +102,13 @@ def prune(
     typer.echo(f"{gone} answers deleted")
 
 
-def _counted(answers: Iterator[Answer], read: list[int]) -> Iterator[Answer]:
+def _counted(answers: Iterator[CachedReply], read: list[int]) -> Iterator[CachedReply]:
     for answer in answers:
         read.append(1)
         yield answer
 
 
-def _answers(path: Path) -> Iterator[Answer]:
+def _answers(path: Path) -> Iterator[CachedReply]:
     """The answers of a file. Raises CacheFileError at the first line that is none."""
     if not path.is_file():
         raise CacheFileError(f"{path} not found; write one with `astra cache export`")
@@ -117,7 +117,7 @@ def _answers(path: Path) -> Iterator[Answer]:
         with gzip.open(path, "rt", encoding="utf-8") as handle:
             for line in handle:
                 document = json.loads(line)
-                answer = Answer(document["key"], document["model"], document["value"])
+                answer = CachedReply(document["key"], document["model"], document["value"])
                 if not KEY.fullmatch(answer.key) or not isinstance(answer.value, dict):
                     raise ValueError("no answer key or no JSON object")
                 yield answer

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from astra.bench.harness.protocol import SuiteError
 from astra.bench.overlap import arena_items, overlap, prompts_of, sft_items, write_overlap
-from astra.bench.suites.protocol import SuiteError
 from astra.bench.summary import read_runs
 from astra.contamination.index import NGRAM, ContaminationIndex
 from astra.contamination.suites import read_suites

@@ -17,8 +17,8 @@ import yaml
 
 from astra.errors import AstraError
 from astra.report.provenance import check_store
-from astra.sandbox.pool import TIERS
 from astra.sandbox.probe import NO_TIER, probe
+from astra.sandbox.zygote_process import TIERS
 from astra.settings import PARAMS, Endpoint, RuntimeConfig, load
 from astra.store.paths import cache_root
 from astra.tracking.mlflow import tracking_uri

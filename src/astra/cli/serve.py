@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from astra.bench.serving.main import ServeConfig, serve_until_signal
 from astra.errors import AstraError
+from astra.serving.main import ServeConfig, serve_until_signal
 
 
 def serve_command(

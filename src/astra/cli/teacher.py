@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from astra.cli.doctor import Finding
 from astra.errors import AstraError
-from astra.llm.endpoints import ChatRequest, ChatTransport
+from astra.llm.endpoints import ChatBodies, ChatTransport
 from astra.llm.gateway import Gateway
 from astra.llm.openai_backend import sampling_fields
 from astra.llm.protocol import ModelConfig, ParseError
@@ -174,7 +174,7 @@ async def _chat(target: Target, transport: ChatTransport, text: str, **fields: A
     }
     attempts = transport.attempts()
     try:
-        return await transport.chat(ChatRequest(plain=body), attempts)
+        return await transport.chat(ChatBodies(plain=body), attempts)
     finally:
         attempts.hold.close()
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from astra.cli import train_same
 from astra.cli.ablations import ablations_app
+from astra.devtools import train_same
 from astra.errors import AstraError
-from astra.train.planner import GIB, SHAPES, Plan, Setup, Sharding, conversations, plan
+from astra.train.planner import GIB, SHAPES, MemoryPlan, Setup, Sharding, conversations, plan
 
 train_app = typer.Typer(
     help="Plan training runs, queue ablations, account for code.", no_args_is_help=True
@@ -57,7 +57,7 @@ def plan_command(
         raise typer.Exit(1)
 
 
-def _lines(made: Plan) -> list[str]:
+def _lines(made: MemoryPlan) -> list[str]:
     lines = [f"{name:12}{size / GIB:9.2f} GiB" for name, size in made.memory.items()]
     verdict = "fits" if made.fits else "does not fit: more GPUs, more sharding or shorter sequences"
     lines.append(f"{'total':12}{made.total / GIB:9.2f} GiB of {made.room / GIB:.2f}: {verdict}")

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from astra.contamination.grams import text_hashes, tool_hashes
-from astra.contamination.suites import Suite
+from astra.contamination.suites import SuiteTexts
 from astra.errors import AstraError
 from astra.settings import StageConfig
 
@@ -69,7 +69,7 @@ class ContaminationIndex:
         return sorted(self._hashes)
 
     @classmethod
-    def of(cls, suites: Iterable[Suite], ngram: int = NGRAM) -> Self:
+    def of(cls, suites: Iterable[SuiteTexts], ngram: int = NGRAM) -> Self:
         hashes: dict[str, dict[str, set[int]]] = {}
         about: dict[str, Any] = {}
         for suite in suites:

@@ -24,12 +24,12 @@ MAX_CHARS = 20_000
 """Of one text: longer ones are data files (file systems, mailboxes), not instructions."""
 
 
-class SuiteError(AstraError):
+class SuiteTextsError(AstraError):
     """A suite's folder or file cannot be read."""
 
 
 @dataclass
-class Suite:
+class SuiteTexts:
     """What is looked for of one benchmark suite."""
 
     name: str
@@ -41,16 +41,18 @@ class Suite:
     """(name, parameters); parameters are empty where only a call is known."""
 
 
-def read_suites(folder: Path) -> list[Suite]:
+def read_suites(folder: Path) -> list[SuiteTexts]:
     """One suite per subfolder, by name. Raises SuiteError naming what cannot be read."""
     places = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     if not places:
-        raise SuiteError(f"{folder} has no subfolder; give each suite one, with its JSON files")
+        raise SuiteTextsError(
+            f"{folder} has no subfolder; give each suite one, with its JSON files"
+        )
     return [_read(place) for place in places]
 
 
-def _read(place: Path) -> Suite:
-    suite = Suite(place.name)
+def _read(place: Path) -> SuiteTexts:
+    suite = SuiteTexts(place.name)
     for path in sorted(place.rglob("*")):
         if path.suffix not in (".json", ".jsonl"):
             continue
@@ -58,7 +60,7 @@ def _read(place: Path) -> Suite:
         for document in _documents(path):
             _walk(document, suite)
     if not suite.texts:
-        raise SuiteError(f"suite {place} holds no text in .json or .jsonl files")
+        raise SuiteTextsError(f"suite {place} holds no text in .json or .jsonl files")
     return suite
 
 
@@ -75,10 +77,10 @@ def _documents(path: Path) -> Iterator[Any]:
         try:
             yield json.loads(line)
         except ValueError as error:
-            raise SuiteError(f"{path} line {number} is no JSON: {error}") from None
+            raise SuiteTextsError(f"{path} line {number} is no JSON: {error}") from None
 
 
-def _walk(node: Any, suite: Suite) -> None:
+def _walk(node: Any, suite: SuiteTexts) -> None:
     if isinstance(node, str):
         if len(node) <= MAX_CHARS and len(words(node)) >= MIN_WORDS:
             suite.texts.add(node)

@@ -38,7 +38,7 @@ class GoldCall:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateTool:
     """A tool with code, and every gold call that it must serve.
 
     ``state`` describes the world of a stateful tool and what it may write.
@@ -82,7 +82,7 @@ class Candidate:
 
 def candidate_of(
     instance: QAInstance, tool: Tool, code: str, calls: Mapping[int, dict[str, Any]]
-) -> Candidate:
+) -> CandidateTool:
     """A tool as it must prove itself: gold arguments by sub-question of one instance."""
     served = [question for question in instance.sub_questions if question.id in calls]
     state = None
@@ -90,7 +90,7 @@ def candidate_of(
         allowed = {table for question in served for table in may_write(question)}
         state = arena_state(instance, {tool.name: sorted(allowed)})
     gold = [_gold_call(instance, one, tool, code, calls[one.id]) for one in served]
-    return Candidate(tool, code, tuple(gold), state)
+    return CandidateTool(tool, code, tuple(gold), state)
 
 
 def _gold_call(
@@ -129,30 +129,30 @@ class Ran(NamedTuple):
 
 
 @dataclass
-class Run:
+class Observed:
     """What the two sessions returned for one candidate, in the order of its schedules."""
 
-    candidate: Candidate
+    candidate: CandidateTool
     first: list[Ran]
     second: list[Ran]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Proof:
     """``problem`` is None for a pass; ``checks`` counts what was tried."""
 
     problem: Problem | None
     checks: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def schedules(candidate: Candidate) -> tuple[list[Trial], list[Trial]]:
+def schedules(candidate: CandidateTool) -> tuple[list[Trial], list[Trial]]:
     """The calls of the first and of the second session."""
     calls = candidate.calls
     gold = [Trial(call, call.arguments, call.before) for call in calls]
     return [*gold, *wrong_trials(candidate), *probes(candidate), *gold], gold * REPEATS
 
 
-def wrong_trials(candidate: Candidate) -> list[Trial]:
+def wrong_trials(candidate: CandidateTool) -> list[Trial]:
     return [
         Trial(call, item.arguments, call.before)
         for call in candidate.calls
@@ -160,7 +160,7 @@ def wrong_trials(candidate: Candidate) -> list[Trial]:
     ]
 
 
-def probes(candidate: Candidate) -> list[Trial]:
+def probes(candidate: CandidateTool) -> list[Trial]:
     """Per stateful gold call: the same in a world with its rows reversed, in an empty one, and in
     one where the key of the row that it adds is taken."""
     return [

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra.envsynth import asks
-from astra.envsynth.candidates import Candidate, Verdict, candidate_of
+from astra.envsynth.candidates import CandidateTool, Proof, candidate_of
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.static import Problem, call_problem, recorded
 from astra.envsynth.worlds import is_stateful
@@ -30,7 +30,7 @@ from astra.records.tool import Tool
 from astra.store.metrics import StageMetrics
 
 Member = tuple[SubQuestion, Environment]
-Verify = Callable[[Candidate], Awaitable[Verdict]]
+Verify = Callable[[CandidateTool], Awaitable[Proof]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MergedTool:
 
 
 @dataclass
-class Plan:
+class ArenaDraft:
     """An instance with its environments on the way to merged tools."""
 
     instance: QAInstance
@@ -68,7 +68,11 @@ class Plan:
 
 
 async def merge_tools(
-    plan: Plan, teacher: Teacher, verify: Verify, config: EnvsMergedConfig, metrics: StageMetrics
+    plan: ArenaDraft,
+    teacher: Teacher,
+    verify: Verify,
+    config: EnvsMergedConfig,
+    metrics: StageMetrics,
 ) -> None:
     """Fill the plan's ``tools`` and ``tries``; count what became of its groups."""
     merges = [
@@ -84,7 +88,9 @@ async def merge_tools(
             plan.failed(merge.part, problem, attempt)
 
 
-async def _clusters(plan: Plan, teacher: Teacher, metrics: StageMetrics) -> list[list[Member]]:
+async def _clusters(
+    plan: ArenaDraft, teacher: Teacher, metrics: StageMetrics
+) -> list[list[Member]]:
     """Groups of members, by first id; all apart, with the reason noted, if none can be had."""
     members = {
         question.id: (question, plan.environments[question.id])
@@ -102,7 +108,7 @@ async def _clusters(plan: Plan, teacher: Teacher, metrics: StageMetrics) -> list
 
 
 async def _grouped(
-    plan: Plan, members: list[Member], teacher: Teacher
+    plan: ArenaDraft, members: list[Member], teacher: Teacher
 ) -> list[list[int]] | Problem:
     """The ids of each group that the teacher sees; ids left out stay alone."""
     if len(members) < 2:
@@ -125,7 +131,7 @@ class _Merge:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ArenaDraft,
         members: list[Member],
         teacher: Teacher,
         verify: Verify,

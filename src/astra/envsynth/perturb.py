@@ -24,7 +24,7 @@ _BEYOND = {"above": 10**9, "below": -(10**9)}
 """Bounds that nothing passes: one a little off may well leave the same rows."""
 
 
-class Kind(StrEnum):
+class PerturbationKind(StrEnum):
     OTHER = "other"  # another known value of one argument
     UNKNOWN = "unknown"  # a value nobody knows
     MISSING = "missing"  # one argument left out, or all
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Perturbation:
-    kind: Kind
+    kind: PerturbationKind
     argument: str
     """Which argument was changed; empty where several were."""
     arguments: dict[str, Any]
@@ -57,13 +57,15 @@ def perturbations(
     wrong: list[Perturbation] = []
     for name, value in gold.items():
         for other in _others(instance, question, code, gold, name, rng):
-            wrong.append(Perturbation(Kind.OTHER, name, {**gold, name: other}))
+            wrong.append(Perturbation(PerturbationKind.OTHER, name, {**gold, name: other}))
         if isinstance(value, str):
-            wrong.append(Perturbation(Kind.UNKNOWN, name, {**gold, name: UNKNOWN_NAME}))
-        wrong.append(Perturbation(Kind.WRONG_TYPE, name, {**gold, name: _mistyped(value)}))
+            wrong.append(Perturbation(PerturbationKind.UNKNOWN, name, {**gold, name: UNKNOWN_NAME}))
+        wrong.append(
+            Perturbation(PerturbationKind.WRONG_TYPE, name, {**gold, name: _mistyped(value)})
+        )
         rest = {key: item for key, item in gold.items() if key != name}
-        wrong.append(Perturbation(Kind.MISSING, name, rest))
-    wrong.append(Perturbation(Kind.MISSING, "", {}))
+        wrong.append(Perturbation(PerturbationKind.MISSING, name, rest))
+    wrong.append(Perturbation(PerturbationKind.MISSING, "", {}))
     if question.operation is None or question.operation.op not in SYMMETRIC_OPS:
         wrong += _swaps(gold)
     seen = {canonical_json(dict(gold))}
@@ -82,7 +84,7 @@ def optional_probes(tool: Tool, gold: Mapping[str, Any]) -> tuple[Perturbation, 
     Numbers and enumerations are not probed: a limit or a sort order may change nothing.
     """
     return tuple(
-        Perturbation(Kind.OPTIONAL, name, {**gold, name: UNKNOWN_NAME})
+        Perturbation(PerturbationKind.OPTIONAL, name, {**gold, name: UNKNOWN_NAME})
         for name, schema in tool.parameters.get("properties", {}).items()
         if name not in gold
         and isinstance(schema, dict)
@@ -189,5 +191,5 @@ def _swaps(gold: Mapping[str, Any]) -> Sequence[Perturbation]:
     for one, other in pairwise(names):
         if type(gold[one]) is type(gold[other]):
             mixed = {**gold, one: gold[other], other: gold[one]}
-            swapped.append(Perturbation(Kind.SWAPPED, "", mixed))
+            swapped.append(Perturbation(PerturbationKind.SWAPPED, "", mixed))
     return swapped

@@ -23,7 +23,7 @@ from astra.arena.reward import (
     score_episode,
     writes,
 )
-from astra.arena.scripted import Played, play, reference_calls
+from astra.arena.scripted import PlayedScript, play, reference_calls
 from astra.arena.state import expected_tables, state_of
 from astra.envsynth.static import Problem, steady
 from astra.records.environment import Arena
@@ -71,7 +71,7 @@ def _mirrored(arena: Arena) -> Arena:
 
 
 def problem_of(
-    arena: Arena, reference: Played, emptied: Played, variants: Sequence[Played]
+    arena: Arena, reference: PlayedScript, emptied: PlayedScript, variants: Sequence[PlayedScript]
 ) -> Problem | None:
     """Judge the scores of the reference and of its mutants; pure."""
     final = render_answer(arena.final_answer)
@@ -111,8 +111,8 @@ def problem_of(
 def _state_problem(
     arena: Arena,
     state: ArenaState,
-    reference: Played,
-    variants: Sequence[Played],
+    reference: PlayedScript,
+    variants: Sequence[PlayedScript],
     gold: EpisodeScore,
 ) -> Problem | None:
     final = render_answer(arena.final_answer)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from astra.arena.state import entry_of, settle
-from astra.envsynth.candidates import Candidate, Ran, Run, Trial, Verdict, schedules
-from astra.envsynth.judge import judge
+from astra.envsynth.candidates import CandidateTool, Observed, Proof, Ran, Trial, schedules
+from astra.envsynth.proof import prove
 from astra.envsynth.static import (
     Problem,
     call_problem,
@@ -36,14 +36,14 @@ log = logging.getLogger("astra")
 
 
 def verify(
-    candidates: Sequence[Candidate], sandbox: Sandbox, limits: SandboxLimits
-) -> list[Verdict]:
+    candidates: Sequence[CandidateTool], sandbox: Sandbox, limits: SandboxLimits
+) -> list[Proof]:
     """One verdict per candidate, whatever else is verified with it.
 
     A timeout or an outage is tried once more before it counts.
     """
-    verdicts: dict[str, Verdict] = {}
-    distinct: dict[str, Candidate] = {}
+    verdicts: dict[str, Proof] = {}
+    distinct: dict[str, CandidateTool] = {}
     keys = [candidate.key for candidate in candidates]
     for key, candidate in zip(keys, candidates, strict=True):
         if key in distinct:
@@ -51,7 +51,7 @@ def verify(
         distinct[key] = candidate
         problem = static_problem(candidate, limits)
         if problem is not None:
-            verdicts[key] = Verdict(problem)
+            verdicts[key] = Proof(problem)
     for _ in range(2):
         pending = [
             key for key in distinct
@@ -59,11 +59,11 @@ def verify(
         ]  # fmt: skip
         runs = _execute([distinct[key] for key in pending], sandbox)
         for key, run in zip(pending, runs, strict=True):
-            verdicts[key] = judge(run) if isinstance(run, Run) else Verdict(run)
+            verdicts[key] = prove(run) if isinstance(run, Observed) else Proof(run)
     return [_stated(distinct[key], verdicts[key]) for key in keys]
 
 
-def _stated(candidate: Candidate, verdict: Verdict) -> Verdict:
+def _stated(candidate: CandidateTool, verdict: Proof) -> Proof:
     if verdict.problem is None:
         return verdict
     if verdict.problem[0] == "sandbox_infra":
@@ -71,7 +71,7 @@ def _stated(candidate: Candidate, verdict: Verdict) -> Verdict:
     return replace(verdict, problem=steady(verdict.problem))
 
 
-def static_problem(candidate: Candidate, limits: SandboxLimits) -> Problem | None:
+def static_problem(candidate: CandidateTool, limits: SandboxLimits) -> Problem | None:
     """Everything that needs no execution."""
     for call in candidate.calls:
         if call.answer.value in (None, "", [], {}):
@@ -94,11 +94,11 @@ def _is_transient(problem: Problem | None) -> bool:
     return late or problem[0] in ("timeout", "sandbox_infra")
 
 
-def _execute(candidates: Sequence[Candidate], sandbox: Sandbox) -> list[Run | Problem]:
+def _execute(candidates: Sequence[CandidateTool], sandbox: Sandbox) -> list[Observed | Problem]:
     sources = [dict([_source(candidate)]) for candidate in candidates]
     opened = sandbox.sessions([source for source in sources for _ in range(2)])
     requests: list[tuple[Session, str, Mapping[str, Any]]] = []
-    results: list[Run | Problem] = []
+    results: list[Observed | Problem] = []
     try:
         for at, candidate in enumerate(candidates):
             function, _ = _source(candidate)
@@ -119,7 +119,7 @@ def _execute(candidates: Sequence[Candidate], sandbox: Sandbox) -> list[Run | Pr
             if failed is not None:
                 results.append(("load_error", str(failed)[:200]))
             else:
-                results.append(Run(candidate, taken[0], taken[1]))
+                results.append(Observed(candidate, taken[0], taken[1]))
     finally:
         for session in opened:
             if not isinstance(session, SandboxLoadError):
@@ -127,7 +127,7 @@ def _execute(candidates: Sequence[Candidate], sandbox: Sandbox) -> list[Run | Pr
     return results
 
 
-def _source(candidate: Candidate) -> tuple[str, str]:
+def _source(candidate: CandidateTool) -> tuple[str, str]:
     name, code = candidate.tool.name, candidate.code
     return (name, code) if candidate.state is None else entry_of(name, code)
 
@@ -138,7 +138,7 @@ def _given(trial: Trial) -> Mapping[str, Any]:
     return {"state": trial.world.model_dump(), "arguments": trial.arguments}
 
 
-def _ran(candidate: Candidate, trial: Trial, result: SandboxResult) -> Ran:
+def _ran(candidate: CandidateTool, trial: Trial, result: SandboxResult) -> Ran:
     if candidate.state is None or trial.world is None:
         return Ran(result, "")
     settled, after = settle(candidate.state, candidate.tool.name, trial.world, result)

@@ -69,7 +69,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CachedReply:
     """One row: what the model replied to the ask that ``key`` stands for."""
 
     key: str
@@ -137,7 +137,7 @@ class AnswerCache:
         models = {model: (count, size) for model, count, size in rows}
         return CacheStats(self.path, self.path.stat().st_size, models)
 
-    def answers(self, model: str | None = None) -> Iterator[Answer]:
+    def answers(self, model: str | None = None) -> Iterator[CachedReply]:
         """All answers, or those of one model, in the order of their keys."""
         chosen = "" if model is None else "WHERE model = ?"
         rows = self._connection.execute(
@@ -145,9 +145,9 @@ class AnswerCache:
             () if model is None else (model,),
         )
         for key, name, value in rows:
-            yield Answer(key, name, json.loads(value))
+            yield CachedReply(key, name, json.loads(value))
 
-    def add(self, answers: Iterator[Answer]) -> int:
+    def add(self, answers: Iterator[CachedReply]) -> int:
         """Add answers whose key is new, all or none; returns how many were. Known ones stay."""
         added = 0
         self._connection.execute("BEGIN IMMEDIATE")

@@ -48,7 +48,7 @@ UNUSABLE_ASKS = 50
 
 
 @dataclass(frozen=True)
-class ChatRequest:
+class ChatBodies:
     """What to send: a body that any server takes, and perhaps a better one.
 
     ``structured`` is the body to prefer where the server enforces JSON schemas; ``plain`` then
@@ -106,7 +106,7 @@ class ChatTransport:
         """For one new ask; close its ``hold`` when the ask is done."""
         return Attempts(self.gateway.runtime.max_attempts, self.gateway.budget.hold())
 
-    async def chat(self, request: ChatRequest, attempts: Attempts) -> ChatReply:
+    async def chat(self, request: ChatBodies, attempts: Attempts) -> ChatReply:
         """One completion. Raises ProviderError once the attempts are spent, RefusedRequest at
         once, and StageStop for faults that concern every request.
         """
@@ -183,7 +183,7 @@ class ChatTransport:
             await asyncio.sleep(self._jitter.uniform(0, ceiling))
 
     async def _send(
-        self, request: ChatRequest, attempts: Attempts, avoid: Server | None
+        self, request: ChatBodies, attempts: Attempts, avoid: Server | None
     ) -> ChatReply:
         """One request; if the structured body is refused, the plain one right after it."""
         try:
@@ -206,7 +206,7 @@ class ChatTransport:
 
     async def _request(
         self,
-        request: ChatRequest,
+        request: ChatBodies,
         attempts: Attempts,
         avoid: Server | None,
         plain_at: Server | None = None,

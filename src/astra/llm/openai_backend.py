@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from pydantic import BaseModel, ValidationError
 
 from astra.llm.cache import answer_key
-from astra.llm.endpoints import Attempts, ChatRequest, ChatTransport
+from astra.llm.endpoints import Attempts, ChatBodies, ChatTransport
 from astra.llm.gateway import Gateway
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Reply
 from astra.llm.structured import (
@@ -149,12 +149,12 @@ def chat_request(
     prompt: str,
     response: type[BaseModel],
     repair: Sequence[Mapping[str, str]] = (),
-) -> ChatRequest:
+) -> ChatBodies:
     """An ask as it is sent, with the messages of a repair after it."""
     base = {"model": model, **sampling}
     form, schema_id, enforced = response_format(response)
     shown = f"{prompt}\n\n{instructions(response)}"
-    return ChatRequest(
+    return ChatBodies(
         plain={**base, "messages": [_user(shown), *repair]},
         structured={
             **base,

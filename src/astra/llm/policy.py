@@ -7,7 +7,7 @@ from typing import Any
 
 from astra.errors import OutOfTokens
 from astra.llm.cache import answer_key
-from astra.llm.endpoints import Attempts, ChatReply, ChatRequest, ChatTransport
+from astra.llm.endpoints import Attempts, ChatBodies, ChatReply, ChatTransport
 from astra.llm.gateway import Gateway
 from astra.llm.openai_backend import sampling_fields
 from astra.llm.protocol import ModelConfig, ParseError, ProviderError
@@ -69,7 +69,7 @@ class EndpointPolicy:
 
     async def _turn(self, body: dict[str, Any], first_id: int, attempts: Attempts) -> Message:
         while True:
-            reply = await self._transport.chat(ChatRequest(plain=body), attempts)
+            reply = await self._transport.chat(ChatBodies(plain=body), attempts)
             message = _message(reply, first_id)
             if reply.truncated:
                 raise OutOfTokens("the turn was cut off at the token limit; raise max_tokens")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from astra.llm.protocol import ModelConfig
-from astra.qa.schema import Kind
+from astra.qa.knowledge.schema import CellType
 from astra.records.qa import QuestionKind, Scenario, Split
 from astra.settings import StageConfig
 
@@ -57,7 +57,7 @@ class TableFile(StageConfig):
     """The table's name inside a SQLite file."""
     columns: tuple[str, ...] = ()
     """Columns to use besides the key; empty: all that can be asked."""
-    kinds: dict[str, Kind] = Field(default_factory=dict[str, Kind])
+    kinds: dict[str, CellType] = Field(default_factory=dict[str, CellType])
     """What columns hold, where their cells do not show it."""
     units: dict[str, str] = Field(default_factory=dict[str, str])
     """Units of number columns."""

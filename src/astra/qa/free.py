@@ -18,15 +18,15 @@ from typing import Any
 
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
-from astra.qa import chinese
 from astra.qa.config import Corpus, Mode, QAConfig
-from astra.qa.corpora import Item, items_of
-from astra.qa.operations import UNORDERED
+from astra.qa.knowledge import chinese
+from astra.qa.knowledge.corpora import Item, items_of
+from astra.qa.knowledge.operations import UNORDERED
+from astra.qa.knowledge.worlds import name_stock
+from astra.qa.questions.shapes import split_of
 from astra.qa.replies import Synthesis, SynthesisStep
 from astra.qa.report import told
 from astra.qa.rules import Problem, check, ends, states, summary
-from astra.qa.shapes import split_of
-from astra.qa.worlds import name_stock
 from astra.records.base import canonical_json, content_id
 from astra.records.qa import (
     Answer,
@@ -51,7 +51,7 @@ Outcome = QAInstance | Rejection
 
 
 @dataclass(frozen=True)
-class Request:
+class FreeRequest:
     """One question to be made of an item."""
 
     corpus: str
@@ -67,7 +67,7 @@ def count_requests(config: QAConfig, folder: Path) -> int:
     return sum(spec.samples for _, spec, _ in _items(config, folder))
 
 
-def requests_of(config: QAConfig, folder: Path) -> Iterator[Request]:
+def requests_of(config: QAConfig, folder: Path) -> Iterator[FreeRequest]:
     """Every question wanted of every corpus whose language is used, in order."""
     for name, spec, item in _items(config, folder):
         for sample in range(spec.samples):
@@ -81,7 +81,7 @@ def _items(config: QAConfig, folder: Path) -> Iterator[tuple[str, Corpus, Item]]
                 yield name, spec, item
 
 
-def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int) -> Request:
+def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int) -> FreeRequest:
     identity = [spec.mode, spec.language, item.domain, item.text, item.question, item.description]
     # Names in a text or a given question stay in one split; made-up ones are the split's own.
     owner = content_id([*identity, sample] if spec.mode in INVENTING else identity)
@@ -105,7 +105,7 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
             who: _offered(who, split, config, spec.language, rng) for who in ("person", "thing")
         },
     }
-    return Request(name, spec, item, sample, split, variables)
+    return FreeRequest(name, spec, item, sample, split, variables)
 
 
 def _scenario(config: QAConfig, spec: Corpus, rng: random.Random) -> Scenario:
@@ -128,7 +128,7 @@ def _offered(
     return rng.sample(stock, min(OFFERED[who], len(stock)))
 
 
-async def synthesise(request: Request, teacher: Teacher) -> Outcome:
+async def synthesise(request: FreeRequest, teacher: Teacher) -> Outcome:
     """The instance that the teacher makes of a request, if every rule passes it."""
     item = f"{request.corpus}/{request.split}/{request.item.domain}/{request.item.place}"
     part = f"sample {request.sample}"
@@ -148,7 +148,7 @@ async def synthesise(request: Request, teacher: Teacher) -> Outcome:
     return instance
 
 
-def build_instance(request: Request, reply: Synthesis, prompt_hash: str) -> QAInstance:
+def build_instance(request: FreeRequest, reply: Synthesis, prompt_hash: str) -> QAInstance:
     """The record: what the reply says, with what its records show of each answer."""
     spec, item = request.spec, request.item
     steps = tuple(_step(step, reply.knowledge) for step in reply.sub_questions)
@@ -209,13 +209,13 @@ def _final(answer: Answer, steps: tuple[SubQuestion, ...]) -> Answer:
     return answer.model_copy(update=kept)
 
 
-def _composition(request: Request, steps: tuple[SynthesisStep, ...]) -> str:
+def _composition(request: FreeRequest, steps: tuple[SynthesisStep, ...]) -> str:
     """What is asked of what in which arrangement, without names."""
     asked = [f"{s.relation}({','.join(map(str, s.dependencies)) or '@'})" for s in steps]
     return f"{request.item.domain}:free:" + ";".join(asked)
 
 
-def _problem(request: Request, instance: QAInstance) -> Problem | None:
+def _problem(request: FreeRequest, instance: QAInstance) -> Problem | None:
     wanted, given = request.variables["scenario"], request.item.question
     if wanted and instance.scenario != wanted:
         return ("off_request", f"asked for {wanted}, got {instance.scenario}")
@@ -240,7 +240,7 @@ def _claims(instance: QAInstance) -> Iterator[Any]:
             yield step.answer.value
 
 
-def _known_names(request: Request, instance: QAInstance) -> set[str]:
+def _known_names(request: FreeRequest, instance: QAInstance) -> set[str]:
     """Names that may occur: the offered ones where all are made up, else any."""
     if request.spec.mode in INVENTING:
         return {name for names in request.variables["names"].values() for name in names}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from astra.qa.operations import (
+from astra.qa.knowledge.operations import (
     PLAIN_OPS,
     WRITE_OPS,
     EvaluationError,
@@ -20,9 +20,9 @@ from astra.qa.operations import (
     references,
     table_named,
 )
-from astra.qa.outcomes import OUTCOMES
-from astra.qa.schema import is_empty
-from astra.qa.shapes import scenario_of, steps_of
+from astra.qa.knowledge.schema import is_empty
+from astra.qa.questions.outcomes import OUTCOMES
+from astra.qa.questions.shapes import scenario_of, steps_of
 from astra.records.base import canonical_json
 from astra.records.qa import (
     Answer,

@@ -21,7 +21,7 @@ from astra.store.shelf import Shelf
 QS = "qs"
 
 
-class Judged(Record):
+class JudgedInstance(Record):
     """A judged instance as it waits for the threshold."""
 
     identity: ClassVar[tuple[str, ...]] = ("item",)
@@ -37,7 +37,7 @@ class Waiting:
     """Judged instances until all are judged: on disk, in memory only their ids and QS."""
 
     def __init__(self) -> None:
-        self._judged = Shelf(Judged, lambda one: one.instance.id)
+        self._judged = Shelf(JudgedInstance, lambda one: one.instance.id)
         self._ids: set[str] = set()
         self._measured = array("d")
 
@@ -47,7 +47,7 @@ class Waiting:
     def __exit__(self, *exc_info: object) -> None:
         self._judged.__exit__(*exc_info)
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: JudgedInstance) -> None:
         self._judged.add(judged)
         self._ids.add(judged.instance.id)
         score = judged.instance.scores.get(QS)
@@ -67,7 +67,7 @@ class Waiting:
                 yield _refusal(judged, floor, gates) or judged.instance
 
 
-def _refusal(judged: Judged, floor: float, gates: Sequence[Gate]) -> Rejection | None:
+def _refusal(judged: JudgedInstance, floor: float, gates: Sequence[Gate]) -> Rejection | None:
     instance = judged.instance
     score = instance.scores.get(QS)
     if not isinstance(score, Scored):

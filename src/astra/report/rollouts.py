@@ -30,7 +30,7 @@ CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnView:
     """A message as shown: who speaks, what is said, and the calls made."""
 
     role: str
@@ -40,36 +40,38 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Episode:
+class EpisodeView:
     """One checkpoint's way through a task. ``good`` decides its mark."""
 
     checkpoint: str
     outcome: str
     good: bool
     facts: tuple[tuple[str, str], ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[TurnView, ...]
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskView:
     """A question with the episodes it led to, in the order of the checkpoints."""
 
     id: str
     question: str
     about: str
-    episodes: tuple[Episode, ...]
+    episodes: tuple[EpisodeView, ...]
 
 
 @dataclass(frozen=True)
-class Group:
+class TaskGroup:
     """Tasks on which the checkpoints did alike, and how many there are."""
 
     title: str
     count: int
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskView, ...]
 
 
-def arena_groups(workspace: Workspace, checkpoints: Sequence[str], per_group: int) -> list[Group]:
+def arena_groups(
+    workspace: Workspace, checkpoints: Sequence[str], per_group: int
+) -> list[TaskGroup]:
     """The first arenas of each pattern of successes, what changed between checkpoints first."""
     path = workspace.root / TABLE
     if not path.is_file():
@@ -90,7 +92,7 @@ def arena_groups(workspace: Workspace, checkpoints: Sequence[str], per_group: in
         return []
     order = sorted(patterns, key=lambda p: (len(set(p)) == 1, [not one for one in p]))
     return [
-        Group(
+        TaskGroup(
             _title(pattern, checkpoints),
             len(patterns[pattern]),
             tuple(
@@ -133,12 +135,12 @@ def _and(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _task(arena: str, episodes: Mapping[str, BenchEpisode], checkpoints: Sequence[str]) -> Task:
+def _task(arena: str, episodes: Mapping[str, BenchEpisode], checkpoints: Sequence[str]) -> TaskView:
     order = [name for name in (*checkpoints, CEILING) if name in episodes]
     first = episodes[order[0]]
     hops = f"{first.hops} hop{'s' * (first.hops > 1)}"
     about = f"{first.scenario}, {hops}, {first.domain}, {first.tools} tools offered"
-    return Task(
+    return TaskView(
         arena,
         clean(_question(first.messages)),
         about.replace("_", " "),
@@ -146,14 +148,14 @@ def _task(arena: str, episodes: Mapping[str, BenchEpisode], checkpoints: Sequenc
     )
 
 
-def _arena_episode(name: str, episode: BenchEpisode) -> Episode:
+def _arena_episode(name: str, episode: BenchEpisode) -> EpisodeView:
     facts = [
         (score, f"{found.value:.2f}")
         for score in ("f1", "precision", "recall")
         if isinstance(found := episode.scores.get(score), Scored)
     ]
     facts.append(("ended", str(episode.stop_reason).replace("_", " ")))
-    return Episode(
+    return EpisodeView(
         "gold calls" if name == CEILING else name,
         str(episode.outcome).replace("_", " "),
         episode.outcome == EpisodeClass.SUCCESS,
@@ -162,10 +164,10 @@ def _arena_episode(name: str, episode: BenchEpisode) -> Episode:
     )
 
 
-def suite_tasks(workspace: Workspace, path: Path, score: str, per_outcome: int) -> list[Task]:
+def suite_tasks(workspace: Workspace, path: Path, score: str, per_outcome: int) -> list[TaskView]:
     """Of one suite and checkpoint: the first entries that scored in full, and that did not."""
     wanted = {True: per_outcome, False: per_outcome}
-    tasks: list[Task] = []
+    tasks: list[TaskView] = []
     try:
         for episode in read_records(path, SuiteEpisode):
             found = episode.scores.get(score)
@@ -179,15 +181,15 @@ def suite_tasks(workspace: Workspace, path: Path, score: str, per_outcome: int) 
     return tasks
 
 
-def _suite_task(episode: SuiteEpisode, good: bool, score: Any) -> Task:
+def _suite_task(episode: SuiteEpisode, good: bool, score: Any) -> TaskView:
     value = f"{score.value:.2f}" if isinstance(score, Scored) else "none"
     facts = [("score", value), ("steps", str(episode.steps))]
     if episode.reason:
         facts.append(("harness", clean(episode.reason)))
-    played = Episode(
+    played = EpisodeView(
         episode.checkpoint, str(episode.outcome), good, tuple(facts), tuple(turns(episode.messages))
     )
-    return Task(
+    return TaskView(
         f"{episode.suite} {episode.entry_id}", clean(_question(episode.messages)),
         f"{episode.category}, try {episode.attempt + 1}", (played,),
     )  # fmt: skip
@@ -197,7 +199,7 @@ def _question(messages: Sequence[Message]) -> str:
     return next((one.content for one in messages if one.role == MessageRole.USER), "")
 
 
-def turns(messages: Sequence[Message]) -> Iterator[Turn]:
+def turns(messages: Sequence[Message]) -> Iterator[TurnView]:
     """All but the system message, which is the same in every episode of a suite."""
     for message in messages:
         if message.role == MessageRole.SYSTEM:
@@ -206,7 +208,7 @@ def turns(messages: Sequence[Message]) -> Iterator[Turn]:
         calls = (
             (clean(call.name) or "unnamed", clean(call.arguments)) for call in message.tool_calls
         )
-        yield Turn(message.role.value, clean(who), clean(message.content), tuple(calls))
+        yield TurnView(message.role.value, clean(who), clean(message.content), tuple(calls))
 
 
 def clean(text: str, characters: int = CHARACTERS) -> str:

@@ -15,7 +15,7 @@ from astra.errors import AstraError
 from astra.records.bench import SuiteRun
 from astra.report.charts import Charts, Interval, named
 from astra.report.published import COLUMNS, HARNESSES, Column
-from astra.report.rollouts import Task, suite_tasks
+from astra.report.rollouts import TaskView, suite_tasks
 from astra.report.workspace import Workspace
 
 TITLES = {
@@ -205,6 +205,6 @@ def _of_column(summary: Mapping[str, Any], column: Column) -> float | None:
     return sum(played[one] for one in parts) / len(parts) if played.keys() >= set(parts) else None
 
 
-def suite_examples(found: Sequence[Mapping[str, Any]]) -> list[Task]:
+def suite_examples(found: Sequence[Mapping[str, Any]]) -> list[TaskView]:
     """The example episodes of all suites, in the order shown."""
     return [task for suite in found for row in suite["runs"] for task in row["tasks"]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from astra.arena.reward import FinalAnswer, RewardMode
 from astra.plugins import find
-from astra.rollout import known
+from astra.rollout import engines
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy
 from astra.rollout.continuous import ContinuousEngine
@@ -52,7 +52,7 @@ def build_engine(
     if options.kind == "vllm":
         config = VLLMConfig(options.servers, kv_tokens=options.kv_tokens, folder=options.weights)
         return VLLMEngine(config, codec.eos_id, save, reference)
-    return find(known, options.kind).build(policy, options, save, reference)
+    return find(engines, options.kind).build(policy, options, save, reference)
 
 
 def build_driver(

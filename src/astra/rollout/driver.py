@@ -13,7 +13,7 @@ from astra.records.message import ToolCall, ToolResult
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import Engine, Sampling
-from astra.rollout.live import Job, LiveRollout, Rollout, RolloutLimits
+from astra.rollout.live import EpisodeJob, LiveRollout, Rollout, RolloutLimits
 from astra.sandbox.protocol import Sandbox
 
 INFRA_ATTEMPTS = 3
@@ -33,13 +33,13 @@ class Driver(Protocol):
         """The policy was updated; what is rolled from now on is its ``version``."""
         ...
 
-    def run(self, jobs: Sequence[Job], sampling: Sampling) -> list[Rollout]:
+    def run(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
         """One rollout per job, in order. Raises ArenaError if an arena's code does not load."""
         ...
 
 
 def again_where_infra(
-    jobs: Sequence[Job], roll: Callable[[list[int], int], list[Rollout]]
+    jobs: Sequence[EpisodeJob], roll: Callable[[list[int], int], list[Rollout]]
 ) -> tuple[list[Rollout], int]:
     """``roll(positions, attempt)`` until no rollout failed for reasons of our own, bounded.
 
@@ -90,7 +90,7 @@ class RolloutDriver:
         """The engine generates with the trainer's own model: only the stamp changes."""
         self.engine.weight_version = version
 
-    def run(self, jobs: Sequence[Job], sampling: Sampling) -> list[Rollout]:
+    def run(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
         def roll(positions: list[int], attempt: int) -> list[Rollout]:
             rolled: list[Rollout] = []
             for start in range(0, len(positions), self.engine.max_rows):
@@ -104,7 +104,7 @@ class RolloutDriver:
         self.infra_retries += retries
         return rollouts
 
-    def _wave(self, jobs: Sequence[Job], sampling: Sampling) -> list[Rollout]:
+    def _wave(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
         envs = open_envs([(job.arena, job.extra_tools) for job in jobs], self._sandbox)
         version = self.engine.weight_version
         try:

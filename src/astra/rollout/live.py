@@ -49,7 +49,7 @@ class RolloutLimits(StageConfig):
 
 
 @dataclass(frozen=True)
-class Job:
+class EpisodeJob:
     """One episode to roll: an arena and the irrelevant tools it offers this time."""
 
     arena: Arena
@@ -101,7 +101,12 @@ class LiveRollout:
     ``next_turn`` says what to feed the engine, or that the episode is over."""
 
     def __init__(
-        self, job: Job, env: ArenaEnv, codec: ChatCodec, limits: RolloutLimits, weight_version: int
+        self,
+        job: EpisodeJob,
+        env: ArenaEnv,
+        codec: ChatCodec,
+        limits: RolloutLimits,
+        weight_version: int,
     ) -> None:
         messages = initial_messages(job.arena)
         self.env = env

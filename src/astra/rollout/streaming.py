@@ -24,7 +24,7 @@ from astra.rollout.chat import ChatCodec
 from astra.rollout.driver import TOOL_THREADS, again_where_infra
 from astra.rollout.engine import Sampling, Turn
 from astra.rollout.errors import EngineError, TurnLost
-from astra.rollout.live import Job, LiveRollout, Rollout, RolloutLimits
+from astra.rollout.live import EpisodeJob, LiveRollout, Rollout, RolloutLimits
 from astra.sandbox.protocol import Sandbox
 
 OPENING = 8
@@ -142,7 +142,7 @@ class StreamingDriver:
     def weights_are(self, version: int) -> None:
         self.engine.sync(version)
 
-    def run(self, jobs: Sequence[Job], sampling: Sampling) -> list[Rollout]:
+    def run(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
         def roll(positions: list[int], attempt: int) -> list[Rollout]:
             return asyncio.run(self._roll([(at, jobs[at]) for at in positions], attempt, sampling))
 
@@ -151,7 +151,7 @@ class StreamingDriver:
         return rollouts
 
     async def _roll(
-        self, jobs: Sequence[tuple[int, Job]], attempt: int, sampling: Sampling
+        self, jobs: Sequence[tuple[int, EpisodeJob]], attempt: int, sampling: Sampling
     ) -> list[Rollout]:
         # Opening waits where the sandbox is full. In threads of its own it cannot keep the calls
         # and closings waiting that make room.
@@ -171,7 +171,11 @@ class StreamingDriver:
         return [task.result() for task in tasks]
 
     async def _play(
-        self, job: Job, sampling: Sampling, pool: ThreadPoolExecutor, doors: ThreadPoolExecutor
+        self,
+        job: EpisodeJob,
+        sampling: Sampling,
+        pool: ThreadPoolExecutor,
+        doors: ThreadPoolExecutor,
     ) -> Rollout:
         env = ArenaEnv(job.arena, self._sandbox, job.extra_tools)
         live = LiveRollout(job, env, self._codec, self._limits, self.engine.weight_version)

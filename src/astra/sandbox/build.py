@@ -16,7 +16,7 @@ def build_sandbox(limits: SandboxLimits, runtime: RuntimeConfig) -> Sandbox:
     )
     tier, zygotes = runtime.sandbox_min_tier, runtime.sandbox_workers
     if runtime.sandbox == "ray":
-        from astra.sandbox.ray_pool import RaySandbox  # late: only who asks for ray needs it
+        from astra.sandbox.ray_sandbox import RaySandbox  # late: only who asks for ray needs it
 
         return RaySandbox(limits, tier, zygotes, pool)
     return LocalSandbox(limits, tier, zygotes, pool=pool)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from astra.sandbox.capacity import Grant
 from astra.sandbox.driver import Steps, drive
 from astra.sandbox.limits import SandboxLimits
-from astra.sandbox.pool import ZygoteGone, ZygoteProcess, output_bytes, request_session
 from astra.sandbox.protocol import (
     SandboxLoadError,
     SandboxStatus,
@@ -14,6 +13,7 @@ from astra.sandbox.protocol import (
     Session,
 )
 from astra.sandbox.session import LocalSession, Shared
+from astra.sandbox.zygote_process import ZygoteGone, ZygoteProcess, output_bytes, request_session
 
 _GREETING_TIMEOUT_S = 20.0
 

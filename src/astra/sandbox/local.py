@@ -24,7 +24,6 @@ from astra.sandbox.capacity import (
 from astra.sandbox.driver import Gate, Steps, cores, drive
 from astra.sandbox.group import open_group
 from astra.sandbox.limits import SandboxLimits
-from astra.sandbox.pool import MAX_FORKS, TIERS, ZygoteGone, ZygoteProcess
 from astra.sandbox.protocol import (
     SandboxLoadError,
     SandboxResult,
@@ -34,6 +33,7 @@ from astra.sandbox.protocol import (
 )
 from astra.sandbox.session import NO_GREETING, LocalSession, Shared
 from astra.sandbox.sources import compile_sources
+from astra.sandbox.zygote_process import MAX_FORKS, TIERS, ZygoteGone, ZygoteProcess
 
 _HELLO_TIMEOUT_S = 20.0
 _OPEN_ATTEMPTS = 3

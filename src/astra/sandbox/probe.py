@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import REMEDY, LocalSandbox
-from astra.sandbox.pool import TIERS
 from astra.sandbox.protocol import SandboxUnavailable
+from astra.sandbox.zygote_process import TIERS
 
 NO_TIER = "none"
 

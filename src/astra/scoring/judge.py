@@ -106,7 +106,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTrajectory:
     """A trajectory's score by dimension, and what is behind the scores.
 
     Lines of ``said`` are the judge's (or the rule's) reasons, those of ``faults`` say why a
@@ -118,7 +118,7 @@ class Judged:
     faults: tuple[str, ...] = ()
 
 
-async def score(trajectory: Trajectory, judge: Teacher) -> Judged:
+async def score(trajectory: Trajectory, judge: Teacher) -> JudgedTrajectory:
     """All seven dimensions of a trajectory; all that the judge is asked is asked at once."""
     view = view_of(trajectory)
     marked = rules.redundant_calls(view)
@@ -137,7 +137,7 @@ async def score(trajectory: Trajectory, judge: Teacher) -> Judged:
     }
     marks = dict(zip(asked, await together(*asked.values()), strict=True))
     marks["tool_status"] = Mark(rules.tool_status(view))
-    return Judged(
+    return JudgedTrajectory(
         {name: marks[name].score for name in DIMENSIONS},
         tuple(line for name in DIMENSIONS for line in marks[name].said),
         tuple(marks[name].fault for name in DIMENSIONS if marks[name].fault),

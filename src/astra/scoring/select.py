@@ -16,7 +16,7 @@ from astra.records.score import Rejection, Score, Scored, Unscored
 from astra.records.trajectory import StopReason, Trajectory
 from astra.scoring.candidates import Candidate, Candidates, Stratum
 from astra.scoring.config import SFTSetConfig
-from astra.scoring.judge import Judged, mean_score
+from astra.scoring.judge import JudgedTrajectory, mean_score
 from astra.text.similarity import NearDuplicates
 
 LENGTH_STEP = 4
@@ -27,7 +27,9 @@ SHOWN_CHARS = 500
 """Of a near-duplicate's text, in its rejection."""
 
 
-def candidate(trajectory: Trajectory, judged: Judged, min_score: float) -> Candidate | Rejection:
+def candidate(
+    trajectory: Trajectory, judged: JudgedTrajectory, min_score: float
+) -> Candidate | Rejection:
     """Judge one scored trajectory by itself: unfinished, unscored and low ones are rejected."""
 
     def rejected(reason: str, detail: str = "") -> Rejection:

@@ -27,7 +27,7 @@ from astra.text.language import UNKNOWN, detect_language
 
 
 @dataclass(frozen=True)
-class Job:
+class WritingJob:
     """One base task to write: for ``chain``, or for the server alone."""
 
     ask: Ask[WrittenTask]
@@ -36,21 +36,21 @@ class Job:
     origin: Origin
 
 
-def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) -> list[Job]:
+def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) -> list[WritingJob]:
     """Every base task that is asked for one server, in a fixed order."""
-    jobs: list[Job] = []
+    jobs: list[WritingJob] = []
     for chain in chains:
         for sample in range(config.samples):
             language = _language(server, chain.id, sample, config.languages)
             ask = chain_task_ask(server, chain, sample, language, config.max_words)
             origin = Origin(chain.id, f"{CHAIN_TASK} sample {sample}")
-            jobs.append(Job(ask, chain, language, origin))
+            jobs.append(WritingJob(ask, chain, language, origin))
     for number in range(1, min(config.server_tasks.max_tools, len(server.tools)) + 1):
         for sample in range(config.server_tasks.per_server):
             language = _language(server, str(number), sample, config.languages)
             ask = server_task_ask(server, number, sample, language, config.max_words)
             origin = Origin(server.id, f"{SERVER_TASK} number {number} sample {sample}")
-            jobs.append(Job(ask, None, language, origin))
+            jobs.append(WritingJob(ask, None, language, origin))
     return jobs
 
 
@@ -65,7 +65,7 @@ def _language(server: ToolServer, item: str, sample: int, shares: Mapping[str, f
 
 
 async def write_task(
-    server: ToolServer, job: Job, teacher: Teacher, config: TasksConfig
+    server: ToolServer, job: WritingJob, teacher: Teacher, config: TasksConfig
 ) -> Draft | Rejection:
     """The checked task, or the reason why there is none."""
     try:

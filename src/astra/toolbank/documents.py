@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import yaml
 
 from astra.plugins import find
-from astra.toolbank import known
+from astra.toolbank import formats
 from astra.toolbank.catalogue import parse_catalogue
 from astra.toolbank.listings import parse_docker, parse_mcp_registry, parse_smithery
 from astra.toolbank.openapi import parse_openapi
@@ -93,7 +93,7 @@ def parse_document(kind: str, document: Any, base: RawServer) -> list[RawServer]
 
 def parsed_servers(kind: str, document: Any, base: RawServer) -> Iterator[RawServer]:
     """Those of ``parse_document`` one by one; BadDocument may come after some of them."""
-    parse = FORMATS[kind] if kind in FORMATS else find(known, kind).parse
+    parse = FORMATS[kind] if kind in FORMATS else find(formats, kind).parse
     yield from parse(document, base)
 
 

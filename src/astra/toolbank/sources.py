@@ -13,7 +13,7 @@ from astra.errors import AstraError
 from astra.plugins import choice
 from astra.records.tool import HttpLaunch, Launch
 from astra.settings import StageConfig
-from astra.toolbank import known
+from astra.toolbank import formats
 
 SourceFormat = Literal[
     "mcp", "openai", "openapi", "rapidapi", "bfcl", "astra", "docker", "smithery", "mcp_registry",
@@ -22,7 +22,7 @@ SourceFormat = Literal[
 """Those that come along; the files of ``toolbank/known`` are further ones."""
 
 
-Format = Annotated[str, AfterValidator(choice("format", get_args(SourceFormat), known))]
+Format = Annotated[str, AfterValidator(choice("format", get_args(SourceFormat), formats))]
 
 
 class SourceError(AstraError):

@@ -18,8 +18,8 @@ from astra.records.verdict import Outcome as Vote
 from astra.store.metrics import StageMetrics
 from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
 from astra.toolgraph.config import ChainsConfig
-from astra.toolgraph.graphs import as_networkx
-from astra.toolgraph.operators import Candidate, Operator, back_translate, build_operator, vote
+from astra.toolgraph.graph import as_networkx
+from astra.toolgraph.judging import Operator, SampledChain, back_translate, build_operator, vote
 from astra.toolgraph.walks import Walk, sample_walks
 
 RULE = "rule"
@@ -55,7 +55,7 @@ Servers = Callable[[str], ToolServer | None]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedChain:
     """A candidate's verdicts, and its chain if they accept it."""
 
     graph_id: str
@@ -94,10 +94,10 @@ def chains(
 ) -> AsyncGenerator[Outcome, None]:
     """Every sampled chain with its verdicts; what is not accepted is a rejection besides."""
 
-    async def work(candidate: Candidate | Judged | Rejection) -> list[Outcome]:
+    async def work(candidate: SampledChain | JudgedChain | Rejection) -> list[Outcome]:
         if isinstance(candidate, Rejection):
             return [candidate]
-        if isinstance(candidate, Judged):
+        if isinstance(candidate, JudgedChain):
             return candidate.outcomes()
         judged = await _judge(candidate, judges, config)
         for operator in judges.operators:
@@ -113,7 +113,7 @@ def chains(
 
 def _candidates(
     graphs: Iterable[ToolGraph], servers: Servers, config: ChainsConfig, metrics: StageMetrics
-) -> Iterator[Candidate | Judged | Rejection]:
+) -> Iterator[SampledChain | JudgedChain | Rejection]:
     """What is to be judged, and what no judge need see. Counts ``graphs`` and ``walks``."""
     for graph in graphs:
         metrics.count("graphs")
@@ -141,7 +141,7 @@ def _candidates(
                 )
                 yield _rejected(graph.id, server, walk, "argument_unsatisfiable", (detail,))
                 continue
-            yield Candidate(graph.id, server, walk, steps)
+            yield SampledChain(graph.id, server, walk, steps)
 
 
 def _generator(graph: ToolGraph, config: ChainsConfig) -> random.Random:
@@ -159,7 +159,7 @@ def _satisfiable(walk: Walk, tools: Mapping[str, Tool]) -> tuple[ChainStep, ...]
     return steps
 
 
-async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> Judged:
+async def _judge(candidate: SampledChain, judges: Judges, config: ChainsConfig) -> JudgedChain:
     notes = PromptNotes()
     voters = [notes.of(model) for model in judges.vote]
     verdicts, reason = await vote(candidate, voters, config.vote)
@@ -196,10 +196,10 @@ async def _judge(candidate: Candidate, judges: Judges, config: ChainsConfig) -> 
         verdicts=tuple(verdicts),
         prompt_hash=notes.prompt_hash,
     )
-    return Judged(candidate.graph_id, verdict, chain)
+    return JudgedChain(candidate.graph_id, verdict, chain)
 
 
-async def _operate(candidate: Candidate, judged: Judged, operator: Operator) -> Judged:
+async def _operate(candidate: SampledChain, judged: JudgedChain, operator: Operator) -> JudgedChain:
     """``judged``, an accepted chain, with what one more operator says of it."""
     verdicts, reason = await operator(candidate)
     said = judged.verdict.model_dump(exclude={"id"})
@@ -207,7 +207,7 @@ async def _operate(candidate: Candidate, judged: Judged, operator: Operator) -> 
     if reason:
         said |= {"accepted": False, "reason": reason, "chain_id": ""}
     verdict = ChainVerdict.model_validate(said)
-    return Judged(candidate.graph_id, verdict, None if reason else judged.chain)
+    return JudgedChain(candidate.graph_id, verdict, None if reason else judged.chain)
 
 
 def _rejected(
@@ -217,8 +217,8 @@ def _rejected(
     reason: str,
     verdicts: tuple[Verdict, ...],
     prompt_hash: str = "",
-) -> Judged:
-    return Judged(
+) -> JudgedChain:
+    return JudgedChain(
         graph_id,
         ChainVerdict(
             server_id=server.id,

@@ -10,7 +10,7 @@ from astra.errors import AstraError
 from astra.llm.protocol import ModelConfig, ModelsConfig
 from astra.plugins import find
 from astra.settings import StageConfig
-from astra.toolgraph import known
+from astra.toolgraph import operators
 
 
 class GraphConfig(StageConfig):
@@ -71,7 +71,7 @@ class OperatorConfig(StageConfig):
     @model_validator(mode="after")
     def _usable(self) -> Self:
         try:
-            find(known, self.name).Options.model_validate(self.options)
+            find(operators, self.name).Options.model_validate(self.options)
         except AstraError as error:
             raise ValueError(str(error)) from None
         return self

@@ -12,7 +12,7 @@ from astra.records.environment import Arena
 from astra.records.trajectory import StopReason
 from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Job, Rollout
+from astra.rollout.live import EpisodeJob, Rollout
 from astra.train.advantages import is_informative
 from astra.train.distributed import barrier
 from astra.train.errors import TrainingError
@@ -21,7 +21,7 @@ from astra.train.roc import Graded, failed_share, penalty, select
 
 
 @dataclass(frozen=True)
-class Sample:
+class TrainingSample:
     """One rollout as the trainer needs it: plain lists, cheap to send between ranks."""
 
     prompt_ids: list[int]
@@ -38,7 +38,7 @@ class Group:
 
     uid: int
     """Position in the prompt stream; ranks order groups by it."""
-    samples: list[Sample]
+    samples: list[TrainingSample]
     figures: dict[str, float]
     kind: str = ""
     """Of its arena (``QuestionKind``): what its reward measures."""
@@ -106,11 +106,11 @@ class GroupRoller:
         """One group per prompt, less those lost to infrastructure. Never scored 0 for that."""
         config = self._config
         size = config.rolled_size
-        jobs: list[Job] = []
+        jobs: list[EpisodeJob] = []
         for uid, arena in prompts:
             rng = random.Random(f"{config.seed}:{uid}:{arena.id}")
             extra = draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng)
-            jobs += [Job(arena, extra)] * size
+            jobs += [EpisodeJob(arena, extra)] * size
         rollouts = self.driver.run(jobs, Sampling(config.temperature, seed))
         groups: list[Group] = []
         for index, (uid, arena) in enumerate(prompts):
@@ -132,7 +132,7 @@ class GroupRoller:
         return [rollouts[i] for i in select(graded, config.group_size, mode, above, rng)]
 
 
-def _sample(rollout: Rollout) -> Sample:
+def _sample(rollout: Rollout) -> TrainingSample:
     if not len(rollout.completion_ids) == len(rollout.mask) == len(rollout.logprobs):
         raise AssertionError("completion, mask and log-probabilities differ in length")
     if not rollout.completion_ids:
@@ -140,7 +140,7 @@ def _sample(rollout: Rollout) -> Sample:
             f"arena {rollout.arena.id}: a rollout has no token at all (its prompt has "
             f"{len(rollout.prompt_ids)}); raise rl.limits.max_prompt_tokens"
         )
-    return Sample(
+    return TrainingSample(
         rollout.prompt_ids,
         rollout.completion_ids,
         rollout.mask,

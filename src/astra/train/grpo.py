@@ -23,7 +23,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from astra.train.distributed import accumulation_steps, is_sharded
 from astra.train.errors import TrainingError
 from astra.train.filling import BatchFiller, Filled
-from astra.train.groups import Group, GroupRoller, PromptStream, Sample, seed_of
+from astra.train.groups import Group, GroupRoller, PromptStream, TrainingSample, seed_of
 from astra.train.rl_config import RLConfig
 
 BatchHook = Callable[[int, Filled[Group]], None]
@@ -65,7 +65,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         self.informative = 0
         self.empty_batches = 0
         self._on_batch = on_batch
-        self._replayed: list[Sample] = []
+        self._replayed: list[TrainingSample] = []
         super().__init__(
             reward_funcs=[replay_reward],
             rollout_func=lambda prompts, trainer: self._replay(),
@@ -251,8 +251,8 @@ class StreamState(TrainerCallback):
         trainer.empty_batches = state["empty_batches"]
         trainer.roller.lost_to_infra = state["lost_to_infra"]
         trainer.carried = [
-            Group(one["uid"], [Sample(**sample) for sample in one["samples"]], one["figures"],
-                  one["kind"])
+            Group(one["uid"], [TrainingSample(**sample) for sample in one["samples"]],
+                  one["figures"], one["kind"])
             for one in state["carried"]
         ]  # fmt: skip
         self.stopped = state["stopped"]

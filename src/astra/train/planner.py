@@ -36,7 +36,7 @@ class Sharding(StrEnum):
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """A dense decoder. ``kv_width`` is key-value heads times head size."""
 
     parameters: float
@@ -46,14 +46,14 @@ class Shape:
     vocabulary: int
 
 
-SHAPES: Mapping[str, Shape] = {
-    "tiny": Shape(0.98e6, 128, 4, 64, 2560),
-    "smollm2-135m": Shape(134.5e6, 576, 30, 192, 49152),
-    "qwen3-0.6b": Shape(0.596e9, 1024, 28, 1024, 151936),
-    "qwen3-4b": Shape(4.02e9, 2560, 36, 1024, 151936),
-    "qwen3-8b": Shape(8.19e9, 4096, 36, 1024, 151936),
-    "qwen3-14b": Shape(14.77e9, 5120, 40, 1024, 151936),
-    "qwen3-32b": Shape(32.76e9, 5120, 64, 1024, 151936),
+SHAPES: Mapping[str, ModelShape] = {
+    "tiny": ModelShape(0.98e6, 128, 4, 64, 2560),
+    "smollm2-135m": ModelShape(134.5e6, 576, 30, 192, 49152),
+    "qwen3-0.6b": ModelShape(0.596e9, 1024, 28, 1024, 151936),
+    "qwen3-4b": ModelShape(4.02e9, 2560, 36, 1024, 151936),
+    "qwen3-8b": ModelShape(8.19e9, 4096, 36, 1024, 151936),
+    "qwen3-14b": ModelShape(14.77e9, 5120, 40, 1024, 151936),
+    "qwen3-32b": ModelShape(32.76e9, 5120, 64, 1024, 151936),
 }
 """From the models' published configurations."""
 
@@ -62,7 +62,7 @@ SHAPES: Mapping[str, Shape] = {
 class Setup:
     """What is to be trained, and on what."""
 
-    shape: Shape
+    shape: ModelShape
     tokens: int
     """Longest sequence, prompt included."""
     mean_tokens: int
@@ -83,7 +83,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """Bytes per GPU by purpose, and what a step costs."""
 
     memory: dict[str, float]
@@ -101,7 +101,7 @@ class Plan:
         return self.total <= self.room
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> MemoryPlan:
     """Memory of the fullest GPU and time of one optimizer step. ValueError on an uneven setup."""
     replicas, left = divmod(setup.gpus, setup.context_parallel)
     if left or not replicas:
@@ -116,7 +116,7 @@ def plan(setup: Setup) -> Plan:
     flops = (8 if setup.checkpointing else 6) * setup.shape.parameters * step_tokens
     step_s = flops / (setup.gpus * setup.gpu_tflops * 1e12 * setup.utilisation)
     room = setup.gpu_gib * GIB * (1 - RESERVE)
-    return Plan(_memory(setup), room, step_s, step_tokens / step_s, accumulation)
+    return MemoryPlan(_memory(setup), room, step_s, step_tokens / step_s, accumulation)
 
 
 def _memory(setup: Setup) -> dict[str, float]:
@@ -140,12 +140,12 @@ def _memory(setup: Setup) -> dict[str, float]:
     }
 
 
-def lora_parameters(shape: Shape, rank: int) -> float:
+def lora_parameters(shape: ModelShape, rank: int) -> float:
     """Adapters on the seven linear maps of a layer, about 18 hidden widths of in plus out."""
     return rank * shape.layers * 18.0 * shape.hidden
 
 
-def conversations(shape: Shape, tokens: int, gpus: int, gpu_gib: float) -> int:
+def conversations(shape: ModelShape, tokens: int, gpus: int, gpu_gib: float) -> int:
     """Conversations of ``tokens`` that one rollout server of ``gpus`` holds without evicting."""
     free = gpus * gpu_gib * GIB * (1 - RESERVE) - 2 * shape.parameters
     return max(0, int(free // (4 * shape.layers * shape.kv_width * tokens)))

@@ -21,7 +21,7 @@ from astra.rollout.build import EngineOptions, build_driver, build_engine
 from astra.rollout.chat import ChatCodec, LoadedPolicy
 from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Job, Rollout
+from astra.rollout.live import EpisodeJob, Rollout
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
@@ -282,7 +282,7 @@ class _Watcher(Watcher):
         if self._driver is None:
             raise ValueError("begin has not been called")
         jobs = [
-            Job(arena, draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng))
+            EpisodeJob(arena, draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng))
             for arena in self._dev
             for rng in (random.Random(f"dev:{arena.id}"),)
         ]

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from astra.arena.irrelevant import IrrelevantMode
 from astra.arena.reward import FinalAnswer, RewardMode
 from astra.plugins import choice
-from astra.rollout import known
+from astra.rollout import engines
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
@@ -17,7 +17,7 @@ from astra.train.lora import LoRAConfig
 
 BuiltInEngine = Literal["batched", "continuous", "vllm"]
 """Those that come along; the files of ``rollout/known`` are further ones."""
-Engine = Annotated[str, AfterValidator(choice("engine", get_args(BuiltInEngine), known))]
+Engine = Annotated[str, AfterValidator(choice("engine", get_args(BuiltInEngine), engines))]
 
 
 class RoCConfig(StageConfig):

@@ -14,7 +14,7 @@ from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
-from astra.rollout.live import Job, RolloutLimits
+from astra.rollout.live import EpisodeJob, RolloutLimits
 from astra.store.journal import Journal
 from astra.train.distributed import rank, world_size
 from astra.train.errors import TrainingError
@@ -100,11 +100,11 @@ def drop_solved(
 
 
 def _solved(block: Sequence[Arena], times: int, driver: Driver, config: RLConfig) -> list[str]:
-    jobs: list[Job] = []
+    jobs: list[EpisodeJob] = []
     for arena in block:
         rng = random.Random(f"{config.seed}:solved:{arena.id}")
         extra = draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng)
-        jobs += [Job(arena, extra)] * times
+        jobs += [EpisodeJob(arena, extra)] * times
     seed = seed_of(config.seed, "solved", *(arena.id for arena in block))
     rollouts = driver.run(jobs, Sampling(config.temperature, seed))
     return [

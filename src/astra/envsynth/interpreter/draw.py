@@ -91,7 +91,7 @@ class UsableTables:
     def __exit__(self, *exc_info: object) -> None:
         self._instances.__exit__(*exc_info)
 
-    def choose(self, split: Split, rng: Random) -> tuple[tables.Shape, QAInstance] | None:
+    def choose(self, split: Split, rng: Random) -> tuple[tables.TableShape, QAInstance] | None:
         """Any of the split's; None where it has none."""
         if not self._places[split]:
             return None

@@ -28,7 +28,7 @@ class Posed:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableShape:
     """What a table offers: its key column, its numbers, and columns whose values repeat."""
 
     name: str
@@ -46,7 +46,7 @@ class Shape:
         )
 
 
-def shape_of(table: Table) -> Shape | None:
+def shape_of(table: Table) -> TableShape | None:
     """None for a table with too few rows, no numbers, or a first column that repeats."""
     rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     key = table.columns[0]
@@ -58,7 +58,7 @@ def shape_of(table: Table) -> Shape | None:
         if all(isinstance(row[c], str) for row in rows)
         and 2 <= len({row[c] for row in rows}) <= len(rows) // 2
     )  # fmt: skip
-    return Shape(table.name, rows, key, numbers, groups) if numbers else None
+    return TableShape(table.name, rows, key, numbers, groups) if numbers else None
 
 
 def _is_number(value: Any) -> bool:
@@ -72,7 +72,7 @@ def _number(value: float) -> Answer:
     return Answer(type=AnswerType.NUMBER, value=int(value))
 
 
-def _pose(shape: Shape, asked: str, value: Any, program: str) -> Posed:
+def _pose(shape: TableShape, asked: str, value: Any, program: str) -> Posed:
     answer = (
         Answer(type=AnswerType.STRING, value=value) if isinstance(value, str) else _number(value)
     )
@@ -84,7 +84,7 @@ def _pose(shape: Shape, asked: str, value: Any, program: str) -> Posed:
     return Posed(f"{shape.opening} {asked}{rounding}", answer, program)
 
 
-def total_of_group(shape: Shape, rng: Random) -> Posed | None:
+def total_of_group(shape: TableShape, rng: Random) -> Posed | None:
     if not shape.groups:
         return None
     number, group = rng.choice(shape.numbers), rng.choice(shape.groups)
@@ -99,7 +99,7 @@ def total_of_group(shape: Shape, rng: Random) -> Posed | None:
     )  # fmt: skip
 
 
-def largest_group(shape: Shape, rng: Random) -> Posed | None:
+def largest_group(shape: TableShape, rng: Random) -> Posed | None:
     if not shape.groups:
         return None
     number, group = rng.choice(shape.numbers), rng.choice(shape.groups)
@@ -119,7 +119,7 @@ def largest_group(shape: Shape, rng: Random) -> Posed | None:
     )  # fmt: skip
 
 
-def total_above_mean(shape: Shape, rng: Random) -> Posed:
+def total_above_mean(shape: TableShape, rng: Random) -> Posed:
     number = rng.choice(shape.numbers)
     values = [row[number] for row in shape.rows]
     mean = sum(values) / len(values)
@@ -133,7 +133,7 @@ def total_above_mean(shape: Shape, rng: Random) -> Posed:
     )  # fmt: skip
 
 
-def weighted_total(shape: Shape, rng: Random) -> Posed | None:
+def weighted_total(shape: TableShape, rng: Random) -> Posed | None:
     if len(shape.numbers) < 2:
         return None
     one, other = rng.sample(sorted(shape.numbers), 2)
@@ -146,7 +146,7 @@ def weighted_total(shape: Shape, rng: Random) -> Posed | None:
     )  # fmt: skip
 
 
-def spread(shape: Shape, rng: Random) -> Posed:
+def spread(shape: TableShape, rng: Random) -> Posed:
     number = rng.choice(shape.numbers)
     values = sorted(row[number] for row in shape.rows)
     return _pose(
@@ -159,7 +159,7 @@ def spread(shape: Shape, rng: Random) -> Posed:
     )  # fmt: skip
 
 
-def ranked(shape: Shape, rng: Random) -> Posed | None:
+def ranked(shape: TableShape, rng: Random) -> Posed | None:
     number, place = rng.choice(shape.numbers), rng.randint(2, 5)
     ordered = sorted(shape.rows, key=lambda row: -row[number])
     near = [row[number] for row in ordered[place - 2 : place + 1]]
@@ -174,13 +174,13 @@ def ranked(shape: Shape, rng: Random) -> Posed | None:
     )  # fmt: skip
 
 
-_POSERS: tuple[Callable[[Shape, Random], Posed | None], ...] = (
+_POSERS: tuple[Callable[[TableShape, Random], Posed | None], ...] = (
     total_of_group, largest_group, total_above_mean, weighted_total, spread, ranked,
 )  # fmt: skip
 FAMILIES = {poser.__name__: poser for poser in _POSERS}
 """By name; one gives None where it does not fit a table."""
 
 
-def as_data(shape: Shape) -> dict[str, Sequence[Row]]:
+def as_data(shape: TableShape) -> dict[str, Sequence[Row]]:
     """The variables of the tool."""
     return {shape.name: [dict(row) for row in shape.rows]}

@@ -1,0 +1,141 @@
+"""Each checkpoint behind an endpoint, in a process of its own that ends with whoever asked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from astra.bench.harness.protocol import ModelEndpoint, Serving, Subject, SuiteError
+from astra.bench.harness.scripted import ScriptedServer, idle
+from astra.bench.summary import FLOOR
+from astra.rollout.chat import PolicyConfig
+from astra.serving.main import ServeConfig, ServingOptions
+from astra.settings import RuntimeConfig
+from astra.tracking.mlflow import file_digest
+
+START_TIMEOUT_S = 1200.0
+END_TIMEOUT_S = 60.0
+TAIL_CHARS = 2000
+
+
+class ServedCheckpoints:
+    """``Serving`` for model folders and hub models: one server at a time, by name."""
+
+    def __init__(self, configs: Mapping[str, ServeConfig]) -> None:
+        self.configs = configs
+
+    @classmethod
+    def of(
+        cls,
+        base: PolicyConfig,
+        trained: Mapping[str, Path],
+        options: ServingOptions,
+        runtime: RuntimeConfig,
+    ) -> Self:
+        """The base policy and what was trained from it, which is read with the same dtype."""
+        policies = {"base": base} | {
+            name: PolicyConfig(path=str(path), dtype=base.dtype) for name, path in trained.items()
+        }
+        machine: dict[str, Any] = {"device": runtime.device, "threads": runtime.threads}
+        return cls(
+            {
+                name: ServeConfig(policy=policy, name=name, **machine, **options.model_dump())
+                for name, policy in policies.items()
+            }
+        )
+
+    @contextmanager
+    def __call__(self, checkpoint: str) -> Generator[Subject]:
+        config = self.configs[checkpoint]
+        with served(config) as url:
+            endpoint = ModelEndpoint(base_url=url, model=config.name)
+            yield Subject(checkpoint, endpoint, identity(config))
+
+
+class RunningEndpoints:
+    """``Serving`` for servers that run already, closed models included."""
+
+    def __init__(self, endpoints: Mapping[str, ModelEndpoint]) -> None:
+        self._endpoints = endpoints
+
+    @contextmanager
+    def __call__(self, checkpoint: str) -> Generator[Subject]:
+        endpoint = self._endpoints[checkpoint]
+        yield Subject(checkpoint, endpoint, f"{endpoint.base_url} {endpoint.model}")
+
+
+class WithFloor:
+    """Any ``Serving``, and under FLOOR a model that says it is done at once."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    @contextmanager
+    def __call__(self, checkpoint: str) -> Generator[Subject]:
+        if checkpoint != FLOOR:
+            with self._serving(checkpoint) as subject:
+                yield subject
+            return
+        with ScriptedServer(idle, model=FLOOR) as server:
+            yield Subject(FLOOR, server.endpoint, FLOOR)
+
+
+def identity(config: ServeConfig) -> str:
+    """What the server's answers depend on: weights, template, limits and engine."""
+    folder = Path(config.policy.path)
+    weights = file_digest(folder) if folder.is_dir() else config.policy.revision or "main"
+    rest = config.model_dump_json(include={"policy", "engine", "context", "new_tokens"})
+    return hashlib.sha256(f"{weights} {rest}".encode()).hexdigest()
+
+
+@contextmanager
+def served(config: ServeConfig, timeout_s: float = START_TIMEOUT_S) -> Generator[str]:
+    """The address of a server that lives as long as the block, and no longer than this process.
+
+    Raises SuiteError with what the server said where it does not come up.
+    """
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "astra.serving.main"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        too_late = threading.Timer(timeout_s, process.kill)
+        try:
+            process.stdin.write(config.model_dump_json() + "\n")
+            process.stdin.flush()
+            too_late.start()
+            url = process.stdout.readline().strip()
+            too_late.cancel()
+            if not url:
+                process.wait(END_TIMEOUT_S)
+                said.seek(0)
+                text = said.read().decode(errors="replace")[-TAIL_CHARS:].strip()
+                raise SuiteError(f"{config.policy.path} cannot be served: {text or 'no answer'}")
+            yield url
+        finally:
+            too_late.cancel()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):  # it may be gone already
+        process.stdin.close()
+    try:
+        process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()

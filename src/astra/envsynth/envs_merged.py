@@ -1,0 +1,253 @@
+"""Instances and environments to arenas: splits, merging, replay, self-check, distractors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from astra.embedding.protocol import Embedder
+from astra.envsynth.bands import ToolPool, with_irrelevant
+from astra.envsynth.batching import Batcher, drawn_in_thread
+from astra.envsynth.candidates import CandidateTool, Proof
+from astra.envsynth.envs_merged_config import EnvsMergedConfig
+from astra.envsynth.interpreter.arenas import code_arenas
+from astra.envsynth.merge import ArenaDraft, merge_tools
+from astra.envsynth.selfcheck import check_arenas
+from astra.envsynth.splits import SplitGuard
+from astra.envsynth.static import Problem
+from astra.envsynth.verify import verify
+from astra.envsynth.worlds import (
+    Nodes,
+    arena_state,
+    expected_state,
+    is_stateful,
+    may_write,
+    nodes_of,
+)
+from astra.llm.pool import flow
+from astra.llm.protocol import Teacher
+from astra.records.base import canonical_json
+from astra.records.environment import Arena, ArenaStep, ArenaTool, Band, Environment
+from astra.records.qa import QAInstance, QuestionKind
+from astra.records.score import Rejection
+from astra.records.tool import ToolServer
+from astra.sandbox.protocol import Sandbox
+from astra.store.metrics import StageMetrics
+from astra.store.shelf import Shelf
+
+Outcome = Arena | Rejection
+Check = Callable[[Arena], Awaitable[Problem | None]]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What arenas are made of; instances are read several times."""
+
+    instances: Callable[[], Iterable[QAInstance]]
+    environments: Callable[[str], Iterable[Environment]]
+    """Those of an instance, by its id."""
+    servers: Callable[[], Iterable[ToolServer]]
+
+
+async def arenas(
+    inputs: Inputs,
+    teacher: Teacher,
+    embedder: Embedder,
+    sandbox: Sandbox,
+    config: EnvsMergedConfig,
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Outcome, None]:
+    """An arena with its distractors or a rejection per instance, and code-interpreter arenas.
+
+    Distractors are tools of all arenas, so these wait on disk until the last of them is made.
+    """
+    with Shelf(Arena, lambda arena: arena.id) as made:
+        outcomes = proved_arenas(inputs, teacher, sandbox, config, open_items, metrics)
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                if isinstance(outcome, Arena):
+                    made.add(outcome)
+                else:
+                    yield outcome
+        interpreted = code_arenas(inputs.instances, config.code, sandbox, open_items, metrics)
+        async with aclosing(interpreted):
+            async for outcome in interpreted:
+                yield outcome
+        finished = drawn_in_thread(_distracted(made, inputs.servers(), embedder, config.per_band))
+        async with aclosing(finished):
+            async for arena in finished:
+                yield arena
+
+
+def _distracted(
+    made: Shelf[Arena], servers: Iterable[ToolServer], embedder: Embedder, per_band: int
+) -> Generator[Arena]:
+    with ToolPool(made, servers) as pool:
+        yield from with_irrelevant(made, pool, embedder, per_band)
+
+
+async def proved_arenas(
+    inputs: Inputs,
+    teacher: Teacher,
+    sandbox: Sandbox,
+    config: EnvsMergedConfig,
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Outcome, None]:
+    """Per instance, in their order: failed merges, then its arena without distractors or why
+    there is none. Counts ``instances`` as they are done, and what became of groups.
+    """
+    guard = SplitGuard(inputs.instances())
+
+    def verified(candidates: Sequence[CandidateTool]) -> list[Proof]:
+        return verify(candidates, sandbox, config.sandbox)
+
+    def checked(built: Sequence[Arena]) -> list[Problem | None]:
+        return check_arenas(built, sandbox)
+
+    async def work(instance: QAInstance) -> list[Outcome]:
+        environments = {one.sub_question_id: one for one in inputs.environments(instance.id)}
+        plan = _plan(instance, guard, environments, config.nodes)
+        if isinstance(plan, Rejection):
+            outcomes: list[Outcome] = [plan]
+        else:
+            await merge_tools(plan, teacher, verifier.do, config, metrics)
+            outcomes = [*plan.tries, await _proved(plan, checker.do)]
+        metrics.count("instances")
+        return outcomes
+
+    turn = asyncio.Lock()  # the sandbox serves one batch at a time
+    async with (
+        Batcher(verified, config.verify_batch, turn) as verifier,
+        Batcher(checked, config.verify_batch, turn) as checker,
+        aclosing(flow(inputs.instances(), work, open_items)) as outcomes,
+    ):
+        async for outcome in outcomes:
+            yield outcome
+
+
+async def _proved(plan: ArenaDraft, check: Check) -> Outcome:
+    arena = assemble(plan)
+    problem = await check(arena)
+    if problem is None:
+        return arena
+    return Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1])
+
+
+def _plan(
+    instance: QAInstance,
+    guard: SplitGuard,
+    environments: Mapping[int, Environment],
+    nodes: Nodes,
+) -> ArenaDraft | Rejection:
+    violation = guard.violation(instance)
+    if violation is not None:
+        return violation
+    needed = {item.id for item in nodes_of(instance, nodes)}
+    missing = sorted(needed - set(environments))
+    if missing:
+        detail = f"sub-questions {missing} have no environment"
+        return Rejection(item=instance.id, reason="missing_environment", detail=detail)
+    if not needed:
+        return Rejection(item=instance.id, reason="no_tool_needed")
+    return ArenaDraft(instance, {number: environments[number] for number in sorted(needed)})
+
+
+def assemble(plan: ArenaDraft) -> Arena:
+    """The arena of a plan whose tools are merged."""
+    instance = plan.instance
+    served = {number: made for made in plan.tools for number in made.calls}
+    called = {one.id for one in instance.sub_questions if one.id in served and one.bar is None}
+    state = _state(plan)
+    steps = tuple(
+        ArenaStep(
+            id=question.id,
+            hop_level=question.hop_level,
+            question=question.question,
+            answer=question.answer,
+            dependencies=question.dependencies,
+            tool_name=served[question.id].tool.name if question.id in called else None,
+            arguments=served[question.id].calls[question.id] if question.id in called else {},
+        )
+        for question in instance.sub_questions
+    )
+    return Arena(
+        qa_id=instance.id,
+        split=instance.split,
+        domain=instance.domain,
+        language=instance.language,
+        source=instance.source,
+        kind=instance.kind,
+        scenario=instance.scenario,
+        hops=max(step.hop_level for step in steps),
+        main_question=instance.main_question,
+        final_answer=instance.final_answer,
+        tools=tuple(ArenaTool(tool=made.tool, code=made.code) for made in plan.tools),
+        steps=steps,
+        state=state,
+        expected_state=canonical_json(expected_state(instance)) if state else "",
+        entities=instance.entities,
+        composition=instance.composition,
+        prompt_hash=plan.notes.prompt_hash,
+    )
+
+
+def _state(plan: ArenaDraft) -> str:
+    """The arena's world as JSON; empty where no tool is stateful."""
+    instance = plan.instance
+    questions = {question.id: question for question in instance.sub_questions}
+    writes: dict[str, set[str]] = {}
+    for made in plan.tools:
+        served = [questions[number] for number in made.calls]
+        if any(is_stateful(instance, question) for question in served):
+            writes[made.tool.name] = {table for one in served for table in may_write(one)}
+    if not writes:
+        return ""
+    allowed = {name: sorted(tables) for name, tables in writes.items()}
+    return canonical_json(arena_state(instance, allowed).model_dump(mode="json"))
+
+
+def measure(metrics: StageMetrics, arena: Arena) -> None:
+    """Add one arena to the stage's counts and to the distributions of the paper's appendix."""
+    if arena.kind == QuestionKind.CODE:
+        metrics.count("code_arenas")
+        metrics.distribution("code_composition", [arena.composition])
+        metrics.distribution("code_split", [arena.split.value])
+        return
+    metrics.count("arenas")
+    for name, value in _figures(arena):
+        metrics.distribution(name, [value])
+
+
+def summarise(metrics: StageMetrics, embedder: Embedder) -> None:
+    """Add what is known at the end."""
+    for name in ("instances", "arenas"):
+        metrics.count(name, 0)
+    whole = metrics.counts["instances"]
+    metrics.value("yield", round(metrics.counts["arenas"] / whole, 4) if whole else 0.0)
+    metrics.value("embedder", embedder.name)
+
+
+def _figures(arena: Arena) -> Iterator[tuple[str, object]]:
+    yield "scenario", arena.scenario.value
+    yield "split", arena.split.value
+    yield "domain", arena.domain
+    yield "language", arena.language
+    yield "hops", arena.hops
+    yield "calls", sum(step.tool_name is not None for step in arena.steps)
+    yield "tools", len(arena.tools)
+    yield "sub_questions", len(arena.steps)
+    for band in Band:
+        yield f"irrelevant_{band}", len(arena.irrelevant.get(band, ()))

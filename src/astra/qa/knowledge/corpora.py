@@ -1,0 +1,105 @@
+"""Connector for texts, domain lists, question lists and taxonomies that are decomposed freely.
+
+Items come from JSON lines (``domain``, ``knowledge_corpus``, ``question``, ``description``,
+``examples``; what a mode does not use may be missing), from a text file with one domain or
+question per line, or from a folder of .txt and .md files, one text each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from astra.qa.config import Corpus, Mode
+from astra.qa.knowledge.packaged import KnowledgeError
+
+NEEDS = {
+    Mode.KNOWLEDGE_BASE: ("domain", "text"),
+    Mode.CONTEXT: ("domain", "text"),
+    Mode.BASE: ("domain",),
+    Mode.QUESTION: ("domain", "question"),
+    Mode.TAXONOMY: ("domain", "description"),
+}
+FIELDS = {
+    "domain": "domain",
+    "text": "knowledge_corpus",
+    "question": "question",
+    "description": "description",
+}
+"""Attribute -> its name in a line."""
+MOST_CHARS = 20_000
+"""Of a text: what a prompt holds beside the rest. Longer ones have to be cut into pieces."""
+
+
+@dataclass(frozen=True)
+class Item:
+    domain: str
+    text: str = ""
+    question: str = ""
+    description: str = ""
+    examples: tuple[str, ...] = ()
+    place: str = ""
+    """Where in the corpus: a line, or a file of a folder."""
+
+
+def items_of(name: str, corpus: Corpus, folder: Path) -> Iterator[Item]:
+    """The items of a corpus, in file order. KnowledgeError names file, line and repair."""
+    path = folder / corpus.path
+    where = f"knowledge corpus {name} ({path})"
+    if path.is_dir():
+        found = _from_folder(path)
+    elif not path.is_file():
+        raise KnowledgeError(f"{where}: no such file; put it there or change qa.corpora.{name}")
+    elif path.suffix == ".jsonl":
+        found = _from_lines(path, where)
+    elif path.suffix == ".txt":
+        found = _from_text(path, corpus.mode, where)
+    else:
+        raise KnowledgeError(f"{where}: give a .jsonl or .txt file, or a folder of texts")
+    for place, values in islice(found, corpus.limit):
+        values["domain"] = values.get("domain") or corpus.domain
+        lacking = [FIELDS[need] for need in NEEDS[corpus.mode] if not values.get(need)]
+        if lacking:
+            raise KnowledgeError(f"{where} {place}: mode {corpus.mode} needs {lacking}")
+        item = Item(**values, place=place)
+        if len(item.text) > MOST_CHARS:
+            raise KnowledgeError(f"{where} {place}: more than {MOST_CHARS} characters; cut it up")
+        yield item
+
+
+def _from_lines(path: Path, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    with path.open(encoding="utf-8") as handle:
+        for number, line in enumerate(handle, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                values = {name: row.get(field) or "" for name, field in FIELDS.items()}
+                values["examples"] = tuple(row.get("examples") or ())
+            except (ValueError, AttributeError, TypeError) as error:
+                raise KnowledgeError(f"{where} line {number}: no JSON object ({error})") from error
+            texts = [*(values[name] for name in FIELDS), *values["examples"]]
+            if not all(isinstance(text, str) for text in texts):
+                raise KnowledgeError(f"{where} line {number}: every field is text")
+            yield f"line {number}", values
+
+
+def _from_text(path: Path, mode: Mode, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    field = {Mode.BASE: "domain", Mode.QUESTION: "question"}.get(mode)
+    if field is None:
+        raise KnowledgeError(f"{where}: mode {mode} takes .jsonl or a folder, not lines of text")
+    with path.open(encoding="utf-8") as handle:
+        lines = (line for text in handle for line in text.splitlines())
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield f"line {number}", {field: line.strip()}
+
+
+def _from_folder(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for file in sorted(path.iterdir()):
+        if file.suffix in (".txt", ".md"):
+            yield file.name, {"text": file.read_text(encoding="utf-8").strip()}

@@ -1,0 +1,74 @@
+"""All knowledge of a configuration: every source of every split, and the split of a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from astra.qa.config import Language, QAConfig, SourceName
+from astra.qa.knowledge.domains import DOMAINS
+from astra.qa.knowledge.packaged import elements, geography
+from astra.qa.knowledge.schema import KnowledgeSource
+from astra.qa.knowledge.tables import load_tables
+from astra.qa.knowledge.worlds import build_world, in_chinese
+from astra.records.qa import Split
+
+PACKAGED = {"geography": geography, "elements": elements}
+KNOWLEDGE = Path("sources/knowledge")
+"""Where files of knowledge lie; a declared dependency of stage qa."""
+Sources = Mapping[Language, Mapping[str, tuple[KnowledgeSource, ...]]]
+"""Language -> source name -> its variants."""
+
+
+def build_sources(config: QAConfig, split: Split, knowledge: Path = KNOWLEDGE) -> Sources:
+    """All sources of one split. KnowledgeError if a package or a file is not as configured."""
+    found: dict[Language, dict[str, tuple[KnowledgeSource, ...]]] = {}
+    for language in config.languages_used:
+        found[language] = {
+            name: _variants(name, config, split, language)
+            for name, weight in sorted(config.sources.items())
+            if weight > 0
+        }
+        for name, spec in sorted(config.tables.items()):
+            if spec.weight > 0 and spec.language == language:
+                loaded = load_tables(name, spec, split, knowledge, config.names_per_type)
+                found[language][name] = (loaded,)
+    return found
+
+
+def source_weights(config: QAConfig) -> dict[str, float]:
+    tables = {name: spec.weight for name, spec in config.tables.items()}
+    return {**config.sources, **tables}
+
+
+def _variants(
+    name: SourceName, config: QAConfig, split: Split, language: Language
+) -> tuple[KnowledgeSource, ...]:
+    if name in DOMAINS:
+        return tuple(
+            build_world(
+                name, split, variant, config.seed, config.names_per_kind, language, config.extended
+            )
+            for variant in range(config.worlds)
+        )
+    versions = dict[str, str](config.packages.items())
+    source = PACKAGED[name](split, versions, config.names_per_type)
+    return (in_chinese(source) if language == "zh" else source,)
+
+
+def every(sources: Sources) -> Iterator[KnowledgeSource]:
+    for by_name in sources.values():
+        for variants in by_name.values():
+            yield from variants
+
+
+def shared_entities(sources: Mapping[Split, Sources]) -> set[str]:
+    """Names that two splits both have. Empty unless a source is broken."""
+    owner: dict[str, Split] = {}
+    shared: set[str] = set()
+    for split, found in sources.items():
+        for source in every(found):
+            for name in source.names:
+                if owner.setdefault(name, split) is not split:
+                    shared.add(name)
+    return shared

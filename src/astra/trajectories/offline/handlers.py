@@ -1,0 +1,51 @@
+"""The offline emulator and the offline user: rules that answer for tools, and that speak."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from astra.agent.prompt import MISSING_VALUE, extract_answer
+from astra.llm.protocol import OfflineHandlers
+from astra.trajectories import emulated, user
+from astra.trajectories.emulated import EmulatedReply
+from astra.trajectories.offline.world import EmulatedWorld
+from astra.trajectories.user import UserReply
+
+
+def emulate(variables: Mapping[str, Any], rng: random.Random) -> EmulatedReply:
+    """One call. Seeded by server, attribute and arguments, not by ``rng``: the same call must
+    get the same reply at any point of any episode, but for the episode's own writes."""
+    del rng
+    world = EmulatedWorld(variables["server_id"], variables["state"])
+    tool, arguments = variables["tool"], variables["arguments"]
+    problem = world.missing(tool, arguments)
+    if problem:
+        return EmulatedReply(status="error", error=problem)
+    return EmulatedReply(status="ok", result=world.read(tool, arguments))
+
+
+def speak(variables: Mapping[str, Any], rng: random.Random) -> UserReply:
+    """Tells what is asked for, then asks for the next goal, in the goals' order."""
+    goals: Sequence[Mapping[str, Any]] = variables["goals"]
+    said = [turn["text"] for turn in variables["conversation"] if turn["speaker"] == "user"]
+    stated = sum(goal["request"] in said for goal in goals)
+    if extract_answer(variables["conversation"][-1]["text"]) == MISSING_VALUE:
+        facts: Mapping[str, str] = goals[stated - 1]["facts"]
+        told = [_told(name, value, variables["language"]) for name, value in facts.items()]
+        news = [line for line in told if not any(line in text for text in said)]
+        if not news:
+            return UserReply(status="gives_up", message="")
+        return UserReply(status="continue", message=" ".join(news))
+    if stated < len(goals):
+        return UserReply(status="continue", message=goals[stated]["request"])
+    return UserReply(status="satisfied", message="")
+
+
+def _told(name: str, value: str, language: str) -> str:
+    words = name.replace("_", " ")
+    return f"{words} 是 {value}。" if language == "zh" else f"The {words} is {value}."
+
+
+HANDLERS: OfflineHandlers = {emulated.TEMPLATE: emulate, user.TEMPLATE: speak}
