@@ -21,7 +21,7 @@ export ASTRA_FRAMEWORKS
 ASTRA_BENCH_ENV ?= $(CURDIR)/.venv-bench
 export ASTRA_BENCH_ENV
 
-.PHONY: help install demo test data record check params deps tiny-base frameworks bench-env remote experiments docs mlflow plots clean
+.PHONY: help install demo test data record check params deps tiny-base frameworks bench-env remote experiments back docs mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -83,13 +83,11 @@ frameworks: ## environments of verifiers, OpenEnv and verl, in which arena expor
 remote: $(STAMP) ## keep data in S3: make remote URL=s3://BUCKET/PATH [ENDPOINT=https://...]
 	$(RUN) astra remote set "$(URL)" $(if $(ENDPOINT),--endpoint "$(ENDPOINT)")
 
-# What an experiment changed and what came of it; `dvc exp show` alone has over a thousand columns.
-BLOCKS := tools|graph|chains|tasks|trajectories|sft_set|qa|qa_valid|envs|envs_merged|sft|rl|bench
-SCORES := checkpoints\.rl\.scores\.(f1|precision|recall|success|calls)\.mean
+experiments: $(STAMP) ## what each DVC experiment changed, and its scores; SHOW=--md, SHOW="--sort-by rl.seed"
+	$(RUN) astra experiments $(SHOW)
 
-experiments: $(STAMP) ## DVC experiments as a table; SHOW=--md, SHOW="--sort-by rl.seed", ...
-	$(RUN) dvc exp show --only-changed --drop '(?!Experiment|Created|State|($(BLOCKS))\.)' \
-	  --keep '$(SCORES)' $(SHOW)
+back: $(STAMP) ## go back to the committed build: parameters, dvc.lock, metrics, plots, data, models
+	$(RUN) python -m astra.devtools.back
 
 docs: $(DOCS) ## build the documentation into site/; any warning fails
 	$(RUN) mkdocs build --strict --quiet

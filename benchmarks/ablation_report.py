@@ -110,7 +110,7 @@ def document(
     settings: Mapping[str, Any],
     overrides: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Everything in docs/ablations.json; ``found`` is by arm and seed."""
+    """The whole of docs/ablations.json; ``found`` is by arm and seed."""
     judged = [judge(claim, found, start) for claim in CLAIMS]
     return {
         "settings": dict(settings),

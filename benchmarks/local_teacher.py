@@ -47,7 +47,7 @@ class Latency:
         return self.median_s * math.exp(self.sigma**2 / 2)
 
     def draw(self, request: str, time: int) -> float:
-        """Of a request when it comes for the n-th ``time``; the same in every run."""
+        """The latency of a request that comes for the n-th ``time``; the same in every run."""
         deviation = random.Random(f"{request} {time}").gauss(0, 1)
         return self.median_s * math.exp(self.sigma * deviation)
 
@@ -69,12 +69,12 @@ class Recorder:
         return _Overheard(config, OfflineTeacher(config, handlers), self)
 
     async def ask(self, config: Any, offline: Any, ask: Any) -> Any:
-        from astra.llm.openai_backend import chat_request, teacher_key
+        from astra.llm.openai_backend import chat_bodies, teacher_key
         from astra.llm.protocol import ParseError, ProviderError
         from astra.prompting import render
 
         prompt = render(ask.template, ask.shown)
-        sent = chat_request(config.model, {}, prompt, ask.response)
+        sent = chat_bodies(config.model, {}, prompt, ask.response)
         shown = [digest(_prompt(body)) for body in (sent.plain, sent.structured or sent.plain)]
         line = {"shown": shown, "key": teacher_key(config, prompt, ask.response, ask.sample)}
         said = self._said.get(shown[0])
@@ -117,7 +117,7 @@ class _Overheard:
 
 @contextmanager
 def recording(place: Path) -> Generator[Recorder]:
-    """Within the block every role answers by its rules, and ``place`` keeps what they say."""
+    """Let every role answer by its rules within the block; ``place`` keeps what they say."""
     from astra.llm.build import teachers_from
 
     with place.open("w") as file:
@@ -186,7 +186,7 @@ class Replies:
 
 
 def turn_key(body: Mapping[str, Any]) -> str:
-    """Under which the client keeps the answer to an agent's turn in its first repetition."""
+    """The key of the client's cache for an agent's turn in its first repetition."""
     from astra.llm.cache import answer_key
 
     return answer_key({"backend": "openai", "request": body, "sample": 0})

@@ -48,11 +48,11 @@ class Outcome:
     asks: int
     wall_s: float
     asking_s: float
-    """From the first request to the last answer."""
+    """The time from the first request to the last answer."""
     ideal_s: float
     occupancy: float
     cpu_s: float
-    """Of the stage's process and its children."""
+    """What the stage's process and its children used."""
     server_cpu_s: float
     lag_ms: float
     """How much longer than their latency the server kept its requests, on average."""

@@ -61,11 +61,11 @@ class Resumed:
     """What came of one stage that was ended again and again."""
 
     asks: int
-    """Of the run that nobody disturbed."""
+    """How many asks the run made that nobody disturbed."""
     sent: int = 0
     """Requests of all runs together."""
     asked_again: int = 0
-    """Of those, asks whose answer was committed before."""
+    """How many of the requests asked for an answer that was committed before."""
     unknown: int = 0
     """Requests that the run that nobody disturbed would not have made."""
     same: bool = False
@@ -75,7 +75,7 @@ class Resumed:
     left_behind: int = 0
     """Processes that outlived the stage."""
     slowest_end_s: float = 0.0
-    """From the signal to the end of the stage."""
+    """The longest time from a signal to the end of the stage."""
 
     def faults(self) -> int:
         return self.asked_again + self.unknown + self.unsaid + self.left_behind
@@ -87,10 +87,10 @@ class Resumed:
 
 
 def again(sent: Iterable[str], keys: Mapping[str, Set[str]], committed: Set[str]) -> int:
-    """Of requests ``sent`` by one run those whose answer was ``committed`` before it.
+    """How many requests ``sent`` by one run had an answer that was ``committed`` before it.
 
-    ``keys``: of the asks that show the same prompt, by the request's name; a name that is not
-    there is itself a key.
+    ``keys`` holds the keys of the asks that show the same prompt, by the request's name; a name
+    that is not there is itself a key.
     """
     found = 0
     for name, times in Counter(sent).items():

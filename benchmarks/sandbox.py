@@ -129,7 +129,7 @@ def live(sandbox: LocalSandbox) -> Figures:
     samples: dict[str, list[float]] = {"floor_us": [], "live_us": []}
     for name, work in (("floor_us", floor), ("live_us", call)) * 40:
         samples[name] += [timed(work) for _ in range(300)]
-    figures: Figures = {name: quantiles(found) for name, found in samples.items()}
+    figures: Figures = {name: quantiles(seconds) for name, seconds in samples.items()}
     figures["ratio_p50"] = round(figures["live_us"]["p50"] / figures["floor_us"]["p50"], 2)
     figures["live"] = rate(20_000, lambda: [call() for _ in range(20_000)])
     figures["floor"] = rate(20_000, lambda: [floor() for _ in range(20_000)])
@@ -162,9 +162,9 @@ def warm(tier: str, count: int = 200) -> Figures:
             time.sleep(0.01)  # the pool refills between acquisitions
             session: list[Session] = []
 
-            def acquire(found: list[Session] = session, pool: LocalSandbox = sandbox) -> None:
-                found.append(pool.session(SOURCE))
-                assert found[0].call("f", {"x": 1}).value == 2
+            def acquire(opened: list[Session] = session, pool: LocalSandbox = sandbox) -> None:
+                opened.append(pool.session(SOURCE))
+                assert opened[0].call("f", {"x": 1}).value == 2
 
             samples.append(timed(acquire))
             session[0].close()
@@ -176,13 +176,13 @@ def amortised(sandbox: LocalSandbox) -> Figures:
     naive = rate(60, lambda: [naive_call() for _ in range(60)])
     figures: Figures = {"naive": naive}
     for k, sessions in ((1, 300), (10, 200), (100, 100), (1000, 20)):
-        found = rate(
+        measured = rate(
             k * sessions,
             lambda k=k, n=sessions: [episode(sandbox, k) for _ in range(n)],
         )
-        found["times_naive"] = round(found["per_s"] / naive["per_s"], 1)
-        found["times_naive_cpu"] = round(found["per_cpu_s"] / naive["per_cpu_s"], 1)
-        figures[f"k={k}"] = found
+        measured["times_naive"] = round(measured["per_s"] / naive["per_s"], 1)
+        measured["times_naive_cpu"] = round(measured["per_cpu_s"] / naive["per_cpu_s"], 1)
+        figures[f"k={k}"] = measured
     return figures
 
 

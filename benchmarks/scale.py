@@ -83,11 +83,11 @@ def prepare(folder: Path, share: float) -> None:
 
 def services(count: int, tools: int) -> Iterator[dict[str, Any]]:
     """``count`` documents that hold ``tools`` tools together, drawn from the catalogue's words."""
-    from astra.toolbank.catalogue import parse_catalogue
+    from astra.toolbank.formats import catalogue
     from astra.toolbank.raw import RawServer
 
     words = yaml.safe_load((ROOT / "sources/documents/catalogue.yaml").read_text())
-    drawn = parse_catalogue({**words, "servers": 10**9}, RawServer("", "", ()))
+    drawn = catalogue.parse({**words, "servers": 10**9}, RawServer("", "", ()))
     for number in range(count):
         wanted = tools * (number + 1) // count - tools * number // count
         found: dict[str, dict[str, Any]] = {}

@@ -30,7 +30,7 @@ def by_checkpoint(episodes: Iterable[BenchEpisode]) -> dict[str, Values]:
 
 
 def paired(after: Mapping[Item, float], before: Mapping[Item, float]) -> dict[Item, float]:
-    """``after - before`` of the items that both have."""
+    """The differences ``after - before`` of the items that both have."""
     return {item: value - before[item] for item, value in after.items() if item in before}
 
 

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from astra.bench.harness.checkpoints import write_run
 from astra.bench.harness.oracle_acebench import offline_user
 from astra.bench.harness.play import run_suite
 from astra.bench.harness.protocol import (
@@ -38,8 +37,9 @@ from astra.bench.harness.protocol import (
 )
 from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn
 from astra.bench.harness.served import ServedCheckpoints, WithFloor
-from astra.bench.summary import FLOOR, read_runs, suites_document
-from astra.rollout.chat import PolicyConfig
+from astra.bench.names import FLOOR
+from astra.bench.suite_tables import read_runs, write_run
+from astra.bench.summary import suites_document
 from astra.serving.main import ServeConfig
 
 OFFLINE = ("arenas", "arenas_plain", "bfcl", "acebench", "tau2")
@@ -87,8 +87,11 @@ def model(name: str, given: str, args: argparse.Namespace) -> ServeConfig:
     place, _, template = given.partition(":")
     return ServeConfig.model_validate(
         {
-            "policy": PolicyConfig.model_validate({"path": place, "template": template or "own"}),
-            "name": name, "rows": args.rows, "context": args.context,
+            "policy": {
+                "path": place, "revision": None, "template": template or "own", "dtype": "float32",
+            },
+            "name": name, "engine": "local", "rows": args.rows, "keep_mb": 1024,
+            "context": args.context,
             "new_tokens": args.new_tokens, "threads": args.threads,
         }
     )  # fmt: skip
@@ -143,8 +146,8 @@ def show(out: Path) -> None:
     (out / "summary.json").write_text(json.dumps(document, indent=1) + "\n")
     print("| suite | model | score | 95 % | entries | overflows | lost | steps | tokens/step |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for suite, found in document.items():
-        for name, one in found["checkpoints"].items():
+    for suite, scores in document.items():
+        for name, one in scores["checkpoints"].items():
             head = one["scores"].get(one["score"], {})
             span = f"[{head['low']:.3f}, {head['high']:.3f}]" if head else "-"
             mean = f"{head['mean']:.3f}" if head else "-"

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict
 
 from astra import prompting
 from astra.llm.build import Teachers
-from astra.llm.openai_backend import chat_request, sampling_fields
+from astra.llm.openai_backend import chat_bodies, sampling_fields
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Ask, ModelConfig
 from astra.settings import Endpoint, RuntimeConfig
@@ -80,7 +80,7 @@ def timed(count: int, in_flight: int, run: Callable[[], Awaitable[None]]) -> dic
 
 def floor(url: str, count: int, in_flight: int) -> dict[str, float]:
     """aiohttp alone: the same body, the same connection count, the reply decoded."""
-    request = chat_request("m", sampling_fields(CONFIG), PROMPT, Word)
+    request = chat_bodies("m", sampling_fields(CONFIG), PROMPT, Word)
     body: Any = request.structured
 
     async def run() -> None:

@@ -116,7 +116,7 @@ def survival(folder: Path) -> None:
 
 
 def normalise(folder: Path) -> None:
-    """Everything from reading a line to the server's record, filters and duplicates included."""
+    """Time the way from a line to the server's record, filters and duplicates included."""
     metrics = StageMetrics("tools")
     normaliser = ServerNormaliser(FILTERS)
     started, previous, corpus = time.process_time(), time.process_time(), ""

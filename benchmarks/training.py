@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from staged import composed
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer, SFTTrainer
 from trl import SFTConfig as TRLSFTConfig
@@ -40,7 +41,7 @@ from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import Sampling
-from astra.rollout.live import EpisodeJob, RolloutLimits
+from astra.rollout.live import PAPER_LIMITS, EpisodeJob
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 from astra.store.tables import read_records
 from astra.tracking.mlflow import Run
@@ -148,7 +149,9 @@ class Batch:
 
 
 def ours(policy: LoadedPolicy, arena: Arena, rows: int, latency: float) -> Batch:
-    limits = RolloutLimits(max_turns=TURNS, max_turn_tokens=TURN, max_response_tokens=RESPONSE)
+    limits = PAPER_LIMITS.model_copy(
+        update={"max_turns": TURNS, "max_turn_tokens": TURN, "max_response_tokens": RESPONSE}
+    )
     engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, rows)
     sandbox: Any = SleepySandbox(arena, latency)
     driver = RolloutDriver(engine, policy.codec, sandbox, limits, overlap=latency > 0)
@@ -269,10 +272,10 @@ def samples(uid: int, config: RLConfig, version: int) -> list[TrainingSample]:
 
 
 def step_part(policy: LoadedPolicy) -> None:
-    config = RLConfig.model_validate(
-        {"steps": 3, "groups": 8, "group_size": 8, "micro_batch_size": 32, "save_steps": 99,
-         "old_logprobs": "trainer"}
-    )  # fmt: skip
+    files = ("rl=base", "+rl/engine=batched", "+rl/importance=trainer")
+    changes = ("steps=3", "groups=8", "group_size=8", "micro_batch_size=32", "save_steps=99")
+    composition = composed([*files, *(f"rl.{change}" for change in changes)])
+    config = RLConfig.model_validate(composition["rl"])
     rows = Dataset.from_list([{"prompt": ""}] * config.groups)
     clocks: dict[str, list[Clock]] = {"ours": [], "TRL": []}
     for _ in range(3):  # alternating, so that what neighbours do meets both
@@ -330,10 +333,9 @@ def sft_part(policy: LoadedPolicy) -> None:
     generator = torch.Generator().manual_seed(0)
     ids = [torch.randint(0, 2000, (256,), generator=generator).tolist() for _ in range(96)]
     rows = [{"input_ids": one, "labels": [-100] * 128 + one[128:]} for one in ids]
-    config = SFTConfig.model_validate(
-        {"policy": {"path": "models/sft"}, "max_steps": 4, "epochs": 9, "batch_size": 24,
-         "micro_batch_size": 24, "save_steps": 99}
-    )  # fmt: skip
+    changes = ("max_steps=4", "epochs=9", "batch_size=24", "micro_batch_size=24", "save_steps=99")
+    composition = composed(["sft=base", *(f"sft.{change}" for change in changes)])
+    config = SFTConfig.model_validate(composition["sft"])
     clocks: dict[str, list[Clock]] = {"ours": [], "TRL": []}
     for _ in range(3):
         for name, found in clocks.items():
@@ -374,7 +376,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     grpo_trainer.parse_response = parsed
     torch.set_num_threads(chosen.threads)
-    policy = load_policy(PolicyConfig(path=chosen.policy))
+    policy = load_policy(PolicyConfig.saved(chosen.policy, "float32"))
     parts = chosen.part or ["rollout", "step", "sft"]
     if "rollout" in parts:
         rollout_part(policy, chosen.rows)

@@ -1,4 +1,4 @@
-"""Pages that MkDocs makes while it builds: the reference, and files of the repository's root."""
+"""Hooks of MkDocs: they make the reference and the project's pages, and turn links to code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
+from astra.devtools.code_map import anchor
 from astra.devtools.reference import pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +26,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for place, text in made.items():
         files.append(File.generated(config, place, content=text))
     return files
+
+
+def on_page_markdown(text: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links to source files, which are not on the site, lead to their places on the code's map."""
+
+    def mapped(link: re.Match[str]) -> str:
+        return f"](reference/modules.md#{anchor(Path(link.group(1)))})"
+
+    return re.sub(r"\]\(\.\./(?:src/astra/)?([\w/]+\.py)\)", mapped, text)
 
 
 def relinked(text: str) -> str:

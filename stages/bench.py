@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from astra.bench.arena_overlap import shared_with_suites
-from astra.bench.bench import run_arenas, select
+from astra.bench.arenas import select
+from astra.bench.bench import check_suites, run_arenas, run_suites
 from astra.bench.config import BenchConfig
-from astra.bench.harness.checkpoints import Checkpoints, check_suites, play_suites
 from astra.bench.report import report_bench
-from astra.bench.summary import read_runs, suites_document
+from astra.bench.suite_tables import read_runs
+from astra.bench.summary import suites_document
 from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
 from astra.stage import open_stage, run_stage
@@ -21,15 +22,15 @@ TRAINED = {"sft": Path("models/sft"), "rl": Path("models/rl")}
 def main() -> None:
     with open_stage("bench", BenchConfig) as stage:
         config, runtime = stage.config, stage.runtime
-        check_suites(config.suites)
+        check_suites(config.suites)  # before the arenas: they take long
         arenas = select(read_records(ARENAS, Arena), config)
         episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
         write_records(EPISODES, episodes, BenchEpisode)
+        run_suites(config, runtime, TRAINED, SUITES)
+        suites = suites_document(
+            read_runs(SUITES), config.resamples, config.confidence, config.seed
+        )
         shared = shared_with_suites(read_records(ARENAS, Arena), config.contamination)
-        checkpoints = Checkpoints(config, runtime, TRAINED)
-        play_suites(config.suites, checkpoints, checkpoints.names, SUITES, checkpoints.tracked)
-        played = read_runs(SUITES)
-        suites = suites_document(played, config.resamples, config.confidence, config.seed)
         report_bench(stage.metrics, episodes, config, shared, suites)
 
 

@@ -5,8 +5,9 @@ from astra.records.graph import Chain, ToolGraph
 from astra.records.tool import ToolServer
 from astra.records.verdict import ChainVerdict
 from astra.stage import run_stage
-from astra.toolgraph.chains import build_judges, chains, measure
+from astra.toolgraph.chains import chains, measure
 from astra.toolgraph.config import ChainsConfig
+from astra.toolgraph.judging import build_operators
 from astra.toolgraph.offline.handlers import HANDLERS
 
 
@@ -15,9 +16,11 @@ def main() -> None:
         stage.follow("graphs", stage.count("graph"))
         graphs = stage.read("graph", ToolGraph)
         servers = stage.shelf("tools", ToolServer, lambda server: server.id)
-        judges = build_judges(stage.config, lambda models: stage.panel(models, HANDLERS))
+        operators = build_operators(
+            stage.config.operators, lambda models: stage.panel(models, HANDLERS)
+        )
         outcomes = chains(
-            graphs, servers.one, judges, stage.config, stage.open_items, stage.metrics
+            graphs, servers.one, operators, stage.config, stage.open_items, stage.metrics
         )
         stage.write(outcomes, Chain, measure, beside={"chain_verdicts": ChainVerdict})
 

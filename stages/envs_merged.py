@@ -18,17 +18,16 @@ TABLES = ("qa_valid", "envs", "tools")
 def main() -> None:
     with data_stage("envs_merged", EnvsMergedConfig) as stage:
         stage.follow("instances", stage.count("qa_valid"))
-        made = stage.shelf("envs", Environment, lambda environment: environment.qa_id)
+        environments = stage.shelf("envs", Environment, lambda environment: environment.qa_id)
         inputs = Inputs(
             instances=lambda: stage.read("qa_valid", QAInstance),
-            environments=made.of,
+            environments=environments.of,
             servers=lambda: stage.read("tools", ToolServer),
         )
         teacher = stage.teacher(stage.config.teacher, HANDLERS)
         embedder = build_embedder(stage.config.embedding, stage.runtime)
         sandbox = stage.enter(build_sandbox(stage.config.sandbox, stage.runtime))
-        read = digests(*map(stage.table, TABLES))
-        stage.track(read).tags(sandbox_tier=sandbox.tier)
+        stage.track(digests(*map(stage.table, TABLES))).tags(sandbox_tier=sandbox.tier)
         outcomes = arenas(
             inputs, teacher, embedder, sandbox, stage.config, stage.open_items, stage.metrics
         )

@@ -23,7 +23,7 @@ def main() -> None:
         config, runtime = stage.config, stage.runtime
         start_processes(runtime.rl_launch, __file__)
         device = load_device(prepare_torch(runtime, config.seed))
-        policy = load_policy(PolicyConfig(path=str(START), dtype=config.dtype), device)
+        policy = load_policy(PolicyConfig.saved(str(START), config.dtype), device)
         arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config)
         inputs = digests(ARENAS, START)
         folder = stage.enter(claim(run_folder("rl", config, inputs)))

@@ -14,7 +14,7 @@ def main() -> None:
     with data_stage("tasks", TasksConfig) as stage:
         stage.follow("servers", stage.count("tools"))
         servers = stage.read("tools", ToolServer)
-        live = sum(one.execution is Execution.LIVE for one in stage.read("tools", ToolServer))
+        live = sum(server.execution is Execution.LIVE for server in stage.read("tools", ToolServer))
         chains = stage.shelf("chains", Chain, lambda chain: chain.server_id)
         models = Models(
             teacher=stage.teacher(stage.config.teacher, HANDLERS),

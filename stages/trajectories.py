@@ -11,6 +11,7 @@ from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
 from astra.trajectories.live import server_pool
+from astra.trajectories.offline.expert import ScriptedExpert
 from astra.trajectories.offline.handlers import HANDLERS
 from astra.trajectories.report import measure
 from astra.trajectories.trajectories import Cast, EpisodePlayer, agent, trajectories
@@ -23,11 +24,11 @@ def main() -> None:
         servers = stage.shelf("tools", ToolServer, lambda server: server.id)
         agenda = stage.enter(Agenda(stage.read("tasks", Task), servers))
         cast = Cast(
-            agent(config.agent, stage.policy),
+            agent(config.agent, stage.policy, ScriptedExpert),
             stage.teacher(config.emulator, HANDLERS),
             stage.teacher(config.user, HANDLERS),
         )
-        synthesis = EpisodePlayer(
+        player = EpisodePlayer(
             config,
             servers.one,
             Scripts(agenda, config.conversations),
@@ -35,7 +36,7 @@ def main() -> None:
             server_pool(ServerEnvironments(), stage.runtime, config.reset_in_place),
             stage.enter(Journal("trajectories")),
         )
-        outcomes = trajectories(agenda, synthesis, stage.open_items, stage.metrics)
+        outcomes = trajectories(agenda, player, stage.open_items, stage.metrics)
         stage.metrics.count("trajectories", stage.write(outcomes, Trajectory, measure))
 
 

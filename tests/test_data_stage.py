@@ -18,7 +18,7 @@ from astra.llm.protocol import ModelConfig
 from astra.records.base import Record
 from astra.records.score import Rejection
 from astra.settings import StageConfig
-from astra.store.tables import TableError, read_records, write_records
+from astra.store.tables import TableError, TableWriter, read_records, write_records
 
 
 class Sized(StageConfig):
@@ -103,6 +103,60 @@ def test_equal_rejections_are_rows_that_a_number_tells_apart() -> None:
     assert all(
         one.model_dump(exclude={"id", "repeat"}) == fields for one in found if one.item == "i1"
     )
+
+
+def test_equal_rejections_are_numbered_on_without_trying_every_number_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    add = TableWriter.add
+
+    def counting(writer: TableWriter[Rejection], record: Rejection) -> bool:
+        asked.append(record.repeat)
+        return add(writer, record)
+
+    monkeypatch.setattr(TableWriter, "add", counting)
+    with data_stage("fruits", Sized) as stage:
+        for _ in range(50):
+            stage.reject(BAD)
+        stage.reject(BAD.model_copy(update={"id": "", "repeat": 7}))
+        stage.reject(BAD)
+    assert sorted(one.repeat for one in rejected()) == list(range(52))
+    assert len(asked) <= 3 * 52
+
+
+def test_the_last_line_says_what_came_in_was_kept_and_was_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "astra")
+    with data_stage("fruits", Sized) as stage:
+        stage.follow("baskets", 3)
+        stage.metrics.count("baskets", 3)
+        outcomes = [Fruit(name="fig"), Fruit(name="fig"), Seed(name="pip"), BAD]
+        stage.write(flowing(outcomes), Fruit, beside={"seeds": Seed})
+    lines = [line for line in caplog.messages if line.startswith("baskets")]
+    assert len(lines) == 1
+    kept, *_, dropped = lines[0].split(", ", 2)
+    assert kept == "baskets 3/3 -> 1 rows in data/fruits.parquet"
+    assert lines[0].startswith(f"{kept}, 1 rows in data/seeds.parquet, ")
+    assert dropped.endswith("dropped 1: rotten 1")
+
+
+def test_the_last_line_of_a_stage_that_failed_claims_nothing_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "astra")
+
+    def failing() -> None:
+        with data_stage("fruits", Sized) as stage:
+            stage.follow("baskets", 3)
+            stage.write(flowing([BAD], AstraError("down")), Fruit)
+
+    with pytest.raises(AstraError):
+        failing()
+    lines = [line for line in caplog.messages if line.startswith("baskets")]
+    assert len(lines) == 1
+    assert "->" not in lines[0]
 
 
 def test_counts_of_the_metrics_are_those_of_the_rows() -> None:

@@ -66,10 +66,10 @@ def test_a_missing_or_torn_file_names_the_repair(tmp_path: Path) -> None:
 
 
 def test_the_shipped_runtime_block_is_valid(root: Path) -> None:
-    import yaml
+    from omegaconf import OmegaConf
 
-    text = (root / "conf/runtime/default.yaml").read_text()
-    assert validate("runtime", yaml.safe_load(text), RuntimeConfig)
+    block = OmegaConf.load(root / "conf/runtime/default.yaml")
+    assert validate("runtime", OmegaConf.to_container(block, resolve=True), RuntimeConfig)
 
 
 def stage_process(root: Path, body: str) -> subprocess.CompletedProcess[str]:
@@ -120,10 +120,25 @@ def test_progress_reports_count_rate_and_drops(
     progress.advance()
     progress.close()
     assert "episodes 2/3" in caplog.messages[-1]
-    assert "dropped: timeout 1" in caplog.messages[-1]
+    assert "dropped 1: timeout 1" in caplog.messages[-1]
     said = len(caplog.messages)
     progress.close()
     assert len(caplog.messages) == said
+
+
+def test_only_the_last_line_tells_what_was_kept_and_every_reason_for_a_drop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "astra")
+    drops = Counter({reason: 10 - n for n, reason in enumerate("abcdef")})
+    progress = Progress("tasks", 60, drops)
+    progress.reach(30)
+    progress.report()
+    assert caplog.messages[-1].endswith("dropped 45: a 10, b 9, c 8, d 7")
+    progress.reach(60)
+    progress.close("15 rows in data/tasks.parquet")
+    assert caplog.messages[-1].startswith("tasks 60/60 -> 15 rows in data/tasks.parquet, ")
+    assert caplog.messages[-1].endswith("dropped 45: a 10, b 9, c 8, d 7, e 6, f 5")
 
 
 def test_the_time_left_is_told_from_a_hundredth_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -152,7 +167,7 @@ def test_progress_follows_what_a_stage_counts_and_lines_come_from_below_too(
     reporter.tick()  # what a teacher's answer does, in the middle of an item
     line = caplog.messages[-1]
     assert line.startswith("servers 1/4, ")
-    assert line.endswith(" left, 7 tokens/s, cost 0.10, dropped: ask_failed 1")
+    assert line.endswith(" left, 7 tokens/s, cost 0.10, dropped 1: ask_failed 1")
     metrics.count("servers", 3)
     progress.close()
     assert caplog.messages[-1].startswith("servers 4/4, ")

@@ -1,8 +1,10 @@
 """What the data stages share: a stream of records and rejections becomes tables and metrics.
 
 A data stage is a pipeline per item (a server, a question, a sub-question, a group to merge). Its
-domain yields what came of each item, in the items' order; here that is written, counted and
-measured, and the stage brought to its one end, whatever happened.
+domain yields what came of each item, in the items' order. ``DataStage.write`` sends each record
+to ``data/<table>.parquet`` and each rejection to ``data/rejected/<stage>.parquet``, counts and
+measures them, and says in one last line how many items came in, what was kept and what was
+dropped. The stage ends in one place, whatever happened: ``data_stage``.
 """
 
 from __future__ import annotations
@@ -33,11 +35,12 @@ log = logging.getLogger("astra")
 DATA = Path("data")
 REJECTED = DATA / "rejected"
 OPEN_PER_PLACE = 2
-"""Items open at once, times the requests in flight: some wait for a sandbox or a sibling."""
+"""How many items are open at once per request in flight: some wait for a sandbox or a sibling."""
 LOGGED_CHARS = 300
-"""Of a rejection's detail in the log; the table has all of it but endpoints' addresses."""
+"""How much of a rejection's detail is logged; the table has all of it but the addresses of
+endpoints."""
 _RESOLVED = re.compile(r"(?<=Connect call failed) \([^)]*\)?")
-"""The address that a name stood for, in the HTTP client's words."""
+"""An address that a host's name stood for, in the HTTP client's words."""
 
 RecordType = TypeVar("RecordType", bound=Record)
 
@@ -51,9 +54,12 @@ class DataStage(Stage[Config]):
         self.ends.callback(self.teachers.track)
         self.ends.callback(self.teachers.close)
         self.rejected = self.enter(TableWriter(self.rejected_table, Rejection))
+        self._repeats: dict[str, int] = {}
+        """The last ``repeat`` given out, by the id of the first of several equal rejections."""
 
     @property
     def rejected_table(self) -> Path:
+        """Where the stage's rejections are written."""
         return REJECTED / f"{self.name}.parquet"
 
     @property
@@ -98,11 +104,12 @@ class DataStage(Stage[Config]):
         measure: Callable[[StageMetrics, RecordType], None] | None = None,
         beside: dict[str, type[Record]] | None = None,
     ) -> int:
-        """Run the flow: rejections to their table, records of ``model`` to the stage's.
+        """Run the flow: rejections go to their table, records of ``model`` to the stage's.
 
         ``beside`` names further tables and the record each holds. ``measure`` sees the records
-        of ``model`` in the flow's order. Returns the rows of the stage's table. If the flow
-        fails or is interrupted, what it has open ends first and no table is replaced.
+        of ``model`` in the flow's order. Returns the rows of the stage's table, and logs them
+        beside the number of items and the drops by reason. If the flow fails or is interrupted,
+        what it has open ends first and no table is replaced.
         """
         tables = {self.name: model, **(beside or {})}
         with ExitStack() as spooled:
@@ -112,8 +119,11 @@ class DataStage(Stage[Config]):
             }
             with asyncio.Runner() as runner:
                 runner.run(self._drain(outcomes, writers, model, measure))
-            written = {kind: writer.commit() for kind, writer in writers.items()}
-        return written[model]
+            rows = {kind: writer.commit() for kind, writer in writers.items()}
+        kept = [f"{rows[kind]} rows in {self.table(name)}" for name, kind in tables.items()]
+        for progress in list(self.reporter.open):
+            progress.close(", ".join(kept))
+        return rows[model]
 
     async def _drain(
         self,
@@ -133,7 +143,10 @@ class DataStage(Stage[Config]):
                     measure(self.metrics, outcome)
 
     def reject(self, rejection: Rejection) -> None:
-        """Keep a rejection and count it by reason. The first of each reason is logged."""
+        """Write a rejection to the stage's table of rejections and count it by reason.
+
+        The first one of each reason is logged as well.
+        """
         if rejection.final and rejection.reason not in self.metrics.dropped:
             place = f"{rejection.item} {rejection.part}".strip()
             log.info(
@@ -142,12 +155,18 @@ class DataStage(Stage[Config]):
         self.metrics.reject(rejection)
         fields = rejection.model_dump(exclude={"id", "repeat"})
         fields["detail"] = self._without_addresses(rejection.detail)
-        repeat = rejection.repeat
+        first = Rejection(**fields, repeat=rejection.repeat)
+        if self.rejected.add(first):
+            return
+        # Numbered on from the last equal one: trying every number again would take a time that
+        # grows with the square of how many are equal.
+        repeat = self._repeats.get(first.id, first.repeat) + 1
         while not self.rejected.add(Rejection(**fields, repeat=repeat)):
             repeat += 1
+        self._repeats[first.id] = repeat
 
     def _without_addresses(self, detail: str) -> str:
-        """Why an ask failed, without where: the endpoints of another machine lie elsewhere."""
+        """``detail`` without the addresses of endpoints, which differ from machine to machine."""
         for url in (endpoint.base_url for endpoint in self.runtime.endpoints):
             if url in detail:
                 detail = detail.replace(url, "endpoint").replace(urlsplit(url).netloc, "endpoint")
@@ -157,7 +176,7 @@ class DataStage(Stage[Config]):
 
 @contextmanager
 def data_stage(name: str, model: type[Config]) -> Generator[DataStage[Config]]:
-    """A data stage. At its end metrics and ``data/rejected/<name>.parquet`` are written.
+    """Open a data stage. Its metrics and ``data/rejected/<name>.parquet`` are written at its end.
 
     After an error for the user the rejections so far are written too: they may say why.
     """

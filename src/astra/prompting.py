@@ -66,12 +66,12 @@ def without_keywords(schema: Any, dropped: Callable[[str], bool]) -> Any:
 
 
 def _schema(value: Any) -> str:
-    """A tool's schema for one who makes up no values: extensions (``x-...``) say nothing there."""
+    """A tool's schema as JSON without extensions (``x-...``), which say nothing to most readers."""
     return _json(without_keywords(value, lambda keyword: keyword.startswith("x-")))
 
 
 def _sources(arguments: Any) -> str:
-    """The arguments of a planned call: of each source what its origin gives, and no nulls."""
+    """The arguments of a planned call as JSON: per source what its origin gives, without nulls."""
     if not isinstance(arguments, Mapping):
         return _json(arguments)
     return _json(
@@ -92,8 +92,11 @@ _MARKS = ("#", "```", "~~~", "---", "===", "|")
 
 
 def _quoted(value: Any) -> Any:
-    """What is inserted for a value. JSON passes unchanged: it has no line breaks of its own."""
-    text = str(value)  # raises for an undefined one
+    """The text that is inserted for a value.
+
+    JSON passes unchanged: it has no line breaks of its own.
+    """
+    text = str(value)  # raises for an undefined value
     lines = _LINES.split(text.rstrip("\r\n"))
     if len(lines) == 1 and not text.lstrip().startswith(_MARKS):
         return lines[0]
@@ -122,7 +125,7 @@ def _compiled(template: str) -> jinja2.Template:
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """Text of template ``<domain>/<name>``. Raises PromptError on an undefined variable."""
+    """The text of template ``<domain>/<name>``. Raises PromptError on an undefined variable."""
     try:
         return _compiled(template).render(**variables).rstrip("\n")
     except jinja2.UndefinedError as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from astra.errors import AstraError
 
@@ -47,12 +49,21 @@ def validate(block: str, values: Any, model: type[Config]) -> Config:
         raise ParamsError(_explain(block, error)) from None
 
 
+def faults(block: str, error: ValidationError) -> list[str]:
+    """What is wrong with each bad parameter, by its full name, and its value if no mapping."""
+
+    def fault(problem: ErrorDetails) -> str:
+        where = ".".join([block, *map(str, problem["loc"])])
+        value = problem["input"]
+        shown = problem["type"] != "missing" and not isinstance(value, Mapping)
+        return f"{where}: {problem['msg']}" + (f" (got {value!r})" if shown else "")
+
+    return [fault(problem) for problem in error.errors()]
+
+
 def _explain(block: str, error: ValidationError) -> str:
     lines = [f"parameters of `{block}` are not usable:"]
-    for problem in error.errors():
-        where = ".".join([block, *map(str, problem["loc"])])
-        got = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
-        lines.append(f"  {where}: {problem['msg']}{got}")
+    lines += [f"  {fault}" for fault in faults(block, error)]
     lines.append("Change the value in conf/ (or with -S NAME=VALUE), then run `make params`.")
     return "\n".join(lines)
 
@@ -113,9 +124,9 @@ class RuntimeConfig(StageConfig):
     request_timeout_s: float = 120.0
     max_attempts: int = 5
     """Tries of one request, repairs of an unparsable reply included."""
-    mcp_timeout_s: float = 30.0
+    mcp_timeout_s: float = 120.0
     """Start of a server or one tool call."""
-    threads: int = 2
+    threads: int = 1
     """Compute threads of torch; more than idle cores makes it many times slower."""
     device: str = "auto"
     """auto | cpu | cuda"""
@@ -124,7 +135,7 @@ class RuntimeConfig(StageConfig):
     """Commands that start the training stages on several devices or nodes, for example
     ``accelerate launch --config_file conf/accelerate/zero2.yaml``; empty: one process."""
     rollout_servers: tuple[str, ...] = ()
-    """URLs of vLLM servers that roll episodes, where rl.engine is vllm."""
+    """URLs of vLLM servers that roll episodes, for engine ``vllm`` of stage ``rl``."""
     sandbox: Literal["local", "ray"] = "local"
     """Where tool code runs: this machine, or every node of a Ray cluster."""
     sandbox_warm: int = 0
@@ -137,7 +148,7 @@ class RuntimeConfig(StageConfig):
     sandbox_workers: int = 2
     """Zygote processes that sessions are spread over."""
     prices: dict[str, Price] = Field(default_factory=dict[str, Price])
-    """By model name; needed where a budget caps money."""
+    """Model name -> its price; needed where a budget caps money."""
     budget: BudgetConfig = BudgetConfig()
     tracking_uri: str | None = None
     """MLflow store; None: MLFLOW_TRACKING_URI, else SQLite at the repository root."""

@@ -1,4 +1,4 @@
-"""What every stage file shares: opening, logging, progress lines, metrics, and one way to end.
+"""What every stage file shares: parameters, logging, progress lines, metrics, and its end.
 
 Progress is one line now and then, on a terminal and off it, never one per item.
 """
@@ -22,17 +22,19 @@ from astra.tracking.mlflow import Run, track
 log = logging.getLogger("astra")
 REPORT_EVERY_S = 60.0
 REPORT_EVERY_TTY_S = 5.0
+TOLD_REASONS = 4
+"""How many reasons for drops a line tells while a stage goes on; its last line tells all."""
 Opened = TypeVar("Opened")
 
 
 class Reporter:
-    """Spaces the lines of all progress of one stage, and says what each line adds."""
+    """Decides when the progress of one stage writes its next line, and what each line adds."""
 
     def __init__(self) -> None:
         self.notes: list[Callable[[], str]] = []
         """What else a line says, for example the cost so far; an empty text says nothing."""
         self.open: list[Progress] = []
-        """Not closed yet; the last one's line is due next."""
+        """The progress that is not closed yet; the last one writes the next line."""
         self._last = time.monotonic()
 
     def tick(self) -> None:
@@ -53,9 +55,11 @@ class Reporter:
 
 
 class Progress:
-    """Done of total, rate, time left, drops by reason, and what the reporter's notes add.
+    """Counts the finished items of a stage and writes a line about them now and then.
 
-    Cheap to call per item. Before a hundredth is done the time left is anybody's guess.
+    A line holds how many of the total are done, the rate, the time left, the most frequent
+    reasons for drops, and what the reporter's notes add. Counting is cheap enough to be done per
+    item. The time left is told once a hundredth is done; before, it would be a guess.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class Progress:
     ) -> None:
         """``drops``: where rejections are counted by reason, if any are.
 
-        Without a ``reporter`` the lines are spaced by themselves.
+        A progress without a ``reporter`` decides by itself when its next line is due.
         """
         self._what = what
         self._total = total
@@ -88,14 +92,18 @@ class Progress:
         self._note = note
         self._reporter.tick()
 
-    def close(self) -> None:
-        """Write the last line; idempotent."""
+    def close(self, kept: str = "") -> None:
+        """Write the last line; idempotent.
+
+        ``kept``: what became of the items, for example ``12 rows in data/tasks.parquet``. The
+        line then tells every reason for a drop.
+        """
         if self in self._reporter.open:
             self._reporter.open.remove(self)
-            self.report()
+            self.report(kept)
 
-    def report(self) -> None:
-        """Write a line now."""
+    def report(self, kept: str = "") -> None:
+        """Write a line now; ``kept`` as in ``close``."""
         rate = self._done / max(time.monotonic() - self._started, 1e-9)
         parts = [f"{self._what} {self._done}", f"{rate:.1f}/s"]
         if self._total is not None:
@@ -105,11 +113,17 @@ class Progress:
         if noted := self._reporter.noted():
             parts.append(noted)
         if self._drops:
-            reasons = (f"{reason} {count}" for reason, count in self._drops.most_common(4))
-            parts.append(f"dropped: {', '.join(reasons)}")
+            parts.append(f"dropped {self._reasons(None if kept else TOLD_REASONS)}")
         if self._note:
             parts.append(self._note)
+        if kept:
+            parts[0] += f" -> {kept}"
         log.info("%s", ", ".join(parts))
+
+    def _reasons(self, most: int | None) -> str:
+        """How many items were dropped, and how many for each of the ``most`` frequent reasons."""
+        reasons = (f"{reason} {count}" for reason, count in self._drops.most_common(most))
+        return f"{self._drops.total()}: {', '.join(reasons)}"
 
 
 class Counts(Protocol):
@@ -123,7 +137,7 @@ class Counts(Protocol):
 def follow(
     metrics: Counts, name: str, total: int, reporter: Reporter | None = None, what: str = ""
 ) -> Progress:
-    """Progress of what ``metrics`` count under ``name``, with their drops by reason.
+    """The progress of what ``metrics`` count under ``name``, with their drops by reason.
 
     ``what``: how lines call it, if not by that name.
     """
@@ -159,13 +173,13 @@ class Stage(Generic[Config]):
         return self.enter(track(self.name, self.config, inputs, self.runtime))
 
     def progress(self, what: str, total: int | None = None) -> Progress:
-        """Progress that whoever works advances; closed with the stage."""
+        """A progress that the caller advances; it is closed with the stage."""
         progress = Progress(what, total, self.metrics.dropped, self.reporter)
         self.ends.callback(progress.close)
         return progress
 
     def follow(self, counted: str, total: int, what: str = "") -> Progress:
-        """Progress of what the metrics count under ``counted``; closed with the stage.
+        """The progress of what the metrics count under ``counted``; it is closed with the stage.
 
         ``what``: how lines call it, if not by the name of the count.
         """
@@ -176,8 +190,10 @@ class Stage(Generic[Config]):
 
 @contextmanager
 def open_stage(name: str, model: type[Config]) -> Generator[Stage[Config]]:
-    """A training or benchmark stage. Unless it fails, its metrics are written before what it
-    entered is left; where several processes train, by the first one.
+    """Open a training or benchmark stage.
+
+    Unless it fails, its metrics are written before what it entered is left. Where several
+    processes train, the first one writes them.
     """
     stage = Stage(name, model)
     with stage.ends:
@@ -193,7 +209,7 @@ def is_first_rank() -> bool:
 
 def run_stage(name: str, main: Callable[[], None]) -> None:
     """Run a stage's ``main``; a user-facing error ends the process with its message, exit 1."""
-    usual = "INFO" if is_first_rank() else "WARNING"  # ranks say the same
+    usual = "INFO" if is_first_rank() else "WARNING"  # the other ranks would repeat the first
     logging.basicConfig(
         level=os.environ.get("ASTRA_LOG", usual).upper(),
         format=f"[{name}] %(message)s",
@@ -206,11 +222,11 @@ def run_stage(name: str, main: Callable[[], None]) -> None:
     try:
         main()
     except (AstraError, BaseExceptionGroup) as error:
-        told = user_errors(error)
-        if not told:
+        readable = user_errors(error)
+        if not readable:
             raise
-        for one in told:
-            log.error("%s", one)
+        for reason in readable:
+            log.error("%s", reason)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         log.error("interrupted; run the same command again to resume")
@@ -224,11 +240,12 @@ def user_errors(error: BaseException) -> list[AstraError]:
     Tasks that run together fail together, as a group.
     """
     leaves = list(_leaves(error))
-    told = [leaf for leaf in leaves if isinstance(leaf, AstraError)]
-    return told if len(told) == len(leaves) else []
+    readable = [leaf for leaf in leaves if isinstance(leaf, AstraError)]
+    return readable if len(readable) == len(leaves) else []
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group of groups, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)

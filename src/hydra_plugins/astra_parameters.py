@@ -1,4 +1,4 @@
-"""Found by Hydra on its plugin path: makes composition validate every block.
+"""Makes a composition validate every block; Hydra finds this module on its plugin path.
 
 `dvc exp run -S rl.reward=f3` is thereby refused with the allowed values before a stage starts.
 """

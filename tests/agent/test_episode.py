@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from astra.agent.episode import Episode, EpisodeLimits, parse_arguments
+from astra.agent.episode import Episode, parse_arguments
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall, ToolResult
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
+from configs import episode_limits
 
 ADD = Tool(
     name="add",
@@ -35,7 +36,7 @@ def ok(text: str) -> ToolResult:
 
 
 def test_every_call_gets_one_tool_message_in_order_whatever_is_wrong_with_it() -> None:
-    episode = Episode(START, [ADD], EpisodeLimits(max_parallel_calls=4))
+    episode = Episode(START, [ADD], episode_limits(max_parallel_calls=4))
     wanted = episode.offer(turn(call(0, "{"), call(1), call(2, name="sub"), call(3), call(4)))
     assert [one.id for one in wanted] == ["call_1", "call_3"]
     added = episode.observe([ok("3"), ok("4")])
@@ -51,7 +52,7 @@ def test_every_call_gets_one_tool_message_in_order_whatever_is_wrong_with_it() -
 
 
 def test_a_turn_of_refused_calls_only_closes_at_once() -> None:
-    episode = Episode(START, [ADD], EpisodeLimits())
+    episode = Episode(START, [ADD], episode_limits())
     assert episode.offer(turn(call(0, "[]"))) == ()
     assert episode.turn == 1
     with pytest.raises(ValueError, match="results for"):
@@ -60,7 +61,7 @@ def test_a_turn_of_refused_calls_only_closes_at_once() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_a_wrong_number_of_results_is_refused_and_changes_nothing(count: int) -> None:
-    episode = Episode(START, [ADD], EpisodeLimits())
+    episode = Episode(START, [ADD], episode_limits())
     episode.offer(turn(call(0), call(1)))
     with pytest.raises(ValueError, match="results for 2 calls"):
         episode.observe([ok("x")] * count)
@@ -70,22 +71,22 @@ def test_a_wrong_number_of_results_is_refused_and_changes_nothing(count: int) ->
 
 
 def test_a_turn_cannot_start_before_the_last_was_observed() -> None:
-    episode = Episode(START, [ADD], EpisodeLimits())
+    episode = Episode(START, [ADD], episode_limits())
     episode.offer(turn(call(0)))
     with pytest.raises(ValueError, match="not been observed"):
         episode.offer(turn(text="done"))
 
 
 def test_limits_and_answers_end_the_episode() -> None:
-    episode = Episode(START, [ADD], EpisodeLimits(max_turns=1))
+    episode = Episode(START, [ADD], episode_limits(max_turns=1))
     episode.offer(turn(call(0)))
     episode.observe([ok("3")])
     assert episode.stop_reason == StopReason.MAX_TURNS
-    episode = Episode(START, [ADD], EpisodeLimits(max_calls=2))
+    episode = Episode(START, [ADD], episode_limits(max_calls=2))
     assert len(episode.offer(turn(call(0), call(1), call(2)))) == 2
     episode.observe([ok("3"), ok("3")])
     assert episode.stop_reason == StopReason.MAX_CALLS
-    episode = Episode(START, [ADD], EpisodeLimits())
+    episode = Episode(START, [ADD], episode_limits())
     assert episode.offer(turn(text="done")) == ()
     assert episode.stop_reason == StopReason.ANSWERED
     with pytest.raises(ValueError, match="already ended"):
@@ -93,7 +94,7 @@ def test_limits_and_answers_end_the_episode() -> None:
 
 
 def test_a_long_result_is_cut_for_the_model_and_kept_for_the_record() -> None:
-    episode = Episode(START, [ADD], EpisodeLimits(max_result_chars=5))
+    episode = Episode(START, [ADD], episode_limits(max_result_chars=5))
     episode.offer(turn(call(0)))
     (message,) = episode.observe([ok("1234567")])
     assert message.content == "12345\n[cut: 2 more characters]"

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from astra.agent.episode import EpisodeLimits
 from astra.agent.loop import Transcript, run_episode
 from astra.errors import AstraError, OutOfTokens, StageStop
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall, ToolResult
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
+from configs import episode_limits
 
 TOOLS = (Tool(name="echo", description="", parameters={"type": "object"}),)
 START = (Message(role=MessageRole.USER, content="go"),)
@@ -61,7 +61,7 @@ class Broken(Echo):
 
 
 def run(policy: Script, env: Echo, timeout_s: float | None = None) -> Transcript:
-    return asyncio.run(run_episode(policy, env, START, EpisodeLimits(), timeout_s))
+    return asyncio.run(run_episode(policy, env, START, episode_limits(), timeout_s))
 
 
 def test_parallel_calls_run_together_and_come_back_in_order() -> None:
@@ -108,6 +108,6 @@ def test_an_outage_is_raised_and_not_put_down_to_the_episode() -> None:
 
 
 def test_infra_outranks_a_limit_of_the_same_turn() -> None:
-    limits = EpisodeLimits(max_turns=1)
+    limits = episode_limits(max_turns=1)
     done = asyncio.run(run_episode(Script(turn("{}")), Broken(), START, limits))
     assert done.stop_reason == StopReason.INFRA

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from astra.bench import bench as bench
-from astra.bench.bench import BenchError, run_arenas, select
+from astra.bench.arenas import BenchError, select
+from astra.bench.bench import run_arenas
 from astra.bench.config import BenchConfig
 from astra.bench.references import oracle_turns
 from astra.bench.report import build_document, report_bench
+from astra.errors import AstraError
 from astra.records.base import content_id
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.environment import Arena, ArenaStep, ArenaTool, Band
@@ -18,6 +19,7 @@ from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
 from astra.records.score import Scored, Unscored
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
+from astra.rollout.chat import PolicyConfig
 from astra.rollout.driver import Rollout, RolloutDriver
 from astra.settings import RuntimeConfig, validate
 from astra.store.metrics import StageMetrics
@@ -67,14 +69,16 @@ def make_arena(n: int, *, split: Split = Split.HELDOUT, gold: int | None = None)
 
 def config(root: Path, **values: Any) -> BenchConfig:
     block: dict[str, Any] = {
-        "policy": {"path": str(root / "policies/tiny")},
+        "policy": PolicyConfig.saved(str(root / "policies/tiny"), "float32").model_dump(),
         "limits": {
             "max_turns": 4, "max_calls": 8, "max_parallel_calls": 4, "max_result_chars": 200,
             "max_turn_tokens": 96, "max_prompt_tokens": 512, "max_response_tokens": 300,
         },
         "arenas": None, "irrelevant_tools": "banded", "irrelevant_per_band": 1,
         "engine_rows": 16, "resamples": 200, "confidence": 0.95, "max_infra_share": 0.01,
-        "examples": 2, "suites": [], "serving": {}, "endpoints": {}, "sandbox": {}, "seed": 0,
+        "examples": 2, "suites": [],
+        "serving": {"engine": "local", "rows": 16, "keep_mb": 1024}, "endpoints": {},
+        "contamination": None, "sandbox": {}, "seed": 0,
     }  # fmt: skip
     return validate("bench", block | values, BenchConfig)
 
@@ -255,7 +259,7 @@ def test_questions_without_tools_have_no_plain_scores(root: Path, workspace: Pat
 
 def test_a_missing_checkpoint_names_its_stage(root: Path, workspace: Path) -> None:
     arenas = select(ARENAS, config(root))
-    with pytest.raises(bench.AstraError, match="dvc repro"):
+    with pytest.raises(AstraError, match="dvc repro"):
         run_arenas(
             config(root), RUNTIME, arenas, workspace / "arenas.parquet",
             {"sft": Path("models/sft")},

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from astra.bench.config import BenchConfig
 from astra.llm.protocol import ModelConfig
+from astra.rollout.chat import PolicyConfig
 from astra.settings import validate
 
 
@@ -16,7 +17,8 @@ def test_every_scale_is_a_valid_block(root: Path, scale: str) -> None:
     change = OmegaConf.load(root / f"conf/bench/{scale}.yaml")
     assert isinstance(change, DictConfig)
     assert change.pop("defaults") == ["base", "_self_"]
-    outside = {"policy": {"path": "policies/tiny"}, "contamination": "index.parquet"}
+    policy = PolicyConfig.saved("policies/tiny", "float32").model_dump()
+    outside = {"policy": policy, "contamination": "index.parquet"}
     merged = OmegaConf.merge(outside, {"bench": base})
     merged = OmegaConf.merge(merged, {"bench": change})
     block = OmegaConf.to_container(merged.bench, resolve=True)
@@ -27,5 +29,7 @@ def test_every_scale_is_a_valid_block(root: Path, scale: str) -> None:
 @pytest.mark.parametrize("role", ["teacher", "judge", "emulator", "user"])
 @pytest.mark.parametrize("backend", ["offline", "openai"])
 def test_every_role_has_both_backends(root: Path, role: str, backend: str) -> None:
-    block = OmegaConf.to_container(OmegaConf.load(root / f"conf/{role}/{backend}.yaml"))
+    block = OmegaConf.to_container(
+        OmegaConf.load(root / f"conf/{role}/{backend}.yaml"), resolve=True
+    )
     assert validate(role, block, ModelConfig).backend == backend

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from astra.bench.harness.checkpoints import write_run
 from astra.bench.statistics import (
     Efficiency,
     efficiency,
@@ -16,7 +15,8 @@ from astra.bench.statistics import (
     pass_hat_k,
     sign_flip_p,
 )
-from astra.bench.summary import by_category, read_runs, suites_document
+from astra.bench.suite_tables import read_runs, write_run
+from astra.bench.summary import by_category, suites_document
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored, Unscored
 

@@ -8,9 +8,9 @@ from test_bench_arenas import make_arena
 from test_bench_suite_statistics import episode, run_of
 from typer.testing import CliRunner
 
-from astra.bench.harness.checkpoints import write_run
 from astra.bench.harness.protocol import SuiteError
 from astra.bench.overlap import arena_items, overlap, prompts_of, sft_items, write_overlap
+from astra.bench.suite_tables import write_run
 from astra.cli.main import commands
 from astra.records.environment import Arena
 from astra.records.message import Message, MessageRole

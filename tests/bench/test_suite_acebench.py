@@ -67,7 +67,7 @@ def test_every_task_has_a_solution_of_calls(data: Path) -> None:
 def test_missing_data_say_where_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ASTRA_CORPORA", raising=False)
     with pytest.raises(SuiteError, match="clone the ACEBench repository"):
-        acebench.data_folder(acebench.AceBenchOptions())
+        acebench.data_folder(acebench.Options())
 
 
 def test_function_documents_become_json_schema() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import NAME, Scripted, serving
+from chat_server import NAME, Scripted, serving
 from test_bench_arenas import ARENAS, make_arena
 
-from astra.bench.bench import job_of, rollout_scores
+from astra.bench.arenas import job_of
+from astra.bench.episodes import rollout_scores
 from astra.bench.harness.project import PlayRequest
 from astra.bench.harness.protocol import (
     Decoding,
@@ -74,7 +75,7 @@ def test_a_policy_has_the_same_episodes_over_an_endpoint(
     engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id)
     driver = RolloutDriver(engine, policy.codec, sandbox, RolloutLimits(**LIMITS))
     settings = config(table, irrelevant_tools="banded")
-    options = arenas.ArenaOptions.model_validate(settings.options)
+    options = arenas.Options.model_validate(settings.options)
     jobs = [job_of(arena, options.irrelevant_tools, 1, 0) for arena in ARENAS]
     in_process = driver.run(jobs, Sampling(temperature=0.0))
 

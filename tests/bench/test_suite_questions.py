@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from astra.bench.harness import registry
 from astra.bench.harness.play import run_suite
 from astra.bench.harness.protocol import Decoding, Subject, SuiteConfig, SuiteError
 from astra.bench.harness.questions import QuestionSource, questions_driver, read_rows
@@ -86,7 +85,7 @@ def test_the_last_stated_letter_counts(driver: Any, text: str, letter: str | Non
 def test_options_are_shuffled_by_seed_and_question(tmp_path: Path) -> None:
     path = tmp_path / "gpqa.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in GPQA))
-    options = gpqa.GpqaOptions(source=QuestionSource(file=str(path)))
+    options = gpqa.Options(source=QuestionSource(file=str(path)))
     made = gpqa.questions(options)
     assert made == gpqa.questions(options)
     other = gpqa.questions(options.model_copy(update={"shuffle_seed": 1}))
@@ -94,7 +93,8 @@ def test_options_are_shuffled_by_seed_and_question(tmp_path: Path) -> None:
     assert len({one.gold for one in made}) == 4
     for row, one in zip(GPQA, made, strict=True):
         assert f"{one.gold}) {row['Correct Answer']}" in one.prompt.splitlines()
-    assert registry.find("gpqa").prompts(options.model_dump())[0].startswith("Which")
+    assert gpqa.SUITE.prompts is not None
+    assert gpqa.SUITE.prompts(options)[0].startswith("Which")
 
 
 def test_problems_come_from_files_of_any_kind_or_the_hub(
@@ -118,7 +118,7 @@ def test_problems_come_from_files_of_any_kind_or_the_hub(
         return PROBLEMS
 
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load))
-    made = aime.questions("2025", aime.AimeOptions())
+    made = aime.questions("2025", aime.Options())
     assert [one.gold for one in made] == ["6", "40", "204"]
     assert [one.id for one in made] == ["2025-1", "2025-2", "2025-3"]
     assert asked == [(("math-ai/aime25", None), {"split": "test", "revision": None})]
@@ -146,7 +146,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: str | None, said: str) -> N
     path = tmp_path / "bad.json"
     if text is not None:
         path.write_text(text)
-    options = aime.AimeOptions(years=("2024",), sources={"2024": QuestionSource(file=str(path))})
+    options = aime.Options(years=("2024",), sources={"2024": QuestionSource(file=str(path))})
     with pytest.raises(SuiteError, match=said):
         aime.questions("2024", options)
 

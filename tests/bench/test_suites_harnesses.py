@@ -6,21 +6,26 @@ import base64
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from suite_attacks import ATTACKS
 
-from astra.bench.harness import environment, oracles, registry
-from astra.bench.harness.play import list_entries, run_suite
+sys.path.insert(0, str(Path(__file__).parents[1] / "sandbox"))
+from cage_attacks import ATTACKS
+
+from astra.bench.harness import environment, oracles
+from astra.bench.harness.play import checked, list_entries, run_suite
 from astra.bench.harness.protocol import (
     Entry,
     Listing,
     Subject,
     SuiteConfig,
     SuiteError,
+    find_suite,
 )
 from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn, Writer, idle
 from astra.records.bench import SuiteEpisode, SuiteOutcome
@@ -63,7 +68,7 @@ def play(
 ) -> dict[tuple[str, int], SuiteEpisode]:
     """By entry and attempt. Every model has the same name, as checkpoints of one server do."""
     with ScriptedServer(write) as server, ScriptedServer(user) as simulator:
-        roles = registry.find(name).roles
+        roles = find_suite(name).roles
         config = SuiteConfig(
             name=name, endpoints=dict.fromkeys(roles, simulator.endpoint), **fields
         )
@@ -84,8 +89,8 @@ BFCL_LONG = "multi_turn_long_context_3"
 def test_both_suites_list_all_their_entries() -> None:
     counts = {}
     for name in ("bfcl", "tau2"):
-        suite = registry.find(name)
-        config = SuiteConfig(name=name, options=suite.complete({}))
+        suite = find_suite(name)
+        config = SuiteConfig(name=name, options=suite.options({}).model_dump(mode="json"))
         entries = list_entries(suite, config).entries
         for entry in entries:
             counts[entry.category] = counts.get(entry.category, 0) + 1
@@ -245,7 +250,19 @@ def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
     assert found["retail/2", 0].outcome == SuiteOutcome.INFRA
 
 
+def test_the_official_checkers_are_where_the_suites_say() -> None:
+    python = environment.bench_environment() / "bin/python"
+    for name in ("acebench", "aime", "bfcl", "tau2"):
+        place = Path(*find_suite(name).checker.split("."))
+        code = (
+            "import sys, pathlib\n"
+            f"places = [pathlib.Path(folder) / {str(place)!r} for folder in sys.path]\n"
+            "sys.exit(not any(p.is_dir() or p.with_suffix('.py').is_file() for p in places))"
+        )
+        assert subprocess.run([python, "-c", code], check=False).returncode == 0, name
+
+
 def test_a_missing_environment_names_its_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(environment.VARIABLE, "/nowhere")
     with pytest.raises(SuiteError, match="make bench-env"):
-        registry.find("bfcl").driver(SuiteConfig(name="bfcl"))
+        checked(SuiteConfig(name="bfcl"))

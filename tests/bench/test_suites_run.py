@@ -9,25 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import MadeUp
+from made_up import add, made_up
 from mlflow.utils.validation import _validate_metric_name
 
-from astra.bench.harness import registry
-from astra.bench.harness.checkpoints import play_suites
-from astra.bench.harness.play import draw, run_suite
+from astra import plugins
+from astra.bench import suites as suites_package
+from astra.bench.bench import play_suites
+from astra.bench.harness.play import checked, draw, run_suite
+from astra.bench.harness.process import converse
 from astra.bench.harness.protocol import (
+    DriverProcess,
+    DriverRequest,
     Entry,
     ModelEndpoint,
     Sample,
     Subject,
     SuiteConfig,
     SuiteError,
+    find_suite,
 )
 from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn, Writer
 from astra.bench.summary import run_metrics
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
-from astra.settings import ParamsError
 from astra.store.tables import read_records
 from astra.tracking.mlflow import Run
 
@@ -35,12 +39,12 @@ Use = Callable[..., None]
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    """Let the registry know a suite of this behaviour."""
+def use(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Use:
+    """Make a suite of this behaviour known."""
+    folder = tmp_path_factory.mktemp("suites")
 
     def put(behaviour: str = "good", **fields: Any) -> None:
-        suite = MadeUp(behaviour, **fields)
-        monkeypatch.setattr(registry, "find", lambda name: suite)
+        add(monkeypatch, folder, made_up(behaviour, **fields))
 
     put()
     return put
@@ -249,18 +253,26 @@ def test_roles_and_names_are_checked_before_any_work(
     with pytest.raises(SuiteError, match=r"needs endpoints for the roles \['user'\]"):
         run(right, tmp_path)
     monkeypatch.undo()
-    with pytest.raises(SuiteError, match=r"known: .*bfcl, "):
-        registry.find("nothing")
-    with pytest.raises(ParamsError, match=r"bench.suites.bfcl.mode.*'fc' or 'prompt'"):
-        registry.find("bfcl").complete({"mode": "text"})
-    with pytest.raises(ParamsError, match="categoriez"):
-        registry.find("bfcl").complete({"categoriez": ["base"]})
+    with pytest.raises(plugins.PluginError, match=r"no module 'nothing'; there are: .*bfcl, "):
+        checked(SuiteConfig(name="nothing"))
+    with pytest.raises(plugins.PluginError, match=r"bfcl.mode.*'fc' or 'prompt'"):
+        checked(SuiteConfig(name="bfcl", options={"mode": "text"}))
+    with pytest.raises(plugins.PluginError, match=r"categoriez.*Its options: mode, categories"):
+        checked(SuiteConfig(name="bfcl", options={"categoriez": ["base"]}))
 
 
-def test_every_suite_of_the_registry_is_named_as_its_module() -> None:
-    names = registry.names()
+def test_every_suite_is_named_as_its_file() -> None:
+    names = plugins.names(suites_package)
     assert {"bfcl", "tau2"} <= set(names)
-    assert [registry.find(name).name for name in names] == names
+    assert [find_suite(name).name for name in names] == names
+
+
+def test_the_page_of_benchmarks_names_every_suite_and_its_official_checker(root: Path) -> None:
+    page = (root / "docs/benchmarks.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for name in plugins.names(suites_package):
+        described = next(row for row in rows if row.startswith(f"| `{name}` |"))
+        assert find_suite(name).checker in described
 
 
 def test_the_stage_writes_a_table_per_suite_and_checkpoint(
@@ -297,3 +309,10 @@ def test_the_stage_writes_a_table_per_suite_and_checkpoint(
         play_suites([suites[0], suites[0]], serving, ["sft"], folder, tracked)
     play_suites([], serving, ["sft"], folder, tracked)
     assert list(folder.iterdir()) == []  # nothing of a former run is left
+
+
+def test_a_driver_that_is_not_there_says_so() -> None:
+    driver = DriverProcess(("/nowhere/python",), caged=True)
+    endpoint = ModelEndpoint(base_url="http://127.0.0.1:9/v1", model="m")
+    with pytest.raises(SuiteError, match=r"cannot start /nowhere/python|no cage can be built"):
+        list(converse(driver, DriverRequest(task="list", config={}), {"model": endpoint}))

@@ -14,18 +14,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 import suites
-from made_up import MadeUp
+from made_up import add, made_up
 
-from astra.bench.harness import registry
 from astra.bench.harness.protocol import Subject, SuiteConfig
 from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn
+from astra.settings import StageConfig
 
 
-class Lenient(MadeUp):
-    """Takes any option."""
-
-    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
-        return options
+class Options(StageConfig):
+    mode: str = "fc"
 
 
 class Bench:
@@ -59,9 +56,10 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(registry, "find", lambda name: Lenient())
+    (tmp_path / "suites").mkdir()
+    add(monkeypatch, tmp_path / "suites", made_up(), Options)
     monkeypatch.setattr("astra.bench.harness.relay.PAUSE_S", 0.01)
-    return Bench(tmp_path)
+    return Bench(tmp_path / "out")
 
 
 def test_what_is_stored_is_what_was_asked_for(bench: Bench) -> None:

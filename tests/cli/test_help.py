@@ -46,6 +46,16 @@ def test_every_command_has_help_with_examples_that_parse(command: str) -> None:
         parse(typer.main.get_command(commands), words[1:])
 
 
+def test_the_module_is_the_command_too(root: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "astra.cli.main", "--help"], env=environment, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert "Usage: astra [OPTIONS] COMMAND" in ended.stdout
+    assert "doctor" in ended.stdout
+
+
 def parse(found: Any, words: list[str]) -> None:
     """Raises a usage error for an option or argument that the command does not have."""
     context = found.make_context("astra", list(words))
@@ -184,5 +194,7 @@ def test_show_takes_a_stage_and_shows_chosen_fields(
     output = CliRunner().invoke(commands, ["show", "tasks", "--fields", "id,question"]).output
     assert "question: how far?" in output
     assert "language" not in output
+    alone = CliRunner().invoke(commands, ["show", "tasks", "--fields", "question"]).output
+    assert alone.splitlines()[:2] == [f"Task {task.id}", "  question: how far?"]
     with pytest.raises(ShowError, match="no field 'colour'; there are id, server_id"):
         list(show_table(Path("data/tasks.parquet"), "", [], 1, False, ["colour"]))

@@ -60,6 +60,8 @@ Path("metrics/bench.json").write_text(json.dumps({"arenas": arenas, "checkpoints
 Path("data/bench.parquet").write_text(json.dumps(scores))
 """,
 }
+FLAT = {"steps": 5, "engine": "batched", "engine_rows": 8, "kv_tokens": None}
+GROUPED = {"steps": 5, "engine": {"type": "batched", "rows": 8}}
 IMPORTS = "import json\nfrom pathlib import Path\nfrom astra.toy import params, read, train\n"
 
 
@@ -120,7 +122,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "src/astra/toy.py": TOY,
         "src/astra/other.py": "UNREACHED = 1\n",
         "params.yaml": yaml.safe_dump(
-            {"sft": {"max_steps": 60}, "rl": {"steps": 5}, "bench": {"arenas": 30}}
+            {"sft": {"max_steps": 60}, "rl": FLAT, "bench": {"arenas": 30}}
         ),
         "dvc.yaml": yaml.safe_dump(pipeline(), sort_keys=False),
         "data/sft_set.parquet": "8.0",
@@ -267,6 +269,43 @@ def test_other_inputs_parameters_or_commands_than_the_locked_are_refused(folder:
         graph.read_text().replace("stages/bench.py\n    deps", "stages/bench.py -v\n    deps")
     )
     assert "bench: its command" in refused("same")
+
+
+def test_parameters_under_other_names_are_taken_with_the_list_of_what_moved(folder: Path) -> None:
+    def write(rl: dict[str, Any]) -> None:
+        document = yaml.safe_load((folder / "params.yaml").read_text()) | {"rl": rl}
+        (folder / "params.yaml").write_text(yaml.safe_dump(document))
+
+    edit(folder, "RATE = 0.5", "RATE = 1 / 2")
+    write(GROUPED)
+    assert "--regrouped" in refused("same", "--commit")
+    for other in (GROUPED | {"steps": 6}, {"steps": 5, "engine": {"type": "batched", "rows": 9}}):
+        write(other)
+        assert "rl: its parameters say something else" in refused("same", "--regrouped")
+    write(GROUPED)
+    done = command("same", "--regrouped", "--commit")
+    assert done.exit_code == 0, (done.output, done.exception)
+    noted = record(folder)["same"]["regrouped"]
+    assert noted == {
+        "rl": [
+            '- engine: "batched"', "- engine_rows: 8", "- kv_tokens: null",
+            '+ engine.rows: 8', '+ engine.type: "batched"',
+        ]
+    }  # fmt: skip
+    assert lock(folder)["rl"]["params"] == {"params.yaml": {"rl": GROUPED}}
+    assert command("same", "--check").exit_code == 0
+    assert "Running stage" not in dvc(folder, "repro", "--dry", "--allow-missing")
+
+    save(folder)
+    edit(folder, "RATE = 1 / 2", "RATE = 2 / 4")
+    assert command("same", "--commit").exit_code == 0, "the parameters are those of the record"
+    assert record(folder)["same"]["regrouped"] == noted
+    assert command("same", "--check").exit_code == 0
+    edit(folder, "RATE = 2 / 4", "RATE = 0.25")
+    dvc(folder, "repro", "-q")
+    assert command("trained").exit_code == 0
+    assert "same" not in record(folder)
+    assert command("same", "--check").exit_code == 0
 
 
 def test_later_code_is_compared_with_code_that_the_record_names(folder: Path) -> None:

@@ -38,13 +38,14 @@ SHELL = ("sh", "console")
 PLACEHOLDER = re.compile(r"^[A-Z]{2,}$|\|")
 
 FOREIGN = {
+    ".": "a shell builtin",
     "cd": "a shell builtin",
     "curl": "asks a server that a reader runs",
     "docker": "no daemon on the machines of the test command",
     "export": "a shell builtin",
     "gto": "DVC's registry of versions, tests/versions runs it",
     "pre-commit": "a tool of the reader's own",
-    "mlflow": "a tracking server; tests/tracking starts one",
+    "mlflow": "tests/tracking starts a server; test_mlflow_page.py reads runs",
     "moto_server": "a server that speaks S3, tests/versions starts it",
     "printf": "a shell builtin",
     "sbatch": "a cluster's",
@@ -52,6 +53,9 @@ FOREIGN = {
     "vf-eval": "a command of verifiers, tests/export runs the package in its environment",
 }
 """Programs that are not ours, and why they are not run here."""
+
+EXAMPLES = {one.title for one in blocks(ROOT / "docs/extending.md") if one.title}
+"""Files that this page tells its reader to make."""
 
 RUN = {
     "astra contamination show",
@@ -217,8 +221,9 @@ def check_override(text: str) -> None:
     name = override.key_or_group
     if (ROOT / "conf" / name).is_dir():
         for option in options_of(override):
-            chosen = ROOT / "conf" / name / f"{option}.yaml"
-            assert chosen.is_file() or PLACEHOLDER.search(option), f"no option {option} of {name}"
+            chosen = f"conf/{name}/{option}.yaml"
+            there = (ROOT / chosen).is_file() or chosen in EXAMPLES or PLACEHOLDER.search(option)
+            assert there, f"no option {option} of {name}"
         return
     node = yaml.safe_load((ROOT / "params.yaml").read_text("utf-8"))
     for key in name.split("."):
@@ -319,3 +324,55 @@ def check_pytest(words: tuple[str, ...]) -> None:
 
 def check_git(words: tuple[str, ...]) -> None:
     assert words[0] in ("clone", "describe", "add", "commit", "checkout", "tag", "push"), words[0]
+
+
+FILE = re.compile(
+    r"(?<![\w/.-])(?:src|stages|conf|benchmarks|tests|sources|policies|docker|harnesses|problems)"
+    r"/[\w/.-]+\.\w+"
+)
+FOR_READERS = {"sources/mine.yaml", "src/astra/toolgraph/prompts/NAME.md.j2"}
+"""Files that a page tells its reader to make."""
+
+
+def spans() -> Iterator[tuple[str, str]]:
+    """Page and text of everything between backticks outside fenced blocks."""
+    for page in pages(ROOT):
+        for span in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
+            yield str(page.relative_to(ROOT)), span
+
+
+def test_named_files_exist() -> None:
+    named = {(page, file) for page, span in spans() for file in FILE.findall(span)}
+    assert len(named) > 50
+    assert not [
+        (page, file)
+        for page, file in sorted(named)
+        if file not in FOR_READERS and not (ROOT / file).exists()
+    ]
+
+
+def test_named_parameters_exist() -> None:
+    params = yaml.safe_load((ROOT / "params.yaml").read_text("utf-8"))
+    named = {
+        (page, found[1])
+        for page, span in spans()
+        if (found := re.fullmatch(r"([a-z_]+(?:\.[a-z_]+)+)(?:=\S+)?", span))
+        and found[1].partition(".")[0] in params
+        and not found[1].endswith((".py", ".json"))
+        and found[1] not in ("user.name", "user.email")  # git's
+    }
+    assert len(named) > 30
+    assert not [(page, name) for page, name in sorted(named) if not is_parameter(name, params)]
+
+
+def is_parameter(name: str, node: Any) -> bool:
+    """Whether params.yaml has the key, or another choice of the group that it lies in."""
+    above: list[str] = []
+    for key in name.split("."):
+        choices = (ROOT / "conf" / Path(*above)).glob("*.yaml") if above else iter(())
+        others = (yaml.safe_load(choice.read_text("utf-8")) or {} for choice in choices)
+        if not isinstance(node, dict) or key not in node:
+            return any(key in other for other in others)
+        node = node[key]
+        above.append(key)
+    return True

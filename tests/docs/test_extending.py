@@ -27,11 +27,11 @@ from training_world import make_arena
 
 from astra.bench import suites as suites
 from astra.bench.config import BenchConfig
-from astra.bench.harness import registry
-from astra.bench.harness.protocol import SuiteConfig
+from astra.bench.harness.protocol import SuiteConfig, find_suite
 from astra.devtools.params import BLOCKS
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig
+from astra.plugins import PluginError
 from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
 from astra.records.qa import Scenario
 from astra.records.tool import Execution, Tool, ToolServer
@@ -43,11 +43,10 @@ from astra.toolbank.connectors import read_source
 from astra.toolbank.sources import SourceError, load_sources
 from astra.toolgraph import operators as operators
 from astra.toolgraph.asks import propose_ask
-from astra.toolgraph.chains import Judges
 from astra.toolgraph.chains import chains as judged_chains
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graph import build_graph
-from astra.toolgraph.judging import build_operator
+from astra.toolgraph.judging import build_operators
 from astra.toolgraph.offline.handlers import HANDLERS, propose
 
 Examples = dict[str, str]
@@ -60,7 +59,7 @@ def examples(root: Path) -> Examples:
 
 @pytest.fixture
 def added(examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The examples of the ``known`` packages, put into folders that these packages also search."""
+    """The examples of plug-ins, put into folders that their packages also search."""
     made: list[str] = []
     for package in (formats, operators, suites):
         folder = Path(*package.__name__.split("."))
@@ -113,7 +112,7 @@ def test_a_tool_format(examples: Examples, tmp_path: Path, monkeypatch: pytest.M
 def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     listed = tmp_path / "list.yaml"
     listed.write_text("documents: [{path: x.json, format: postman}]")
-    with pytest.raises(SourceError, match="'postman' is no format; allowed: mcp, openai, openapi"):
+    with pytest.raises(SourceError, match="no module 'postman'; there are: astra, bfcl, catalogue"):
         load_sources(listed)
 
 
@@ -135,9 +134,8 @@ def chains(entry: str) -> list[Judgement]:
     config, server = chains_config(entry), desk()
     reply = propose(propose_ask(server, 0).variables, random.Random(0))
     graph = build_graph(server, reply.proposals, StageMetrics("graph"))
-    judges = Judges(
-        Teachers(RuntimeConfig()).panel(config.vote.sampled().models, HANDLERS),
-        operators=[build_operator(one, []) for one in config.operators],
+    judges = build_operators(
+        config.operators, lambda models: Teachers(RuntimeConfig()).panel(models, HANDLERS)
     )
     metrics = StageMetrics("chains")
 
@@ -155,17 +153,17 @@ def chains_config(entry: str) -> ChainsConfig:
     model = ModelConfig(backend="offline", model="v1").model_dump()
     vote = {"models": [model], "temperature": None, "samples": 1, "quorum": 1, "min_share": 0.5}
     block: dict[str, Any] = {
-        "vote": vote, "back_translation": None, "walks": 40, "max_chains": 10, "min_length": 1,
-        "max_length": 3, "acyclic": True, **yaml.safe_load(entry),
+        "operators": {"vote": vote} | yaml.safe_load(entry)["operators"], "walks": 40,
+        "max_chains": 10, "min_length": 1, "max_length": 3, "acyclic": True,
     }  # fmt: skip
     return validate("chains", block, ChainsConfig)
 
 
 @pytest.mark.usefixtures("added")
 def test_a_chain_operator(examples: Examples) -> None:
-    without = chains("operators: []")
+    without = chains("operators: {}")
     assert {len(one.chain.steps) for one in without if one.chain} == {1, 2}
-    judged = chains(examples["conf/chains/small.yaml"])
+    judged = chains(examples["conf/chains/smoke.yaml"])
     assert [one.verdict.tools for one in judged] == [one.verdict.tools for one in without]
     for one in judged:
         wide = len(set(one.verdict.tools)) >= 2
@@ -182,8 +180,8 @@ def test_a_chain_operator(examples: Examples) -> None:
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        ("operators: [{name: wide}]", "no module 'wide'; there are: breadth"),
-        ("operators: [{name: breadth, options: {most: 3}}]", "Extra inputs are not permitted"),
+        ("operators: {wide: {}}", "no module 'wide'; there are: back_translation, breadth, vote"),
+        ("operators: {breadth: {most: 3}}", r"breadth.most: Extra .*Its options: least"),
     ],
 )
 def test_a_bad_operator_is_refused_while_composing(entry: str, complaint: str) -> None:
@@ -194,19 +192,20 @@ def test_a_bad_operator_is_refused_while_composing(entry: str, complaint: str) -
 @pytest.mark.usefixtures("added")
 def test_a_suite(examples: Examples, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
-    listed = yaml.safe_load(examples["conf/bench/small.yaml"])["suites"]
+    listed = yaml.safe_load(examples["conf/bench/smoke.yaml"])["suites"]
     assert BenchConfig.model_fields["suites"].annotation == tuple[SuiteConfig, ...]
     (config,) = (SuiteConfig.model_validate(one) for one in listed)
-    suite = registry.find(config.name)
+    suite = find_suite(config.name)
     assert suite.score == "accuracy"
-    with pytest.raises(ParamsError, match="Extra inputs are not permitted"):
-        suite.complete({**config.options, "seed": 1})
-    module = sys.modules[type(suite).__module__]
-    found = module.questions(suite.complete(config.options))
+    with pytest.raises(PluginError, match="Extra inputs are not permitted"):
+        suite.options({**config.options, "seed": 1})
+    options = suite.options(config.options)
+    found = sys.modules[f"{suites.__name__}.arithmetic"].questions(options)
     rows = [json.loads(one) for one in Path("problems/examples.jsonl").read_text().splitlines()]
     assert [one.gold for one in found] == [str(row["answer"]) for row in rows]
     assert all(one.prompt.startswith(row["question"]) for one, row in zip(found, rows, strict=True))
-    assert suite.prompts(config.options) == [one.prompt for one in found]
+    assert suite.prompts is not None
+    assert suite.prompts(options) == [one.prompt for one in found]
 
     monkeypatch.syspath_prepend(str(Path(suites.__file__).parent / "drivers"))
     judge = importlib.import_module("play_questions").judge
@@ -237,7 +236,7 @@ def test_a_reward(patched: ModuleType, examples: Examples) -> None:
     class Block(StageConfig):
         reward: patched.RewardMode
 
-    mode = validate("rl", yaml.safe_load(examples["conf/rl/small.yaml"]), Block).reward
+    mode = validate("rl", yaml.safe_load(examples["conf/rl/smoke.yaml"]), Block).reward
     assert mode.value == "success"
     arena = next(a for a in map(make_arena, range(99)) if a.scenario == Scenario.MULTI_HOP)
     calls = [
@@ -261,5 +260,5 @@ def test_every_block_has_a_place(examples: Examples, root: Path) -> None:
     for title in examples:
         folder = Path(title).parent
         if folder.parts[0] == "conf":
-            assert folder.name in BLOCKS
+            assert folder.parts[1] in BLOCKS
         assert (root / folder).is_dir(), f"{title}: no folder {folder}"

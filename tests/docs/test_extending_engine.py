@@ -4,42 +4,44 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
+from configs import block, changed, rl_config, rollout_limits
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 sys.path.insert(0, str(Path(__file__).parent))
 from pages import blocks
-from serving import taught
+from taught import taught
 from test_bench_arenas import ARENAS
 
-from astra.errors import AstraError
 from astra.records.message import CallStatus
 from astra.rollout import engines
-from astra.rollout.build import EngineOptions, build_driver, build_engine
+from astra.rollout.build import build_driver, build_engine
 from astra.rollout.chat import LoadedPolicy
-from astra.rollout.engine import Sampling
-from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
+from astra.rollout.driver import EpisodeSetting
+from astra.rollout.engine import EngineConfig, EngineInputs, Sampling
+from astra.rollout.live import EpisodeJob, Rollout
 from astra.sandbox.local import LocalSandbox
 from astra.settings import ParamsError, validate
 from astra.train.rl_config import RLConfig
 
-LIMITS = RolloutLimits(
+LIMITS = rollout_limits(
     max_turns=4, max_turn_tokens=96, max_prompt_tokens=512, max_response_tokens=300
 )
 
 
 @pytest.fixture
 def entry(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The page's entry of conf/, with its file in a folder that package ``known`` also searches."""
+    """The page's file of conf/; its engine lies in a folder that ``engines`` also searches."""
     page = {one.title: one.text for one in blocks(root / "docs/extending.md")}
     (tmp_path / "plain.py").write_text(page["src/astra/rollout/engines/plain.py"])
     monkeypatch.setattr(engines, "__path__", [*engines.__path__, str(tmp_path)])
-    yield page["conf/rl/test.yaml"]
+    yield page["conf/rl/engine/plain.yaml"]
     sys.modules.pop(f"{engines.__name__}.plain", None)
 
 
@@ -50,17 +52,18 @@ def policy(root: Path) -> LoadedPolicy:
         return taught(root / "policies/tiny", ARENAS[:4], sandbox)
 
 
-def options(entry: str) -> EngineOptions:
-    return EngineOptions(validate("rl", yaml.safe_load(entry), RLConfig).engine)
+def options(entry: str) -> EngineConfig:
+    return rl_config(engine=yaml.safe_load(entry)).engine
 
 
-def rolled(policy: LoadedPolicy, options: EngineOptions, sampling: Sampling) -> list[Rollout]:
-    engine = build_engine(policy, options, lambda folder: True, lambda: ([], []))
+def rolled(policy: LoadedPolicy, options: EngineConfig, sampling: Sampling) -> list[Rollout]:
+    inputs = EngineInputs(policy, lambda folder: True, lambda: ([], []), (), Path("weights"))
+    engine = build_engine(options, inputs)
     jobs = [EpisodeJob(arena) for arena in ARENAS[:2]]
     with LocalSandbox() as sandbox:
-        driver = build_driver(
-            engine, policy, sandbox, LIMITS, RLConfig().reward, RLConfig().final_answer, options
-        )
+        rl = rl_config()
+        setting = EpisodeSetting(policy.codec, sandbox, LIMITS, rl.reward, rl.final_answer)
+        driver = build_driver(engine, options, setting)
         driver.weights_are(3)
         driver.run(jobs, sampling)  # an engine serves one batch after the other
         rollouts = driver.run(jobs, sampling)
@@ -86,7 +89,7 @@ def test_greedy_it_solves_what_the_batched_engine_solves(entry: str, policy: Loa
     plain = options(entry)
     greedy = Sampling(temperature=0.0)
     rollouts = rolled(policy, plain, greedy)
-    batched = rolled(policy, replace(plain, kind="batched"), greedy)
+    batched = rolled(policy, rl_config().engine, greedy)
     assert [one.completion_ids for one in rollouts] == [one.completion_ids for one in batched]
     for one in rollouts:
         assert [call.result.status for call in one.calls] == [CallStatus.OK] * len(one.arena.steps)
@@ -94,9 +97,11 @@ def test_greedy_it_solves_what_the_batched_engine_solves(entry: str, policy: Loa
         assert one.score.success
 
 
-def test_an_unknown_engine_is_refused_with_the_known_ones(entry: str, policy: LoadedPolicy) -> None:
-    complaint = "'plane' is no engine; allowed: batched, continuous, vllm, plain"
-    with pytest.raises(ParamsError, match=complaint):
-        validate("rl", {"engine": "plane"}, RLConfig)
-    with pytest.raises(AstraError, match="no module 'plane'; there are: plain"):
-        build_engine(policy, EngineOptions("plane"), lambda folder: True, lambda: ([], []))
+def test_an_unknown_engine_or_option_is_refused_with_the_known_ones(entry: str) -> None:
+    def refused(engine: object) -> str:
+        with pytest.raises(ParamsError) as error:
+            validate("rl", changed(block("rl"), {"engine": engine}), RLConfig)
+        return str(error.value)
+
+    assert "'plane'; there are: batched, continuous, plain, vllm" in refused({"type": "plane"})
+    assert "Its options: type, timeout_s" in refused(yaml.safe_load(entry) | {"rows": 1})

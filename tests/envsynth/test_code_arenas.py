@@ -28,6 +28,7 @@ from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
+from configs import code_config
 
 PARTS = Table(
     name="parts",
@@ -262,7 +263,7 @@ def test_files_are_filtered_decontaminated_and_counted(in_folder: Path, sandbox:
     )
     test = write("problems/test.jsonl", {"question": held, "answer": "77"})
     suite = write("problems/suite.jsonl", {"text": f"{exam} When does it arrive?"})
-    config = CodeConfig(
+    config = code_config(
         files=(
             ProblemFile(path=train, question="problem", answer="solution"),
             ProblemFile(path=test, split=Split.HELDOUT),
@@ -305,7 +306,7 @@ def test_bad_files_are_refused_with_their_place(in_folder: Path) -> None:
 
 
 def test_splits_share_no_family_and_a_second_build_is_the_same(sandbox: Sandbox) -> None:
-    config = CodeConfig(instances={Split.TRAIN: 12, Split.DEV: 4, Split.HELDOUT: 8})
+    config = code_config(instances={Split.TRAIN: 12, Split.DEV: 4, Split.HELDOUT: 8})
     sources = [instance(PARTS, split=split) for split in Split]
     metrics = StageMetrics("envs_merged")
     arenas = built(sources, config, sandbox, metrics)
@@ -328,7 +329,7 @@ def test_splits_share_no_family_and_a_second_build_is_the_same(sandbox: Sandbox)
 
 
 def test_a_source_without_enough_problems_says_so() -> None:
-    config = CodeConfig(instances={Split.TRAIN: 10}, table_share=1.0)
+    config = code_config(instances={Split.TRAIN: 10}, table_share=1.0)
     outcomes = list(draw([], config))
     assert [(one.reason, one.detail) for one in outcomes if isinstance(one, Rejection)] == [
         ("code_exhausted", "0 of 10 made")
@@ -337,12 +338,12 @@ def test_a_source_without_enough_problems_says_so() -> None:
 
 def test_nothing_is_made_or_counted_where_nothing_is_asked_for(sandbox: Sandbox) -> None:
     metrics = StageMetrics("envs_merged")
-    assert built([instance(PARTS)], CodeConfig(), sandbox, metrics) == []
+    assert built([instance(PARTS)], code_config(), sandbox, metrics) == []
     assert metrics.document() == {"dropped": {}}
 
 
 def test_generated_problems_are_kept_out_of_suites_too(in_folder: Path) -> None:
-    config = CodeConfig(instances={Split.TRAIN: 6}, table_share=0.0)
+    config = code_config(instances={Split.TRAIN: 6}, table_share=0.0)
     first = next(one for one in draw([], config) if isinstance(one, Problem))
     suite = write("problems/suite.jsonl", {"question": first.question})
     guarded = config.model_copy(update={"decontaminate": (SuiteFile(path=suite),)})

@@ -7,7 +7,7 @@ from env_samples import ENVS, answer, instance, price
 from planted import EXPECTED, FAULTS, GOLD, GOOD, MORE, QUESTION, reason, tool
 
 from astra.envsynth.candidates import CandidateTool, GoldCall
-from astra.envsynth.perturb import Perturbation, perturbations
+from astra.envsynth.perturb import PerturbationKind, perturbations
 from astra.envsynth.static import mentions
 from astra.envsynth.verify import verify
 from astra.records.tool import Tool
@@ -17,11 +17,11 @@ from astra.sandbox.protocol import Sandbox
 def test_a_true_tool_passes_and_says_what_was_checked(sandbox: Sandbox) -> None:
     wrong = perturbations(instance(QUESTION), QUESTION, tool(), GOOD, {"listing": "Amber Cove"})
     candidate = CandidateTool(tool(), GOOD, (GoldCall({"listing": "Amber Cove"}, GOLD, wrong),))
-    verdict = verify([candidate], sandbox, ENVS.sandbox)[0]
-    assert verdict.problem is None
-    assert verdict.checks["fresh_sessions"] == 2
-    assert verdict.checks["perturbed_calls"] == len(wrong) >= 3
-    assert verdict.checks["perturbed_answered"] == 5
+    (proof,) = verify([candidate], sandbox, ENVS.sandbox)
+    assert proof.problem is None
+    assert proof.checks["fresh_sessions"] == 2
+    assert proof.checks["perturbed_calls"] == len(wrong) >= 3
+    assert proof.checks["perturbed_answered"] == 5
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
@@ -39,10 +39,8 @@ def test_a_fault_does_not_harm_its_neighbours(sandbox: Sandbox) -> None:
     wrong = perturbations(instance(QUESTION), QUESTION, tool(), GOOD, {"listing": "Amber Cove"})
     call = GoldCall({"listing": "Amber Cove"}, GOLD, wrong)
     codes = [GOOD, FAULTS["infinite_loop"], GOOD, FAULTS["exits"], FAULTS["loop_at_load"], GOOD]
-    verdicts = verify(
-        [CandidateTool(tool(), code, (call,)) for code in codes], sandbox, ENVS.sandbox
-    )
-    assert [verdict.problem and verdict.problem[0] for verdict in verdicts] == [
+    proofs = verify([CandidateTool(tool(), code, (call,)) for code in codes], sandbox, ENVS.sandbox)
+    assert [proof.problem and proof.problem[0] for proof in proofs] == [
         None, "timeout", None, "crash", "load_error", None,
     ]  # fmt: skip
 
@@ -115,9 +113,13 @@ def test_perturbations_cover_every_argument_and_never_repeat_the_gold_call() -> 
     assert all(item.arguments != gold for item in wrong)
     for name in gold:
         kinds = {item.kind for item in wrong if item.argument == name}
-        assert {Perturbation.OTHER, Perturbation.MISSING, Perturbation.WRONG_TYPE} <= kinds
+        assert {
+            PerturbationKind.OTHER,
+            PerturbationKind.MISSING,
+            PerturbationKind.WRONG_TYPE,
+        } <= kinds
     others = {item.arguments["district"] for item in wrong if item.argument == "district"
-              and item.kind == Perturbation.OTHER}  # fmt: skip
+              and item.kind == PerturbationKind.OTHER}  # fmt: skip
     assert others == {"Gold Rock", "Calm Bay"}
     assert wrong == perturbations(instance(QUESTION), QUESTION, document, GOOD, gold)
 
@@ -148,6 +150,6 @@ def test_a_value_that_truly_shares_the_answer_is_no_evidence(sandbox: Sandbox) -
     constant = f'def get_price(listing):\n{check}    return "Sage Park"\n'
     assert reason(sandbox, constant, gold=gold, question=question) == "constant"
     tried = perturbations(instance(question), question, tool(), true, {"listing": "Amber Cove"})
-    others = {item.arguments["listing"] for item in tried if item.kind == Perturbation.OTHER}
+    others = {item.arguments["listing"] for item in tried if item.kind == PerturbationKind.OTHER}
     assert "Pine Gate" not in others
     assert {"Jade Mill", "Opal Dale"} <= others

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from astra.agent.episode import EpisodeLimits
 from astra.agent.loop import run_episode
 from astra.agent.prompt import final_message
 from astra.arena.answers import render_answer
@@ -24,6 +23,7 @@ from astra.records.state import ArenaState, FieldClass, World
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.sandbox.protocol import Sandbox
+from configs import episode_limits
 
 Script = Sequence[Mapping[str, Any]]
 """Assistant messages as chat APIs give them."""
@@ -129,7 +129,7 @@ def write_arena() -> Arena:
 
 
 def sample_rows() -> list[ExportedArena]:
-    options = EpisodeOptions(limits=EpisodeLimits(max_turns=5, max_calls=9, max_parallel_calls=4))
+    options = EpisodeOptions(limits=episode_limits(max_turns=5, max_calls=9, max_parallel_calls=4))
     return [
         export_row(sample_arena("Amber Cove", 812, 3), options, (BARE_TOOL,)),
         export_row(sample_arena("Jade Mill", 455, 3), options),

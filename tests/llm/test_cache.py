@@ -63,7 +63,7 @@ def test_a_replayed_answer_has_its_keys_in_the_order_in_which_it_came(place: Pat
     assert json.dumps(cache.get("k")) == json.dumps(hours)
     cache.close()
     moved = AnswerCache(place / "elsewhere")
-    moved.add(AnswerCache().answers())
+    moved.add(AnswerCache().replies())
     assert json.dumps(moved.get("k")) == json.dumps(hours)
     moved.close()
 

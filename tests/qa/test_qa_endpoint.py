@@ -16,7 +16,7 @@ from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig
 from astra.prompting import render
 from astra.qa.offline.handlers import HANDLERS
-from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa import QuestionWriter, instances
 from astra.qa.qa_valid import judge_all
 from astra.qa.selection import JudgedInstance
 from astra.records.qa import QAInstance
@@ -58,11 +58,13 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def everything(teacher: Any, config: Any, valid: Any, folder: Path) -> list[Any]:
     metrics = StageMetrics("qa")
-    asked = questions(QuestionWriter(config, folder), teacher, 4, metrics)
-    made = [outcome async for outcome in asked]
-    kept = [outcome for outcome in made if isinstance(outcome, QAInstance)]
+    asked = instances(QuestionWriter(config, folder), teacher, 4, metrics)
+    outcomes = [outcome async for outcome in asked]
+    kept = [outcome for outcome in outcomes if isinstance(outcome, QAInstance)]
     judged = [outcome async for outcome in judge_all(kept, teacher, valid, 4, metrics)]
-    return made + [one.instance if isinstance(one, JudgedInstance) else one for one in judged]
+    return outcomes + [
+        outcome.instance if isinstance(outcome, JudgedInstance) else outcome for outcome in judged
+    ]
 
 
 @pytest.fixture
@@ -110,17 +112,17 @@ def test_an_endpoint_that_answers_as_the_rules_do_gives_the_same_records(
         teacher = teachers.teacher(ONLINE, HANDLERS)
 
         async def both() -> list[Any]:
-            one = await everything(teacher, config, valid_config(), knowledge)
-            return one + await everything(teacher, classic, valid_config(), knowledge)
+            extended = await everything(teacher, config, valid_config(), knowledge)
+            return extended + await everything(teacher, classic, valid_config(), knowledge)
 
-        found = asyncio.run(both())
+        online = asyncio.run(both())
         assert len(server.requests) >= len(recorder.answers) * (2 if spoilt else 1)
 
     def said(outcomes: list[Any]) -> list[Any]:
         # A rule's refusal names another teacher, not another reason.
         return [o.reason if isinstance(o, Rejection) else o.model_dump() for o in outcomes]
 
-    assert said(found) == said(expected)
+    assert said(online) == said(expected)
 
 
 def test_an_endpoint_that_is_no_use_makes_no_instance(

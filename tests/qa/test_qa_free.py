@@ -18,10 +18,10 @@ from astra.prompting import render
 from astra.qa.config import Corpus, Mode, QAConfig
 from astra.qa.free import TEMPLATES, requests_of, synthesise
 from astra.qa.knowledge.corpora import items_of
-from astra.qa.knowledge.packaged import KnowledgeError
+from astra.qa.knowledge.schema import KnowledgeError
 from astra.qa.offline.facts import read_facts
 from astra.qa.offline.handlers import HANDLERS
-from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa import QuestionWriter, instances
 from astra.qa.replies import Synthesis
 from astra.records.qa import AnswerType, QAInstance, QuestionKind, Scenario, Split
 from astra.records.score import Rejection
@@ -35,13 +35,13 @@ TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLE
 
 @pytest.fixture
 def config(qa_config: Any, every_mode: dict[str, Any]) -> QAConfig:
-    found: QAConfig = qa_config(
+    mixed: QAConfig = qa_config(
         languages={"en": 0.5, "zh": 0.5},
         sources={"real_estate": 1},
         instances={"train": 0},
         corpora=every_mode,
     )
-    return found
+    return mixed
 
 
 class Altered:
@@ -58,13 +58,15 @@ class Altered:
 
 def run(config: QAConfig, folder: Path, teacher: Any = TEACHER) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator, metrics = QuestionWriter(config, folder), StageMetrics("qa")
-        return [o async for o in questions(generator, teacher, 4, metrics)]
+        writer, metrics = QuestionWriter(config, folder), StageMetrics("qa")
+        return [o async for o in instances(writer, teacher, 4, metrics)]
 
     return asyncio.run(collect())
 
 
-def one(config: QAConfig, folder: Path, corpus: str, change: Any) -> QAInstance | Rejection:
+def first_outcome(
+    config: QAConfig, folder: Path, corpus: str, change: Any
+) -> QAInstance | Rejection:
     """The first request of a corpus, answered by an altered teacher."""
     wanted = next(r for r in requests_of(config, folder) if r.corpus == corpus)
     return asyncio.run(synthesise(wanted, Altered(change)))
@@ -74,22 +76,22 @@ def test_the_offline_teacher_answers_every_mode_in_both_languages(
     config: QAConfig, knowledge: Path
 ) -> None:
     outcomes = run(config, knowledge)
-    made = [o for o in outcomes if isinstance(o, QAInstance)]
-    assert {instance.source for instance in made} == {
+    questions = [o for o in outcomes if isinstance(o, QAInstance)]
+    assert {instance.source for instance in questions} == {
         f"{mode}:{mode}_{language}" for mode in Mode for language in ("en", "zh")
     }
-    assert len(made) >= 0.8 * len(outcomes), [o for o in outcomes if o not in made]
-    assert {instance.kind for instance in made} == {QuestionKind.READ_ONLY}
-    assert len({instance.scenario for instance in made}) == 4
-    for instance in made:
+    assert len(questions) >= 0.8 * len(outcomes), [o for o in outcomes if o not in questions]
+    assert {instance.kind for instance in questions} == {QuestionKind.READ_ONLY}
+    assert len({instance.scenario for instance in questions}) == 4
+    for instance in questions:
         assert all(step.operation for step in instance.sub_questions)
         assert instance.knowledge
         assert instance.composition.startswith(f"{instance.domain}:free:")
 
 
 def test_a_given_question_is_decomposed_unchanged(config: QAConfig, knowledge: Path) -> None:
-    made = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
-    asked = {i.main_question: i for i in made if i.source == "question:question_en"}
+    questions = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
+    asked = {i.main_question: i for i in questions if i.source == "question:question_en"}
     fee = asked["What is the fee of the agent of Amber Terrace?"]
     assert [s.operation.relation for s in fee.sub_questions if s.operation] == [
         "product.agent", "agent.fee",
@@ -100,8 +102,8 @@ def test_a_given_question_is_decomposed_unchanged(config: QAConfig, knowledge: P
 
 
 def test_made_up_names_are_those_offered_of_the_split(config: QAConfig, knowledge: Path) -> None:
-    made = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
-    invented = [i for i in made if i.source.startswith(("base:", "taxonomy:"))]
+    questions = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
+    invented = [i for i in questions if i.source.startswith(("base:", "taxonomy:"))]
     assert len({i.split for i in invented}) > 1
     for instance in invented:
         assert {pool_of(name) for name in instance.entities} == {Pool(instance.split.value)}
@@ -115,8 +117,8 @@ def test_hops_are_fixed_or_a_range_and_scenarios_fit(
     wanted = list(requests_of(config, knowledge))
     assert {(r.variables["min_hops"], r.variables["max_hops"]) for r in wanted} == {(2, 2)}
     assert all("multi_hop" in r.variables["scenario"] for r in wanted)
-    made = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
-    assert {max(s.hop_level for s in i.sub_questions) for i in made} == {2}
+    questions = [o for o in run(config, knowledge) if isinstance(o, QAInstance)]
+    assert {max(s.hop_level for s in i.sub_questions) for i in questions} == {2}
     with pytest.raises(ValueError, match=r"hops\.min 3 is more"):
         Corpus.model_validate({**every_mode["base_en"], "hops": {"min": 3, "max": 2}})
 
@@ -136,7 +138,7 @@ def test_texts_and_questions_stay_in_one_split(config: QAConfig, knowledge: Path
     for request in requests_of(config, knowledge):
         if request.spec.mode in (Mode.KNOWLEDGE_BASE, Mode.CONTEXT):
             splits.setdefault(request.corpus, set()).add(request.split)
-    assert {len(found) for found in splits.values()} == {1}
+    assert {len(owners) for owners in splits.values()} == {1}
 
 
 def test_unused_languages_are_not_asked(
@@ -188,8 +190,8 @@ def test_a_last_comparison_counts_for_neither_scenario_nor_depth(
     def outcome(reply: Synthesis) -> QAInstance | Rejection:
         return asyncio.run(synthesise(request, Altered(lambda _: reply)))
 
-    made = outcome(_rivers("parallel_single_hop"))
-    assert isinstance(made, QAInstance), made
+    instance = outcome(_rivers("parallel_single_hop"))
+    assert isinstance(instance, QAInstance), instance
     refused = outcome(_rivers("parallel_multi_hop"))
     assert isinstance(refused, Rejection)
     assert refused.reason == "off_request"
@@ -264,8 +266,8 @@ def _deep(reply: Synthesis) -> Synthesis:
 def test_a_reply_that_breaks_a_rule_is_refused(
     corpus: str, change: Any, reasons: set[str], config: QAConfig, knowledge: Path
 ) -> None:
-    assert isinstance(one(config, knowledge, corpus, lambda reply: reply), QAInstance)
-    outcome = one(config, knowledge, corpus, change)
+    assert isinstance(first_outcome(config, knowledge, corpus, lambda reply: reply), QAInstance)
+    outcome = first_outcome(config, knowledge, corpus, change)
     assert isinstance(outcome, Rejection)
     assert outcome.reason in reasons
 
@@ -287,8 +289,8 @@ def test_answers_without_records_have_to_be_in_the_text(config: QAConfig, knowle
             }
         )  # fmt: skip
 
-    assert isinstance(one(config, knowledge, "knowledge_base_en", bare), QAInstance)
-    outcome = one(config, knowledge, "knowledge_base_en", made_up)
+    assert isinstance(first_outcome(config, knowledge, "knowledge_base_en", bare), QAInstance)
+    outcome = first_outcome(config, knowledge, "knowledge_base_en", made_up)
     assert isinstance(outcome, Rejection)
     assert outcome.reason == "ungrounded"
 
@@ -370,8 +372,8 @@ def test_folders_lists_and_limits(tmp_path: Path) -> None:
     for name in ("b.md", "a.txt", "c.pdf"):
         (tmp_path / name).write_text(f"text {name}")
     spec = {"mode": "context", "path": ".", "domain": "notes", "hops": {"min": 1, "max": 2}}
-    found = list(items_of("notes", Corpus.model_validate(spec), tmp_path))
-    assert [(item.domain, item.text) for item in found] == [
+    items = list(items_of("notes", Corpus.model_validate(spec), tmp_path))
+    assert [(item.domain, item.text) for item in items] == [
         ("notes", "text a.txt"), ("notes", "text b.md"),
     ]  # fmt: skip
     limited = Corpus.model_validate({**spec, "limit": 1})

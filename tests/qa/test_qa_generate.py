@@ -9,10 +9,11 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ProviderError
 from astra.prompting import render
-from astra.qa.knowledge.packaged import KnowledgeError, check_version
-from astra.qa.knowledge.sources import build_sources, every, shared_entities
+from astra.qa.knowledge.packaged import check_version
+from astra.qa.knowledge.schema import KnowledgeError
+from astra.qa.knowledge.sources import all_sources, build_sources, shared_entities
 from astra.qa.offline.handlers import HANDLERS
-from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa import QuestionWriter, instances
 from astra.qa.questions.outline import ask_variables
 from astra.qa.questions.plan import QuestionPlan
 from astra.qa.questions.shapes import scenario_of, split_of
@@ -41,14 +42,14 @@ class Altered:
 
 def run(config: Any, teacher: Any = TEACHER, concurrency: int = 4) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator, metrics = QuestionWriter(config), StageMetrics("qa")
-        return [o async for o in questions(generator, teacher, concurrency, metrics)]
+        writer, metrics = QuestionWriter(config), StageMetrics("qa")
+        return [o async for o in instances(writer, teacher, concurrency, metrics)]
 
     return asyncio.run(collect())
 
 
 @pytest.fixture(scope="module")
-def made(qa_config: Any) -> list[QAInstance]:
+def questions(qa_config: Any) -> list[QAInstance]:
     outcomes = run(
         qa_config(
             sources={
@@ -64,25 +65,25 @@ def made(qa_config: Any) -> list[QAInstance]:
     return [outcome for outcome in outcomes if isinstance(outcome, QAInstance)]
 
 
-def test_nearly_every_plan_becomes_an_instance(made: list[QAInstance]) -> None:
-    assert len(made) >= 94
-    assert len({instance.id for instance in made}) == len(made)
+def test_nearly_every_plan_becomes_an_instance(questions: list[QAInstance]) -> None:
+    assert len(questions) >= 94
+    assert len({instance.id for instance in questions}) == len(questions)
 
 
-def test_quotas_of_splits_and_scenarios_hold(made: list[QAInstance]) -> None:
-    heldout = Counter(i.scenario for i in made if i.split is Split.HELDOUT)
+def test_quotas_of_splits_and_scenarios_hold(questions: list[QAInstance]) -> None:
+    heldout = Counter(i.scenario for i in questions if i.split is Split.HELDOUT)
     assert heldout[Scenario.SINGLE_HOP] == pytest.approx(8, abs=1)
     assert heldout[Scenario.PARALLEL_SINGLE_HOP] == pytest.approx(10, abs=1)
     assert heldout[Scenario.MULTI_HOP] == pytest.approx(12, abs=1)
     assert heldout[Scenario.PARALLEL_MULTI_HOP] == pytest.approx(10, abs=1)
-    assert {max(s.hop_level for s in i.sub_questions) for i in made} == {1, 2, 3, 4, 5}
-    assert max(len(i.sub_questions) for i in made) <= 6
+    assert {max(s.hop_level for s in i.sub_questions) for i in questions} == {1, 2, 3, 4, 5}
+    assert max(len(i.sub_questions) for i in questions) <= 6
 
 
-def test_splits_share_no_entity_and_no_composition(made: list[QAInstance]) -> None:
+def test_splits_share_no_entity_and_no_composition(questions: list[QAInstance]) -> None:
     entities: defaultdict[str, set[Split]] = defaultdict(set)
     shapes: defaultdict[str, set[Split]] = defaultdict(set)
-    for instance in made:
+    for instance in questions:
         shapes[instance.composition].add(instance.split)
         for name in instance.entities:
             entities[name].add(instance.split)
@@ -109,9 +110,9 @@ def test_whole_sources_of_splits_share_no_name(qa_config: Any) -> None:
 
 
 def test_entities_cover_every_name_in_question_knowledge_and_answers(
-    made: list[QAInstance],
+    questions: list[QAInstance],
 ) -> None:
-    for instance in made:
+    for instance in questions:
         listed = set(instance.entities)
         for step in instance.sub_questions:
             if step.answer.type is AnswerType.STRING:
@@ -122,16 +123,16 @@ def test_entities_cover_every_name_in_question_knowledge_and_answers(
         assert keys <= listed
 
 
-def test_made_up_names_come_from_the_pool_of_their_split(made: list[QAInstance]) -> None:
-    for instance in made:
+def test_made_up_names_come_from_the_pool_of_their_split(questions: list[QAInstance]) -> None:
+    for instance in questions:
         if instance.source.startswith("world:"):
             assert {pool_of(name) for name in instance.entities} == {Pool(instance.split.value)}
 
 
-def test_countries_and_elements_belong_to_their_own_pool(made: list[QAInstance]) -> None:
+def test_countries_and_elements_belong_to_their_own_pool(questions: list[QAInstance]) -> None:
     keys = [
         (row[0], instance.split)
-        for instance in made
+        for instance in questions
         for table in instance.knowledge
         if table.name in ("countries", "elements")
         for row in table.rows
@@ -140,20 +141,20 @@ def test_countries_and_elements_belong_to_their_own_pool(made: list[QAInstance])
     assert all(pool_of(name).value == split.value for name, split in keys)
 
 
-def test_excerpts_hold_distractors_and_stay_small(made: list[QAInstance]) -> None:
-    for instance in made:
+def test_excerpts_hold_distractors_and_stay_small(questions: list[QAInstance]) -> None:
+    for instance in questions:
         for table in instance.knowledge:
             assert 4 <= len(table.rows) <= 40
             assert len(set(table.rows)) == len(table.rows)
 
 
-def test_questions_are_varied_and_of_readable_length(made: list[QAInstance]) -> None:
-    assert len({i.main_question.split()[0] for i in made}) >= 5
-    assert max(len(i.main_question.split()) for i in made) <= 45
+def test_questions_are_varied_and_of_readable_length(questions: list[QAInstance]) -> None:
+    assert len({i.main_question.split()[0] for i in questions}) >= 5
+    assert max(len(i.main_question.split()) for i in questions) <= 45
 
 
-def test_domain_sizes_are_known_where_the_table_knows_them(made: list[QAInstance]) -> None:
-    for instance in made:
+def test_domain_sizes_are_known_where_the_table_knows_them(questions: list[QAInstance]) -> None:
+    for instance in questions:
         for step in instance.sub_questions:
             assert step.operation is not None
             if step.operation.op in ("lookup", "count", "argmin", "argmax", "list"):
@@ -271,7 +272,7 @@ def test_scenarios_by_hand() -> None:
 
 def test_a_split_too_small_for_a_table_goes_without_it(qa_config: Any) -> None:
     config = qa_config()
-    dev = {source.domain: source for source in every(build_sources(config, Split.DEV))}
+    dev = {source.domain: source for source in all_sources(build_sources(config, Split.DEV))}
     assert dev["elements"].relations == ()
     assert "airports" not in dev["geography"].tables
     assert all(len(table.rows) >= 8 for table in dev["geography"].tables.values())
@@ -289,8 +290,8 @@ def test_every_composition_has_one_split_and_shares_are_kept() -> None:
 
 
 def test_the_prompt_states_outline_tables_and_names(qa_config: Any) -> None:
-    generator = QuestionWriter(qa_config(instances={"train": 8}))
-    wanted = [one for one in generator.wanted() if isinstance(one, tuple)]
+    writer = QuestionWriter(qa_config(instances={"train": 8}))
+    wanted = [item for item in writer.wanted() if isinstance(item, tuple)]
     plans = [plan for _, plan in wanted if isinstance(plan, QuestionPlan)]
     assert plans
     for plan in plans:

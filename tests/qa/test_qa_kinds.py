@@ -17,12 +17,12 @@ from astra.qa.knowledge.operations import WRITE_OPS, after, evaluate, join
 from astra.qa.knowledge.worlds import build_world
 from astra.qa.offline.handlers import HANDLERS
 from astra.qa.offline.phrases_zh import join as join_zh
-from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa import QuestionWriter, instances
 from astra.qa.qa_valid import judge_all
 from astra.qa.questions.outcomes import OUTCOMES, closing
 from astra.qa.questions.plan import apportion
 from astra.qa.rules import Problem, check, states
-from astra.qa.selection import JudgedInstance, Waiting
+from astra.qa.selection import JudgedInstance, JudgedShelf
 from astra.records.qa import AnswerType, Bar, Operation, QAInstance, QuestionKind, Split, Table
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
@@ -40,8 +40,8 @@ HOPS = range(1, 6)
 
 def run(config: Any, concurrency: int = 4) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator, metrics = QuestionWriter(config), StageMetrics("qa")
-        return [o async for o in questions(generator, TEACHER, concurrency, metrics)]
+        writer, metrics = QuestionWriter(config), StageMetrics("qa")
+        return [o async for o in instances(writer, TEACHER, concurrency, metrics)]
 
     return asyncio.run(collect())
 
@@ -60,15 +60,15 @@ def every_kind(qa_config: Any, **changes: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def made(qa_config: Any) -> list[QAInstance]:
+def questions(qa_config: Any) -> list[QAInstance]:
     return [o for o in run(every_kind(qa_config)) if isinstance(o, QAInstance)]
 
 
-def test_every_language_and_kind_gets_its_share(made: list[QAInstance]) -> None:
-    found = Counter((instance.language, instance.kind) for instance in made)
+def test_every_language_and_kind_gets_its_share(questions: list[QAInstance]) -> None:
+    counts = Counter((instance.language, instance.kind) for instance in questions)
     for kind, share in KINDS.items():
         for language in ("en", "zh"):
-            assert found[language, QuestionKind(kind)] == pytest.approx(80 * share, abs=1)
+            assert counts[language, QuestionKind(kind)] == pytest.approx(80 * share, abs=1)
 
 
 def test_counts_add_up_and_the_largest_remainders_win() -> None:
@@ -76,8 +76,8 @@ def test_counts_add_up_and_the_largest_remainders_win() -> None:
     assert apportion(0, {"a": 1.0}) == {"a": 0}
 
 
-def test_more_kinds_of_answers_and_operations_occur(made: list[QAInstance]) -> None:
-    steps = [step for instance in made for step in instance.sub_questions]
+def test_more_kinds_of_answers_and_operations_occur(questions: list[QAInstance]) -> None:
+    steps = [step for instance in questions for step in instance.sub_questions]
     assert {step.answer.type for step in steps} == set(AnswerType)
     ops = {step.operation.op for step in steps if step.operation}
     assert ops >= WRITE_OPS | {"above", "sort", "check", "record", "convert", "weekday", "count"}
@@ -88,8 +88,8 @@ def test_more_kinds_of_answers_and_operations_occur(made: list[QAInstance]) -> N
     assert all(s.answer.tolerance == 0.01 for s in converted)
 
 
-def test_a_written_question_ends_in_the_state_its_writes_say(made: list[QAInstance]) -> None:
-    acting = [i for i in made if i.kind in (QuestionKind.WRITE, QuestionKind.MIXED)]
+def test_a_written_question_ends_in_the_state_its_writes_say(questions: list[QAInstance]) -> None:
+    acting = [i for i in questions if i.kind in (QuestionKind.WRITE, QuestionKind.MIXED)]
     assert acting
     for instance in acting:
         writes = [write for step in instance.sub_questions for write in step.writes]
@@ -107,14 +107,14 @@ def test_a_written_question_ends_in_the_state_its_writes_say(made: list[QAInstan
             wanted = {**write.where, **write.values}
             there = any(wanted.items() <= row.items() for row in held)
             assert there is (write.action != "delete")
-    assert all(not s.writes for i in made if i not in acting for s in i.sub_questions)
+    assert all(not s.writes for i in questions if i not in acting for s in i.sub_questions)
 
 
 def test_what_is_read_back_from_disk_passes_the_same_rules(
-    made: list[QAInstance], tmp_path: Path
+    questions: list[QAInstance], tmp_path: Path
 ) -> None:
     """Storing a record sorts the names of arguments: a key is not what happens to come first."""
-    write_records(tmp_path / "qa.parquet", made, QAInstance)
+    write_records(tmp_path / "qa.parquet", questions, QAInstance)
     moved = 0
     for instance in read_records(tmp_path / "qa.parquet", QAInstance):
         assert check(instance, HOPS, set(instance.entities)) is None
@@ -125,9 +125,9 @@ def test_what_is_read_back_from_disk_passes_the_same_rules(
     assert moved > 0, "no write's key came after another argument: the test proves nothing"
 
 
-def test_a_reading_after_a_write_depends_on_it(made: list[QAInstance]) -> None:
+def test_a_reading_after_a_write_depends_on_it(questions: list[QAInstance]) -> None:
     seen = 0
-    for instance in made:
+    for instance in questions:
         last = instance.sub_questions[-1]
         writes = {s.id for s in instance.sub_questions if s.writes}
         if instance.kind is QuestionKind.MIXED and set(last.dependencies) & writes:
@@ -139,14 +139,14 @@ def test_a_reading_after_a_write_depends_on_it(made: list[QAInstance]) -> None:
     assert seen
 
 
-def test_what_cannot_be_done_still_needs_a_call(made: list[QAInstance]) -> None:
+def test_what_cannot_be_done_still_needs_a_call(questions: list[QAInstance]) -> None:
     bars = {
         QuestionKind.MISSING_TOOL: Bar.NO_TOOL,
         QuestionKind.MISSING_PARAMETER: Bar.NO_CALL,
         QuestionKind.INFEASIBLE: Bar.NO_CALL,
         QuestionKind.ALREADY_SATISFIED: Bar.NO_CALL,
     }
-    for instance in made:
+    for instance in questions:
         barred = [step for step in instance.sub_questions if step.bar]
         assert len(barred) < len(instance.sub_questions)
         assert {step.bar for step in barred} == (
@@ -161,9 +161,9 @@ def test_what_cannot_be_done_still_needs_a_call(made: list[QAInstance]) -> None:
             assert not any(states(instance.main_question, value) for value in hidden)
 
 
-def test_no_question_tells_its_kind_by_its_ending(made: list[QAInstance]) -> None:
+def test_no_question_tells_its_kind_by_its_ending(questions: list[QAInstance]) -> None:
     endings: dict[str, set[QuestionKind]] = {}
-    for instance in made:
+    for instance in questions:
         fitting = [
             acts
             for acts in (True, False)
@@ -175,8 +175,10 @@ def test_no_question_tells_its_kind_by_its_ending(made: list[QAInstance]) -> Non
     assert all(len(kinds) >= 3 for kinds in endings.values())
 
 
-def test_chinese_questions_are_chinese_and_their_names_the_splits(made: list[QAInstance]) -> None:
-    chinese = [instance for instance in made if instance.language == "zh"]
+def test_chinese_questions_are_chinese_and_their_names_the_splits(
+    questions: list[QAInstance],
+) -> None:
+    chinese = [instance for instance in questions if instance.language == "zh"]
     assert chinese
     assert len({i.main_question[:2] for i in chinese}) >= 8
     for instance in chinese:
@@ -203,19 +205,19 @@ def judge(instances: list[QAInstance], config: Any) -> list[Any]:
 def select(
     judged: list[JudgedInstance], config: Any, *gates: Gate
 ) -> tuple[list[QAInstance], list[Rejection]]:
-    with Waiting() as waiting:
-        for one in judged:
-            waiting.add(one)
+    with JudgedShelf() as shelf:
+        for entry in judged:
+            shelf.add(entry)
         fresh = FreshQuestions(config.duplicate_similarity)
-        outcomes = list(waiting.select(config, [*gates, fresh]))
+        outcomes = list(shelf.select(config, [*gates, fresh]))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, QAInstance)],
         [outcome for outcome in outcomes if isinstance(outcome, Rejection)],
     )
 
 
-def test_everything_made_passes_the_judges(made: list[QAInstance], valid_config: Any) -> None:
-    judged = judge(made, valid_config())
+def test_everything_made_passes_the_judges(questions: list[QAInstance], valid_config: Any) -> None:
+    judged = judge(questions, valid_config())
     assert all(isinstance(outcome, JudgedInstance) for outcome in judged)
     assert all(outcome.against == "" for outcome in judged)
     for outcome in judged:
@@ -229,9 +231,9 @@ def test_everything_made_passes_the_judges(made: list[QAInstance], valid_config:
 
 
 def test_a_gate_refuses_before_near_duplicates_are_looked_for(
-    made: list[QAInstance], valid_config: Any
+    questions: list[QAInstance], valid_config: Any
 ) -> None:
-    judged = sorted(judge(made[:4], valid_config()), key=lambda one: one.instance.id)
+    judged = sorted(judge(questions[:4], valid_config()), key=lambda entry: entry.instance.id)
     first = judged[0].instance
     fields = first.model_dump(exclude={"id"})
     spellings = (
@@ -245,10 +247,14 @@ def test_a_gate_refuses_before_near_duplicates_are_looked_for(
 
     waiting = [*judged, JudgedInstance(item="twin", instance=twin, against="")]
     kept, dropped = select(waiting, valid_config(), contaminated)
-    assert [(one.item, one.reason) for one in dropped] == [(judged[0].item, "contaminated")]
+    assert [(rejection.item, rejection.reason) for rejection in dropped] == [
+        (judged[0].item, "contaminated")
+    ]
     assert twin in kept
     kept, dropped = select(waiting, valid_config())
-    assert [(one.item, one.reason) for one in dropped] == [("twin", "near_duplicate")]
+    assert [(rejection.item, rejection.reason) for rejection in dropped] == [
+        ("twin", "near_duplicate")
+    ]
 
 
 def test_same_output_whatever_the_concurrency(qa_config: Any) -> None:
@@ -257,8 +263,8 @@ def test_same_output_whatever_the_concurrency(qa_config: Any) -> None:
     assert [o.model_dump_json() for o in first] == [o.model_dump_json() for o in second]
 
 
-def _first(made: list[QAInstance], kind: str, language: str = "en") -> dict[str, Any]:
-    fitting = (i for i in made if i.kind == kind and i.language == language)
+def _first(questions: list[QAInstance], kind: str, language: str = "en") -> dict[str, Any]:
+    fitting = (i for i in questions if i.kind == kind and i.language == language)
     return next(fitting).model_dump(mode="json", exclude={"id"})
 
 
@@ -337,9 +343,9 @@ VIOLATIONS: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
 
 @pytest.mark.parametrize(("kind", "violate", "reason"), VIOLATIONS)
 def test_each_rule_of_a_kind_catches_its_violation(
-    kind: str, violate: Any, reason: str, made: list[QAInstance]
+    kind: str, violate: Any, reason: str, questions: list[QAInstance]
 ) -> None:
-    document = _first(made, kind)
+    document = _first(questions, kind)
     names = set(document["entities"])
     assert check(QAInstance.model_validate(document), HOPS, names) is None
     violate(document)
@@ -390,16 +396,16 @@ def test_two_writes_of_one_cell_are_refused() -> None:
     assert problem[0] == "conflicting_writes"
 
 
-def test_the_language_of_a_question_is_checked(made: list[QAInstance]) -> None:
-    document = _first(made, "read_only", "zh")
+def test_the_language_of_a_question_is_checked(questions: list[QAInstance]) -> None:
+    document = _first(questions, "read_only", "zh")
     _in_english(document)
     problem = check(QAInstance.model_validate(document), HOPS, set(document["entities"]))
     assert problem is not None
     assert problem[0] == "wrong_language"
 
 
-def test_a_join_that_is_none_is_refused(made: list[QAInstance]) -> None:
-    instance = next(i for i in made if any("+" in table.name for table in i.knowledge))
+def test_a_join_that_is_none_is_refused(questions: list[QAInstance]) -> None:
+    instance = next(i for i in questions if any("+" in table.name for table in i.knowledge))
     document = instance.model_dump(mode="json", exclude={"id"})
     view = next(table for table in document["knowledge"] if "+" in table["name"])
     view["rows"] = view["rows"][::-1] + view["rows"][:1]

@@ -149,9 +149,9 @@ def test_further_answers_by_hand_and_the_teacher_agree(operation: Operation, ans
     known = {7: "Red Kite", 8: 12}
     tables = (BOATS, RATES, PLACES, HIRES)
     rows = {t.name: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in tables}
-    for one in (operation, turned(operation)):
-        assert evaluate(one, tables, known) == answer
-        assert _answer(one.model_dump(), rows, known) == answer
+    for variant in (operation, turned(operation)):
+        assert evaluate(variant, tables, known) == answer
+        assert _answer(variant.model_dump(), rows, known) == answer
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_further_answers_by_hand_and_the_teacher_agree(operation: Operation, ans
     ],
 )
 def test_a_write_that_the_state_refuses(operation: Operation, already: bool, standing: Any) -> None:
-    for one in (operation, turned(operation)):
+    for variant in (operation, turned(operation)):
         with pytest.raises(Refused) as refused:
-            evaluate(one, (PLACES, HIRES), {})
+            evaluate(variant, (PLACES, HIRES), {})
         assert refused.value.already is already
         assert refused.value.standing == standing
 
@@ -179,8 +179,8 @@ def test_what_is_not_there_is_not_removed_and_half_a_row_not_added() -> None:
 def test_writes_change_their_rows_and_joins_with_them() -> None:
     both = join("hires+places", [HIRES, PLACES])
     state = (PLACES, HIRES, both)
-    made = writes_of(act("insert", {"place": {"from": 3}, "guest": "Ben"}), {3: "A"})
-    same, hires, view = after(state, made)
+    writes = writes_of(act("insert", {"place": {"from": 3}, "guest": "Ben"}), {3: "A"})
+    same, hires, view = after(state, writes)
     assert same is PLACES
     assert hires.rows == (("B", "Ada Finch"), ("A", "Ben"))
     assert view.rows == (("B", "Ada Finch", 7), ("A", "Ben", 5))

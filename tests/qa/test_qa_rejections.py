@@ -19,10 +19,10 @@ from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
 from astra.qa.config import Mode
 from astra.qa.gates import OwnQuestions
 from astra.qa.offline.handlers import HANDLERS
-from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa import QuestionWriter, instances
 from astra.qa.qa_valid import judge_all, judge_instance, measure, valid
 from astra.qa.replies import CompletenessReport, NecessityReport, StepReport
-from astra.qa.selection import JudgedInstance, Waiting
+from astra.qa.selection import JudgedInstance, JudgedShelf
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
@@ -45,11 +45,11 @@ class Altered:
 
 def make(config: Any, teacher: Any, folder: Path | None = None) -> list[QAInstance | Rejection]:
     async def collect() -> list[QAInstance | Rejection]:
-        generator = QuestionWriter(config, folder) if folder else QuestionWriter(config)
+        writer = QuestionWriter(config, folder) if folder else QuestionWriter(config)
         metrics = StageMetrics("qa")
-        made = [o async for o in questions(generator, teacher, 4, metrics)]
-        assert metrics.counts["in"] == len(made) == generator.total()
-        return made
+        outcomes = [o async for o in instances(writer, teacher, 4, metrics)]
+        assert metrics.counts["in"] == len(outcomes) == writer.total()
+        return outcomes
 
     return asyncio.run(collect())
 
@@ -83,13 +83,15 @@ def test_a_refused_question_can_be_read(qa_config: Any) -> None:
         return reply.model_copy(update={"sub_questions": (*steps, *reply.sub_questions[1:])})
 
     refused = make(qa_config(instances={"train": 4}), Altered(wrong))
-    assert {one.reason for one in refused if isinstance(one, Rejection)} == {"hop_level"}
-    for one in refused:
-        assert isinstance(one, Rejection)
-        assert one.detail.startswith("1 has level 3, expected 1 | ")
-        assert one.detail.count("?") + one.detail.count(".") >= 2
-        assert " | 1. " in one.detail
-        assert one.item.startswith("train/")
+    assert {rejection.reason for rejection in refused if isinstance(rejection, Rejection)} == {
+        "hop_level"
+    }
+    for rejection in refused:
+        assert isinstance(rejection, Rejection)
+        assert rejection.detail.startswith("1 has level 3, expected 1 | ")
+        assert rejection.detail.count("?") + rejection.detail.count(".") >= 2
+        assert " | 1. " in rejection.detail
+        assert rejection.item.startswith("train/")
 
 
 def test_a_reply_to_another_question_is_kept_with_what_was_asked(qa_config: Any) -> None:
@@ -105,11 +107,11 @@ def test_a_reply_to_another_question_is_kept_with_what_was_asked(qa_config: Any)
         sources={"real_estate": 1},
         hops={2: 1},
     )
-    for one in make(config, Altered(other)):
-        assert isinstance(one, Rejection)
-        assert one.reason == "off_outline"
-        assert "What is on the moon?" in one.detail
-        assert one.detail.startswith("asked multi_hop")
+    for rejection in make(config, Altered(other)):
+        assert isinstance(rejection, Rejection)
+        assert rejection.reason == "off_outline"
+        assert "What is on the moon?" in rejection.detail
+        assert rejection.detail.startswith("asked multi_hop")
 
 
 def test_each_question_without_a_plan_is_a_row_of_its_own(qa_config: Any) -> None:
@@ -117,11 +119,13 @@ def test_each_question_without_a_plan_is_a_row_of_its_own(qa_config: Any) -> Non
         instances={"train": 6}, scenarios={"multi_hop": 1}, sources={"real_estate": 1}, hops={1: 1}
     )
     refused = make(config, RULES)
-    assert [one.part for one in refused if isinstance(one, Rejection)] == [
+    assert [rejection.part for rejection in refused if isinstance(rejection, Rejection)] == [
         f"en {number}" for number in range(6)
     ]
-    assert {one.reason for one in refused if isinstance(one, Rejection)} == {"no_plan"}
-    assert len({one.id for one in refused}) == 6
+    assert {rejection.reason for rejection in refused if isinstance(rejection, Rejection)} == {
+        "no_plan"
+    }
+    assert len({rejection.id for rejection in refused}) == 6
 
 
 def test_a_refused_request_names_its_line_and_sample(
@@ -137,12 +141,16 @@ def test_a_refused_request_names_its_line_and_sample(
     def moved(ask: Ask[Any], reply: Any) -> Any:
         return reply.model_copy(update={"main_question": "Where is it?", "sub_questions": ()})
 
-    refused = [one for one in make(config, Altered(moved), knowledge) if isinstance(one, Rejection)]
-    assert [(one.item.rpartition("/")[2], one.part) for one in refused] == [
+    refused = [
+        rejection
+        for rejection in make(config, Altered(moved), knowledge)
+        if isinstance(rejection, Rejection)
+    ]
+    assert [(rejection.item.rpartition("/")[2], rejection.part) for rejection in refused] == [
         (f"line {place}", f"sample {sample}") for place in (1, 2) for sample in range(3)
     ]
-    assert all("Where is it?" in one.detail for one in refused)
-    assert len({one.id for one in refused}) == 6
+    assert all("Where is it?" in rejection.detail for rejection in refused)
+    assert len({rejection.id for rejection in refused}) == 6
 
 
 @pytest.mark.parametrize("name", ["necessity", "dependency", "atomicity", "sequential"])
@@ -153,18 +161,22 @@ def test_tries_that_do_not_fit_are_kept(
     def first_ones(ask: Ask[Any], reply: Any) -> Any:
         if ask.template != f"qa/{name}" or ask.sample >= misfits:
             return reply
-        verdicts = tuple(one.model_copy(update={"id": 9}) for one in reply.verdicts)
+        verdicts = tuple(rejection.model_copy(update={"id": 9}) for rejection in reply.verdicts)
         return reply.model_copy(update={"verdicts": verdicts})
 
     *tries, outcome = hear(pair[0], valid_config(), Altered(first_ones))
     followed = min(misfits, 2)
     assert [
-        (one.item, one.part, one.reason, one.attempt, one.final)
-        for one in tries
-        if isinstance(one, Rejection)
+        (rejection.item, rejection.part, rejection.reason, rejection.attempt, rejection.final)
+        for rejection in tries
+        if isinstance(rejection, Rejection)
     ] == [(pair[0].id, name, "verdicts_do_not_fit", n, False) for n in range(followed)]
-    assert all("verdicts for [9" in one.detail for one in tries if isinstance(one, Rejection))
-    assert all(f"{name}, sub-question 9: " in one.said for one in tries)
+    assert all(
+        "verdicts for [9" in rejection.detail
+        for rejection in tries
+        if isinstance(rejection, Rejection)
+    )
+    assert all(f"{name}, sub-question 9: " in rejection.said for rejection in tries)
     if misfits < 3:
         assert isinstance(outcome, JudgedInstance)
         assert outcome.instance == _judged(pair[0], valid_config())
@@ -257,7 +269,7 @@ def test_incomplete_without_a_word_is_told_as_well(
         return CompletenessReport(complete=False, missing=()) if known else reply
 
     _, rejections = run_valid(pair, valid_config(), Altered(incomplete))
-    assert {one.said for one in rejections} == {"completeness: not complete"}
+    assert {rejection.said for rejection in rejections} == {"completeness: not complete"}
 
 
 def test_every_drop_names_a_row_of_the_input(
@@ -269,13 +281,13 @@ def test_every_drop_names_a_row_of_the_input(
     poor["main_question"] += " Round to 3 digits, and tell me which of 2 is 4."
     own = documents["comparison"]()
     own["main_question"] = "Tell me which of Blue Heron and Red Kite has the higher length today"
-    inputs = [build(one) for one in (documents["chain"](), twin, poor, own)]
+    inputs = [build(document) for document in (documents["chain"](), twin, poor, own)]
     suite = SuiteTexts("rival", texts={own["main_question"]})
     path = tmp_path / "index.parquet"
     ContaminationIndex.of([suite], ngram=10).save(path)
     kept, rejections = run_valid(inputs, valid_config(contamination=str(path)))
     assert len(kept) == 1
-    reasons = {one.reason: one for one in rejections}
+    reasons = {rejection.reason: rejection for rejection in rejections}
     assert set(reasons) == {"near_duplicate", "low_quality", "contaminated_text"}
     assert reasons["low_quality"].item == inputs[2].id
     assert reasons["contaminated_text"].item == inputs[3].id
@@ -411,19 +423,24 @@ def test_results_do_not_depend_on_who_answers_first(
             return await RULES.ask(ask)
 
     instances = variants(documents, build, 4)
-    found = [run_valid(instances, valid_config(), Slow(first)) for first in sorted(VERIFIERS)]
-    assert all(one == found[0] for one in found)
-    assert [one.part for one in found[0][1][:4]] == ["atomicity", "dependency", "sequential", ""]
+    runs = [run_valid(instances, valid_config(), Slow(first)) for first in sorted(VERIFIERS)]
+    assert all(outcomes == runs[0] for outcomes in runs)
+    assert [rejection.part for rejection in runs[0][1][:4]] == [
+        "atomicity",
+        "dependency",
+        "sequential",
+        "",
+    ]
 
 
 def variants(documents: Any, build: Any, count: int) -> list[QAInstance]:
     """Instances that differ in their question's ending."""
-    made: list[QAInstance] = []
+    copies: list[QAInstance] = []
     for number in range(count):
         document = documents["chain"]()
         document["main_question"] += " Please." * number
-        made.append(build(document))
-    return made
+        copies.append(build(document))
+    return copies
 
 
 def test_waiting_instances_are_not_held_in_memory(
@@ -439,16 +456,16 @@ def test_waiting_instances_are_not_held_in_memory(
 
     def alive() -> int:
         gc.collect()
-        return sum(isinstance(one, QAInstance) for one in gc.get_objects())
+        return sum(isinstance(thing, QAInstance) for thing in gc.get_objects())
 
-    with Waiting() as waiting:
+    with JudgedShelf() as shelf:
         before = alive()
         for instance in stream():
-            waiting.add(JudgedInstance(item=instance.id, instance=_scored(instance), against=""))
+            shelf.add(JudgedInstance(item=instance.id, instance=_scored(instance), against=""))
         assert alive() - before < 5
         most = kept = 0
         config = valid_config(duplicate_similarity=1.0)
-        for number, outcome in enumerate(waiting.select(config, [])):
+        for number, outcome in enumerate(shelf.select(config, [])):
             kept += isinstance(outcome, QAInstance)
             if number % 100 == 99:
                 most = max(most, alive() - before)

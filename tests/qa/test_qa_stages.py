@@ -23,22 +23,22 @@ OFFLINE = {"backend": "offline", "model": "rules-1"}
 
 def blocks(root: Path, scale: str) -> dict[str, Any]:
     """Both blocks, composed as Hydra does: base, then what the scale changes."""
-    found: dict[str, Any] = {"runtime": {"concurrency": 4}}
+    parameters: dict[str, Any] = {"runtime": {"concurrency": 4}}
     for name in ("qa", "qa_valid"):
         parts = [OmegaConf.load(root / "conf" / name / f"{part}.yaml") for part in ("base", scale)]
         merged = OmegaConf.merge(*parts, {"teacher": OFFLINE} if name == "qa" else {})
         if name == "qa_valid":
             merged = OmegaConf.merge(merged, {"judge": OFFLINE, "contamination": None})
-        found[name] = OmegaConf.to_container(merged, resolve=True)
-        found[name].pop("defaults")
-    return found
+        parameters[name] = OmegaConf.to_container(merged, resolve=True)
+        parameters[name].pop("defaults")
+    return parameters
 
 
 @pytest.mark.parametrize("scale", ["test", "smoke", "small", "full"])
 def test_parameters_of_every_scale_are_valid(root: Path, scale: str) -> None:
-    found = blocks(root, scale)
-    QAConfig.model_validate(found["qa"])
-    QAValidConfig.model_validate(found["qa_valid"])
+    parameters = blocks(root, scale)
+    QAConfig.model_validate(parameters["qa"])
+    QAValidConfig.model_validate(parameters["qa_valid"])
 
 
 def run(root: Path, folder: Path, stage: str, hash_seed: str) -> None:
@@ -65,14 +65,14 @@ def test_both_stages_at_scale_test(root: Path, tmp_path: Path) -> None:
         tables = [folder / "data" / f"{stage}.parquet" for stage in ("qa", "qa_valid")]
         outputs.append([table.read_bytes() for table in tables])
     assert outputs[0] == outputs[1]
-    made = list(read_records(tmp_path / "1" / "data" / "qa_valid.parquet", QAInstance))
-    assert {i.split for i in made} == set(Split)
-    assert {i.scenario for i in made} == set(Scenario)
-    assert all(s.tool_necessity is not None for i in made for s in i.sub_questions)
+    instances = list(read_records(tmp_path / "1" / "data" / "qa_valid.parquet", QAInstance))
+    assert {i.split for i in instances} == set(Split)
+    assert {i.scenario for i in instances} == set(Scenario)
+    assert all(s.tool_necessity is not None for i in instances for s in i.sub_questions)
     judged = {template_hash(f"qa/{n}") for n in ("necessity", "atomicity", "completeness")}
     written = template_hash("qa/decompose")
-    assert all(judged | {written} <= set(one.prompt_hash.split("+")) for one in made)
+    assert all(judged | {written} <= set(instance.prompt_hash.split("+")) for instance in instances)
     metrics = json.loads((tmp_path / "1" / "metrics" / "qa_valid.json").read_text())
     assert metrics["in"] == metrics["out"] + sum(metrics["dropped"].values())
-    assert metrics["out"] == len(made) >= 76
+    assert metrics["out"] == len(instances) >= 76
     assert (tmp_path / "1" / "plots" / "qa" / "hops.csv").is_file()

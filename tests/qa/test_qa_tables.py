@@ -16,11 +16,10 @@ import pytest
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import ModelConfig
 from astra.qa.config import TableSource
-from astra.qa.knowledge.packaged import KnowledgeError
-from astra.qa.knowledge.schema import CellType
+from astra.qa.knowledge.schema import CellType, KnowledgeError
 from astra.qa.knowledge.tables import load_tables
 from astra.qa.offline.handlers import HANDLERS
-from astra.qa.qa import QuestionWriter, questions
+from astra.qa.qa import QuestionWriter, instances
 from astra.records.qa import QAInstance, Split
 from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
@@ -164,14 +163,14 @@ def test_questions_are_made_of_them_in_both_languages(
     )
 
     async def collect() -> list[Any]:
-        generator, metrics = QuestionWriter(config, folder), StageMetrics("qa")
-        return [o async for o in questions(generator, TEACHER, 4, metrics)]
+        writer, metrics = QuestionWriter(config, folder), StageMetrics("qa")
+        return [o async for o in instances(writer, TEACHER, 4, metrics)]
 
-    made = asyncio.run(collect())
-    assert all(isinstance(outcome, QAInstance) for outcome in made), made
-    assert {outcome.source for outcome in made} == {"file:parks", "file:parks_zh"}
-    assert any("面积" in outcome.main_question for outcome in made)
-    assert any(s.answer.unit == "m2" for outcome in made for s in outcome.sub_questions)
+    outcomes = asyncio.run(collect())
+    assert all(isinstance(outcome, QAInstance) for outcome in outcomes), outcomes
+    assert {outcome.source for outcome in outcomes} == {"file:parks", "file:parks_zh"}
+    assert any("面积" in outcome.main_question for outcome in outcomes)
+    assert any(s.answer.unit == "m2" for outcome in outcomes for s in outcome.sub_questions)
 
 
 def _absent(folder: Path) -> None:

@@ -17,7 +17,7 @@ from astra.qa.hearing import judge_variables
 from astra.qa.offline.handlers import HANDLERS
 from astra.qa.qa_valid import judge_all, judge_instance, measure, valid
 from astra.qa.replies import CompletenessReport, NecessityReport, StepReport
-from astra.qa.selection import JudgedInstance, Waiting, cut_off
+from astra.qa.selection import JudgedInstance, JudgedShelf, cut_off
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection, Scored, Unscored
 from astra.store.metrics import StageMetrics
@@ -56,11 +56,11 @@ def judged(instance: QAInstance, config: Any, judge: Any = JUDGE) -> QAInstance 
 
 def select(instances: list[Any], config: Any) -> tuple[list[QAInstance], list[Rejection]]:
     """What is kept and dropped of judged instances."""
-    with Waiting() as waiting:
-        for one in instances:
-            known = isinstance(one, JudgedInstance)
-            waiting.add(one if known else JudgedInstance(item=one.id, instance=one, against=""))
-        outcomes = list(waiting.select(config, [FreshQuestions(config.duplicate_similarity)]))
+    with JudgedShelf() as shelf:
+        for entry in instances:
+            known = isinstance(entry, JudgedInstance)
+            shelf.add(entry if known else JudgedInstance(item=entry.id, instance=entry, against=""))
+        outcomes = list(shelf.select(config, [FreshQuestions(config.duplicate_similarity)]))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, QAInstance)],
         [outcome for outcome in outcomes if isinstance(outcome, Rejection)],
@@ -165,13 +165,13 @@ def test_planted_faults_are_found_by_their_verifier(
     document = documents["chain"]()
     plant(document)
     outcome = judged(build(document), valid_config())
-    found = scores(outcome)
-    assert found[verifier] < 1.0
-    assert found["qs"] < 0.9
+    marks = scores(outcome)
+    assert marks[verifier] < 1.0
+    assert marks["qs"] < 0.9
     kept, rejections = select([outcome], valid_config())
     assert kept == []
     assert rejections[0].reason == "low_quality"
-    assert f"{verifier} {found[verifier]:.2f}" in rejections[0].detail
+    assert f"{verifier} {marks[verifier]:.2f}" in rejections[0].detail
 
 
 @pytest.mark.parametrize("error", [ProviderError("down"), ParseError("no JSON")])

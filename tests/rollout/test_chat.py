@@ -8,6 +8,7 @@ from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from astra.rollout.chat import ChatCodec, PolicyConfig, PolicyError, load_codec, load_policy
+from configs import policy_config
 
 TINY = "policies/tiny"
 
@@ -45,7 +46,7 @@ CONVERSATION = [*PROMPT, TURN, *RESULTS, FINAL]
 
 @pytest.fixture(scope="module")
 def codec() -> ChatCodec:
-    return load_codec(PolicyConfig(path=TINY))
+    return load_codec(PolicyConfig.saved(TINY, "float32"))
 
 
 def pieces(codec: ChatCodec, ids: list[int]) -> list[str]:
@@ -95,7 +96,7 @@ def test_every_rendering_is_a_prefix_of_the_next(codec: ChatCodec) -> None:
 
 
 def test_hermes_template_is_prefix_preserving_and_encodes_arguments_once() -> None:
-    codec = load_codec(PolicyConfig(path=TINY, template="hermes"))
+    codec = load_codec(policy_config(template="hermes"))
     ids, mask = codec.encode_conversation(CONVERSATION, TOOLS)
     text = codec.tokenizer.decode([i for i, m in zip(ids, mask, strict=True) if m])
     assert '{"name": "get_asking_price", "arguments": {"listing": "Amber Cove"}}' in text
@@ -128,18 +129,18 @@ def test_tokenizer_is_lossless(codec: ChatCodec, text: str) -> None:
 
 def test_missing_folder_is_one_clear_error() -> None:
     with pytest.raises(PolicyError, match=r"models/absent: no such folder; build it"):
-        load_policy(PolicyConfig(path="models/absent"))
+        load_policy(PolicyConfig.saved("models/absent", "float32"))
 
 
 def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"no config\.json"):
-        load_policy(PolicyConfig(path=str(tmp_path)))
+        load_policy(PolicyConfig.saved(str(tmp_path), "float32"))
 
 
 @pytest.mark.parametrize("revision", [None, "main", "v1.0", "7ae5576"])
 def test_a_hub_model_that_could_change_under_its_name_is_refused(revision: str | None) -> None:
     with pytest.raises(ValidationError, match=r"someone/model is no folder here.*40 digits"):
-        PolicyConfig(path="someone/model", revision=revision)
+        PolicyConfig(path="someone/model", revision=revision, template="own", dtype="float32")
 
 
 def test_a_pinned_hub_model_and_folders_pass(
@@ -147,9 +148,10 @@ def test_a_pinned_hub_model_and_folders_pass(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine" / "model").mkdir(parents=True)
-    assert PolicyConfig(path="someone/model", revision="0" * 40).revision == "0" * 40
+    pinned = PolicyConfig(path="someone/model", revision="0" * 40, template="own", dtype="float32")
+    assert pinned.revision == "0" * 40
     for path in ("policies/absent", "models/absent", "./absent", str(tmp_path), "mine/model"):
-        assert PolicyConfig(path=path).revision is None
+        assert PolicyConfig.saved(path, "float32").revision is None
 
 
 def test_template_without_generation_marks_is_refused() -> None:

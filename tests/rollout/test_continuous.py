@@ -19,7 +19,7 @@ PROMPTS = [[5, 6, 7, 8], [9, 10], list(range(20, 60)), [5, 6, 7, 8]]
 @pytest.fixture(scope="module")
 def policy() -> Any:
     torch.set_num_threads(1)
-    return load_policy(PolicyConfig(path="policies/tiny"))
+    return load_policy(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 def turns(engine: ContinuousEngine, sampling: Sampling, budgets: list[int]) -> list[Turn]:

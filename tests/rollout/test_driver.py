@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from configs import rollout_limits
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from training_world import make_arena
 
@@ -24,14 +26,14 @@ from astra.rollout.live import EpisodeJob
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox, SandboxResult, SandboxStatus, Session
 
-LIMITS = RolloutLimits(
+LIMITS = rollout_limits(
     max_turns=4, max_turn_tokens=200, max_prompt_tokens=500, max_response_tokens=600
 )
 
 
 @pytest.fixture(scope="module")
 def codec() -> ChatCodec:
-    return load_codec(PolicyConfig(path="policies/tiny"))
+    return load_codec(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 @pytest.fixture(scope="module")

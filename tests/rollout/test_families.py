@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from astra.records.message import Message, MessageRole
 from astra.rollout.chat import ChatCodec, PolicyError, load_codec, split_thought, template_text
-from astra.rollout.chat import PolicyConfig as Policy
+from configs import policy_config
 
 CHATML = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
 QWEN_TOOLS = ("<tool_call>", "</tool_call>")
@@ -151,10 +151,10 @@ def test_thoughts_are_told_from_speech(text: str, thought: str, spoken: str) -> 
 
 
 def test_a_pad_token_may_be_named_and_must_exist() -> None:
-    codec = load_codec(Policy(path="policies/tiny", pad_token="<|im_start|>system"))
+    codec = load_codec(policy_config(pad_token="<|im_start|>system"))
     assert codec.pad_id == codec.tokenizer.convert_tokens_to_ids("<|im_start|>system")
     with pytest.raises(PolicyError, match="no token 'absent'"):
-        load_codec(Policy(path="policies/tiny", pad_token="absent"))
+        load_codec(policy_config(pad_token="absent"))
 
 
 def test_system_messages_further_down_are_rendered() -> None:

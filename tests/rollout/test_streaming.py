@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from configs import rollout_limits
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from training_world import make_arena
 from vllm_server import ScriptedVLLM
@@ -25,19 +27,19 @@ from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import FakeEngine, Sampling, Turn
 from astra.rollout.errors import EngineError, TurnLost
-from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
+from astra.rollout.live import EpisodeJob, Rollout
 from astra.rollout.streaming import Admission, StreamingDriver
 from astra.rollout.vllm import VLLMConfig, VLLMEngine
 from astra.sandbox.local import LocalSandbox
 
-LIMITS = RolloutLimits(
+LIMITS = rollout_limits(
     max_turns=4, max_turn_tokens=200, max_prompt_tokens=500, max_response_tokens=600
 )
 
 
 @pytest.fixture(scope="module")
 def codec() -> ChatCodec:
-    return load_codec(PolicyConfig(path="policies/tiny"))
+    return load_codec(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +274,7 @@ def test_memory_is_held_for_all_a_conversation_can_grow_to(
         with pytest.raises(EngineError, match="the engine has 600"):
             driver.run([EpisodeJob(ARENA)], Sampling())
         server.metrics = ""
-        with pytest.raises(EngineError, match=r"set rl\.kv_tokens"):
+        with pytest.raises(EngineError, match=r"set rl\.engine\.kv_tokens"):
             over_http(codec, sandbox, [server.url], tmp_path)
 
 

@@ -24,7 +24,7 @@ from astra.scoring.candidates import Candidate, Candidates, SelectionError
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.families import Families
 from astra.scoring.judge import DIMENSIONS, JudgedTrajectory
-from astra.scoring.select import candidate, contaminated, select
+from astra.scoring.select import contaminated, select, shortlisted
 from astra.scoring.sft_set import Statistics, sft_set
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
@@ -97,7 +97,7 @@ def test_low_unfinished_and_unscored_are_rejected_with_their_reason() -> None:
         (trajectory(QUESTION, stop=StopReason.MAX_CALLS), JudgedTrajectory(PERFECT, words),
          "stopped_max_calls", ""),
     ):  # fmt: skip
-        rejected = candidate(one, given, 0.9)
+        rejected = shortlisted(one, given, 0.9)
         assert isinstance(rejected, Rejection)
         assert (rejected.item, rejected.reason, rejected.detail) == (one.id, reason, detail)
         assert rejected.said == words[0]

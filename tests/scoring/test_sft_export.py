@@ -90,7 +90,7 @@ def test_trl_trains_on_it_with_the_tokens_of_our_own_stage(root: Path, tmp_path:
         train_dataset=loaded(tmp_path, "train"),
         processing_class=AutoTokenizer.from_pretrained(policy),
     )  # fmt: skip
-    codec = load_codec(PolicyConfig(path=policy))
+    codec = load_codec(PolicyConfig.saved(policy, "float32"))
     for row, made in zip(trainer.train_dataset, SAMPLES, strict=False):
         ids, mask = codec.encode_conversation(made.messages, made.tools)
         assert row["input_ids"] == ids

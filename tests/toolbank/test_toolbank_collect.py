@@ -36,7 +36,9 @@ FILTERS = FilterConfig(
 def collected(
     sources: tuple[str, ...], metrics: StageMetrics, filters: FilterConfig = FILTERS
 ) -> list[ToolServer]:
-    config = ToolsConfig(sources=sources, teacher=MODEL, domains=TEXT, filters=filters)
+    config = ToolsConfig(
+        sources=sources, max_failed_live_share=0.0, teacher=MODEL, domains=TEXT, filters=filters
+    )
     return flowed(config, metrics)[0]
 
 
@@ -182,7 +184,7 @@ def test_broken_sources_are_counted_and_named(
     servers = collected(("list.yaml",), metrics)
     assert [server.name for server in servers] == ["good"]
     assert caplog.messages[-1].startswith("sources 4/4, ")
-    assert "dropped: document 3, environment_or_start_failed 1" in caplog.messages[-1]
+    assert "dropped 4: document 3, environment_or_start_failed 1" in caplog.messages[-1]
     assert caplog.messages[-1].endswith("1 servers, 3 tools")
     assert metrics.dropped == {"document": 3, "environment_or_start_failed": 1}
     for named in ("bad.json", "wrong.json", "absent.json", "gone"):

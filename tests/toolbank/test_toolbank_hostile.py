@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
+from astra.plugins import names
+from astra.toolbank import formats
 from astra.toolbank.clean import scrub
 from astra.toolbank.config import FilterConfig
-from astra.toolbank.documents import FORMATS, parse_document
+from astra.toolbank.documents import parse_document
 from astra.toolbank.normalise import ServerNormaliser, normalise_tool
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 from astra.toolbank.schema import Unmappable, normalise_output, normalise_parameters
@@ -147,7 +149,7 @@ def test_any_tool_is_usable_or_refused_with_a_reason(
     tool.model_dump_json()
 
 
-@pytest.mark.parametrize("kind", sorted(FORMATS))
+@pytest.mark.parametrize("kind", names(formats))
 @settings(max_examples=30, deadline=None)
 @given(documents)
 def test_any_document_in_any_format_gives_servers_or_a_reason(kind: str, document: Any) -> None:

@@ -26,7 +26,7 @@ from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
 from astra.toolbank import registries
 from astra.toolbank.config import DomainConfig, FilterConfig, ToolsConfig
-from astra.toolbank.connectors import Connectors, Found
+from astra.toolbank.connectors import Connectors, Page
 from astra.toolbank.documents import parse_document
 from astra.toolbank.domains import DOMAIN, DomainLabel
 from astra.toolbank.offline.handlers import HANDLERS
@@ -122,8 +122,8 @@ def test_docker_registry_folders(tmp_path: Path) -> None:
     assert any("`connect` is off" in detail for detail in reasons.values())
 
 
-def read(sources: SourceList, runtime: RuntimeConfig | None = None) -> list[Found]:
-    async def run() -> list[Found]:
+def read(sources: SourceList, runtime: RuntimeConfig | None = None) -> list[Page]:
+    async def run() -> list[Page]:
         connectors = Connectors(runtime or RuntimeConfig(request_timeout_s=5))
         return [found async for found in connectors.read(sources)]
 
@@ -334,7 +334,10 @@ def collected(sources: str, metrics: StageMetrics, handlers: OfflineHandlers | N
     labels = ("travel", "development", "other")
     domains = DomainConfig(by="teacher" if handlers else "text", labels=labels,
                            mapping={"tourism": "travel"})  # fmt: skip
-    config = ToolsConfig(sources=(sources,), teacher=MODEL, domains=domains, filters=FILTERS)
+    config = ToolsConfig(
+        sources=(sources,), max_failed_live_share=0.0, teacher=MODEL, domains=domains,
+        filters=FILTERS,
+    )  # fmt: skip
     return flowed(config, metrics, OfflineTeacher(MODEL, handlers) if handlers else None)[0]
 
 

@@ -34,9 +34,10 @@ from astra.toolgraph.asks import (
     ChainProposal,
     CoherenceVerdict,
 )
-from astra.toolgraph.chains import Judges, chains
-from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
+from astra.toolgraph.chains import chains
+from astra.toolgraph.config import ChainsConfig, GraphConfig
 from astra.toolgraph.graph import as_networkx, build_graph, graphs
+from astra.toolgraph.judging import Operator
 from astra.toolgraph.linking import linked
 from astra.toolgraph.offline.handlers import HANDLERS
 from astra.toolgraph.walks import sample_walks
@@ -159,13 +160,21 @@ def test_argument_without_any_source_is_refused() -> None:
         bind_sources([impossible])
 
 
-def chains_config(**changes: Any) -> ChainsConfig:
-    vote = VoteConfig(models=(MODEL,), temperature=None, samples=3, quorum=1, min_share=0.5)
+VOTE = {"models": [MODEL], "temperature": None, "samples": 3, "quorum": 1, "min_share": 0.5}
+
+
+def chains_config(operators: dict[str, Any] | None = None, **changes: Any) -> ChainsConfig:
+    """Chains judged by ``operators``; None: by the vote."""
     values: dict[str, Any] = {
-        "vote": vote, "back_translation": None, "walks": 50, "max_chains": 20, "min_length": 2,
-        "max_length": 3, "acyclic": True,
+        "operators": operators or {"vote": VOTE}, "walks": 50, "max_chains": 20,
+        "min_length": 2, "max_length": 3, "acyclic": True,
     }  # fmt: skip
     return ChainsConfig(**(values | changes))
+
+
+def operators(config: ChainsConfig, **models: list[Any]) -> list[Operator]:
+    """The configured operators; each asks its ``models`` here."""
+    return [Operator(name, options, models[name]) for name, options in config.operators.items()]
 
 
 def judged(
@@ -177,13 +186,13 @@ def judged(
     chain: tuple[str, ...] = ("find_grower", "get_shed", "get_key"),
 ) -> list[Judgement]:
     graph = build_graph(of, [proposal(*chain)], StageMetrics("graph"))
-    judges = Judges(
-        [OfflineTeacher(MODEL, handlers)],
-        [OfflineTeacher(MODEL.model_copy(update={"model": f"m{n}"}), known)
-         for n, known in enumerate(back or [])],
-    )  # fmt: skip
-    known = {of.id: of}
-    found = chains([graph], known.get, judges, config or chains_config(), 4, metrics)
+    config = config or chains_config()
+    translators = [
+        OfflineTeacher(MODEL.model_copy(update={"model": f"m{n}"}), known)
+        for n, known in enumerate(back or [])
+    ]
+    judges = operators(config, vote=[OfflineTeacher(MODEL, handlers)], back_translation=translators)
+    found = chains([graph], {of.id: of}.get, judges, config, 4, metrics)
     return judgements(collect(found), metrics)
 
 
@@ -255,17 +264,17 @@ def test_quorum_refuses_a_lone_vote() -> None:
             return CoherenceVerdict(reason="r", valid=True, task="x")
         raise ProviderError("down")
 
-    vote = VoteConfig(models=(MODEL,), temperature=None, samples=3, quorum=2, min_share=0.5)
     metrics = StageMetrics("chains")
-    found = judged({COHERENCE: judge}, metrics, chains_config(vote=vote))
+    config = chains_config({"vote": VOTE | {"quorum": 2}})
+    found = judged({COHERENCE: judge}, metrics, config)
     assert not [item for item in found if item.chain]
     assert set(metrics.dropped) == {"too_few_votes"}
     assert verdicts_of(found, "vote") == ["yes", "abstained", "abstained"]
-    with pytest.raises(ValueError, match="quorum"):
-        VoteConfig(models=(MODEL,), temperature=None, samples=1, quorum=2, min_share=0.5)
+    with pytest.raises(ValueError, match="quorum: more votes than are asked for"):
+        chains_config({"vote": VOTE | {"samples": 1, "quorum": 2}})
 
 
-BACK = BackTranslationConfig(models=(MODEL,) * 3, temperature=None, attempts=2, min_share=0.5)
+BACK = {"models": [MODEL] * 3, "temperature": None, "attempts": 2, "min_share": 0.5}
 
 
 def translator(chain: list[str] | None, query: str = "Whose key?") -> OfflineHandlers:
@@ -302,7 +311,7 @@ RIGHT = ["find_grower", "get_shed", "get_key"]
 def test_back_translation_needs_the_exact_chain_from_most_models(
     models: list[OfflineHandlers], accepted: bool, reason: str
 ) -> None:
-    config = chains_config(min_length=3, back_translation=BACK)
+    config = chains_config({"vote": VOTE, "back_translation": BACK}, min_length=3)
     metrics = StageMetrics("chains")
     found = judged(HANDLERS, metrics, config, models)
     (item,) = found
@@ -315,13 +324,36 @@ def test_back_translation_needs_the_exact_chain_from_most_models(
 
 
 def test_offline_rules_translate_back_and_tell_no_twins_apart() -> None:
-    config = chains_config(min_length=3, back_translation=BACK)
+    config = chains_config({"vote": VOTE, "back_translation": BACK}, min_length=3)
     assert chains_of(HANDLERS, StageMetrics("c"), config=config, back=[HANDLERS] * 3)
     twin = KEY.model_copy(update={"name": "get_keys"})
     clever = server(FIND, SHED, twin, KEY)
     metrics = StageMetrics("c")
     assert not chains_of(HANDLERS, metrics, config=config, back=[HANDLERS] * 3, of=clever)
     assert metrics.dropped == {"not_recovered": 1}
+
+
+def test_operators_judge_in_their_order_and_the_first_refusal_ends_it() -> None:
+    config = chains_config({"back_translation": BACK, "vote": VOTE}, min_length=3)
+    (item,) = judged(HANDLERS, StageMetrics("c"), config, [HANDLERS] * 3)
+    asked = [verdict.operator for verdict in item.verdict.verdicts]
+    assert asked == ["back_translation"] * 3 + ["vote"] * 3
+    (item,) = judged(HANDLERS, StageMetrics("c"), config, [translator(None)] * 3)
+    assert {verdict.operator for verdict in item.verdict.verdicts} == {"back_translation"}
+    assert item.verdict.reason == "no_back_translation"
+
+
+def test_back_translation_alone_may_judge() -> None:
+    config = chains_config({"vote": None, "back_translation": BACK}, min_length=3)
+    (item,) = judged(HANDLERS, StageMetrics("c"), config, [HANDLERS] * 3)
+    assert item.chain is not None
+    assert (item.chain.votes_for, item.chain.votes_against) == (0, 0)
+    assert item.chain.task_sketch == item.verdict.verdicts[0].detail
+
+
+def test_a_chain_that_nobody_would_judge_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one must be on"):
+        chains_config({"vote": None})
 
 
 def test_an_outage_of_every_judge_accepts_nothing() -> None:
@@ -360,9 +392,10 @@ def test_a_rejection_names_the_walk_and_quotes_who_was_against_it() -> None:
 
 def test_a_graph_of_a_server_that_is_gone_is_a_rejection() -> None:
     graph = build_graph(SERVER, [proposal(*RIGHT)], StageMetrics("graph"))
-    judges = Judges([OfflineTeacher(MODEL, HANDLERS)])
+    config = chains_config()
+    judges = operators(config, vote=[OfflineTeacher(MODEL, HANDLERS)])
     metrics = StageMetrics("chains")
-    (gone,) = collect(chains([graph], {}.get, judges, chains_config(), 4, metrics))
+    (gone,) = collect(chains([graph], {}.get, judges, config, 4, metrics))
     assert (gone.item, gone.reason, gone.detail) == (graph.id, "server_unknown", SERVER.id)
 
 
@@ -405,9 +438,9 @@ def test_independent_asks_of_one_item_are_open_at_once() -> None:
     config = GraphConfig(teacher=MODEL, samples=4)
     (graph,) = collect(graphs([SERVER], Waiting(4), config, 1, StageMetrics("graph")))
     translator = Waiting(2)
-    judges = Judges([Waiting(3)], [translator, translator])
-    back = BACK.model_copy(update={"models": (MODEL,) * 2})
-    settings = chains_config(min_length=3, back_translation=back)
+    chosen = {"vote": VOTE, "back_translation": BACK | {"models": [MODEL] * 2}}
+    settings = chains_config(chosen, min_length=3)
+    judges = operators(settings, vote=[Waiting(3)], back_translation=[translator] * 2)
     metrics = StageMetrics("chains")
     found = chains([graph], {SERVER.id: SERVER}.get, judges, settings, 1, metrics)
     assert judgements(collect(found), metrics)
@@ -454,9 +487,9 @@ def test_every_accepted_chain_of_the_committed_servers_replays(root: Path) -> No
     config = GraphConfig(teacher=MODEL, samples=1)
     made = collect(graphs(servers, teacher, config, 4, StageMetrics("g")))
     known = {server.id: server for server in servers}
-    judges = Judges([teacher])
     metrics = StageMetrics("c")
     few = chains_config(max_chains=6)
+    judges = operators(few, vote=[teacher])
     found = judgements(collect(chains(made, known.get, judges, few, 4, metrics)), metrics)
     accepted = [item.chain for item in found if item.chain]
     assert len(accepted) > 30

@@ -22,9 +22,10 @@ from astra.records.tool import Execution, Tool, ToolServer
 from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
 from astra.toolgraph.asks import BACK_CHAIN, BACK_QUERY, COHERENCE, PROPOSE
-from astra.toolgraph.chains import Judges, chains
-from astra.toolgraph.config import BackTranslationConfig, ChainsConfig, GraphConfig, VoteConfig
+from astra.toolgraph.chains import chains
+from astra.toolgraph.config import ChainsConfig, GraphConfig
 from astra.toolgraph.graph import graphs
+from astra.toolgraph.judging import build_operators
 from astra.toolgraph.offline.handlers import HANDLERS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
@@ -34,17 +35,12 @@ MODELS = tuple(
     ModelConfig(backend="openai", model=name, max_tokens=500) for name in ("ada", "bob", "cyd")
 )
 GRAPH = GraphConfig(teacher=MODELS[0], samples=2)
-CHAINS = ChainsConfig(
-    vote=VoteConfig(models=MODELS, temperature=0.7, samples=2, quorum=4, min_share=0.5),
-    back_translation=BackTranslationConfig(
-        models=MODELS, temperature=None, attempts=2, min_share=0.5
-    ),
-    walks=30,
-    max_chains=4,
-    min_length=2,
-    max_length=3,
-    acyclic=True,
-)
+VOTE = {"models": MODELS, "temperature": 0.7, "samples": 2, "quorum": 4, "min_share": 0.5}
+BACK = {"models": MODELS, "temperature": None, "attempts": 2, "min_share": 0.5}
+CHAINS = ChainsConfig.model_validate({
+    "operators": {"vote": VOTE, "back_translation": BACK}, "walks": 30, "max_chains": 4,
+    "min_length": 2, "max_length": 3, "acyclic": True,
+})  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -119,12 +115,10 @@ def run(
     metrics = StageMetrics("chains")
 
     async def stages(settings: RuntimeConfig) -> tuple[list[ToolGraph], list[Judgement]]:
-        back = config.back_translation
         with Teachers(settings, "graph") as graphing, Teachers(settings, "chains") as judging:
             teacher = graphing.teacher(GRAPH.teacher, HANDLERS)
-            judges = Judges(
-                judging.panel(config.vote.sampled().models, HANDLERS),
-                judging.panel(back.sampled().models, HANDLERS) if back else [],
+            judges = build_operators(
+                config.operators, lambda models: judging.panel(models, HANDLERS)
             )
             found = graphs(shops, teacher, GRAPH, 4, StageMetrics("graph"))
             made = [one async for one in found if isinstance(one, ToolGraph)]

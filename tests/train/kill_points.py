@@ -28,10 +28,9 @@ from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.tracking.mlflow import Run
 from astra.train import checkpoints, rl, sft
 from astra.train.optimizers import MuonAdamW
-from astra.train.rl_config import RLConfig
-from astra.train.sft_config import SFTConfig
+from configs import rl_config, sft_config
 
-POLICY = {"path": "policies/tiny"}
+POLICY = "policies/tiny"
 
 
 def kill_at(owner: Any, name: str, count: int) -> None:
@@ -57,10 +56,10 @@ def digest(policy: LoadedPolicy) -> str:
 def run_sft(folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    policy = load_policy(PolicyConfig.model_validate(POLICY))
-    config = SFTConfig.model_validate(
-        {"policy": POLICY, "max_steps": 5, "epochs": 9, "batch_size": 2, "micro_batch_size": 2,
-         "optimizer": "muon", "learning_rate": 1e-3, "eval_steps": 2, "save_steps": 2}
+    policy = load_policy(PolicyConfig.saved(POLICY, "float32"))
+    config = sft_config(
+        max_steps=5, epochs=9, batch_size=2, micro_batch_size=2, optimizer="muon",
+        learning_rate=1e-3, eval_steps=2, save_steps=2,
     )  # fmt: skip
     parts = [
         sft.encode_samples([make_sample(seed) for seed in seeds], policy.codec, 512)
@@ -78,11 +77,11 @@ def run_sft(folder: Path) -> dict[str, Any]:
 def run_rl(folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    policy = load_policy(PolicyConfig.model_validate(POLICY))
-    config = RLConfig.model_validate(
-        {"groups": 2, "group_size": 2, "micro_batch_size": 2, "learning_rate": 1e-3,
-         "save_steps": 1, "max_rounds": 4, "max_staleness": 1,
-         "schedule": [{"steps": 3}, {"steps": 1}, {"steps": 2, "reset_optimizer": True}]}
+    policy = load_policy(PolicyConfig.saved(POLICY, "float32"))
+    config = rl_config(
+        groups=2, group_size=2, micro_batch_size=2, learning_rate=1e-3, save_steps=1, max_rounds=4,
+        max_staleness=1,
+        schedule=[{"steps": 3}, {"steps": 1}, {"steps": 2, "reset_optimizer": True}],
     )  # fmt: skip
     rl.GroupRoller = lambda driver, config: ScriptedRoller(config.group_size)  # type: ignore
     arenas = rl.Arenas(train=[make_arena(seed) for seed in range(4)])

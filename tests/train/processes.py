@@ -19,7 +19,7 @@ def run_python(root: Path, *arguments: str, **environment: str) -> str:
     done = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{folder}", **environment},
+        env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{folder}:{folder.parent}", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from pydantic import ValidationError
 
-from astra.rollout.chat import PolicyConfig
 from astra.settings import ParamsError, load
 from astra.train.checkpoints import (
     STATE_FILE,
@@ -22,7 +22,7 @@ from astra.train.checkpoints import (
 from astra.train.errors import TrainingError
 from astra.train.optimizers import MuonAdamW
 from astra.train.rl_config import RLConfig
-from astra.train.sft_config import SFTConfig
+from configs import block, changed, sft_config
 
 
 def checkpoint(folder: Path, step: int, optimizer: bool, whole: bool = True) -> Path:
@@ -125,7 +125,7 @@ def test_sharded_optimizer_state_counts(tmp_path: Path) -> None:
 
 
 def test_run_folder_depends_on_parameters_and_data() -> None:
-    a = SFTConfig(policy=PolicyConfig(path="policies/p"))
+    a = sft_config()
     b = a.model_copy(update={"seed": 1})
     folders = {
         run_folder("sft", config, {"data": digest}) for config in (a, b) for digest in ("x", "y")
@@ -134,29 +134,29 @@ def test_run_folder_depends_on_parameters_and_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "named"),
+    ("changes", "named"),
     [
-        ("rl: {reward: f3}", r"rl\.reward: .*'f1', 'recall', 'precision', 'answer' or 'state'"),
-        ("rl: {final_answer: maybe}", r"rl\.final_answer: .*'subtask' or 'ignore'"),
-        ("rl: {irrelevant_tools: all}", r"'banded', 'random' or 'none'"),
-        ("rl: {roc: {mode: best}}", r"rl\.roc\.mode: .*'off', 'sample' or 'sort'"),
-        ("rl: {groups: 3, micro_batch_size: 7}", r"multiple of micro_batch_size"),
-        ("rl: {learning_rat: 1}", r"rl\.learning_rat"),
-        ("rl: {steps: 0}", r"rl\.steps"),
+        ({"reward": "f3"}, r"rl\.reward: .*'f1', 'recall', 'precision', 'answer' or 'state'"),
+        ({"final_answer": "maybe"}, r"rl\.final_answer: .*'subtask' or 'ignore'"),
+        ({"irrelevant_tools": "all"}, r"'banded', 'random' or 'none'"),
+        ({"roc": {"mode": "best"}}, r"rl\.roc\.mode: .*'off', 'sample' or 'sort'"),
+        ({"groups": 3, "micro_batch_size": 7}, r"multiple of micro_batch_size"),
+        ({"learning_rat": 1}, r"rl\.learning_rat"),
+        ({"steps": 0}, r"rl\.steps"),
     ],
 )
 def test_bad_parameters_are_named_with_what_is_allowed(
-    tmp_path: Path, block: str, named: str
+    tmp_path: Path, changes: dict[str, object], named: str
 ) -> None:
     params = tmp_path / "params.yaml"
-    params.write_text(block)
+    params.write_text(yaml.safe_dump({"rl": changed(block("rl"), changes)}))
     with pytest.raises(ParamsError, match=named):
         load("rl", RLConfig, params)
 
 
 def test_unknown_optimizer_is_refused() -> None:
     with pytest.raises(ValidationError, match="'adamw' or 'muon'"):
-        SFTConfig.model_validate({"policy": {"path": "policies/p"}, "optimizer": "lion"})
+        sft_config(optimizer="lion")
 
 
 def net() -> torch.nn.Module:

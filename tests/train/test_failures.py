@@ -25,12 +25,11 @@ from astra.train.errors import TrainingError
 from astra.train.groups import Group
 from astra.train.grpo import AdaptiveGRPOTrainer
 from astra.train.launch import LAUNCHED, load_device, start_processes
-from astra.train.lora import LoRAConfig, add_adapters, merge_adapters
-from astra.train.rl_config import RLConfig
+from astra.train.lora import add_adapters, merge_adapters
 from astra.train.sft import encode_samples, train_sft
-from astra.train.sft_config import SFTConfig
 from astra.train.sft_trainer import AssistantSFTTrainer
 from astra.train.watch import explained
+from configs import rl_config, sft_config
 
 NO_RUN = Run(None, "", "")
 
@@ -38,13 +37,18 @@ NO_RUN = Run(None, "", "")
 @pytest.fixture
 def policy() -> LoadedPolicy:
     torch.set_num_threads(1)
-    return load_policy(PolicyConfig(path="policies/tiny"))
+    return load_policy(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 def fine_tune(policy: LoadedPolicy, folder: Path, **options: Any) -> Any:
-    settings = {"policy": {"path": "policies/tiny"}, "max_steps": 4, "batch_size": 2,
-                "micro_batch_size": 2, "save_steps": 1, "epochs": 9}  # fmt: skip
-    config = SFTConfig.model_validate(settings | options)
+    settings = {
+        "max_steps": 4,
+        "batch_size": 2,
+        "micro_batch_size": 2,
+        "save_steps": 1,
+        "epochs": 9,
+    }
+    config = sft_config(**(settings | options))
     train = encode_samples([make_sample(seed) for seed in range(4)], policy.codec, 512)
     return train_sft(policy, train, encode_samples([], policy.codec, 9), config, folder, NO_RUN)
 
@@ -93,10 +97,9 @@ def test_arenas_that_never_differ_in_reward_are_one_clear_error(
     policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2, False))
-    config = RLConfig.model_validate(
-        {"steps": 9, "groups": 2, "group_size": 2, "micro_batch_size": 4, "patience": 2,
-         "max_rounds": 1}
-    )  # fmt: skip
+    config = rl_config(
+        steps=9, groups=2, group_size=2, micro_batch_size=4, patience=2, max_rounds=1
+    )
     arenas = rl.Arenas(train=[make_arena(seed) for seed in range(3)])
     sandbox: Any = None
     with pytest.raises(TrainingError, match="no group of rollouts differed in reward in 2 steps"):
@@ -111,12 +114,10 @@ def test_memory_exhausted_in_a_step_of_rl(
 
     monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2))
     monkeypatch.setattr(GRPOTrainer, "training_step", exhausted)
-    config = RLConfig.model_validate(
-        {"steps": 2, "groups": 2, "group_size": 2, "micro_batch_size": 4}
-    )
+    config = rl_config(steps=2, groups=2, group_size=2, micro_batch_size=4)
     arenas = rl.Arenas(train=[make_arena(seed) for seed in range(3)])
     sandbox: Any = None
-    with pytest.raises(TrainingError, match=r"lower rl\.micro_batch_size, rl\.engine_rows"):
+    with pytest.raises(TrainingError, match=r"lower rl\.micro_batch_size, rl\.engine\.rows"):
         rl.train_rl(policy, arenas, config, sandbox, tmp_path, NO_RUN)
 
 
@@ -132,11 +133,10 @@ class DyingRoller(ScriptedRoller):
 
 
 def reinforce(folder: Path) -> tuple[LoadedPolicy, rl.RLResult]:
-    policy = load_policy(PolicyConfig(path="policies/tiny"))
-    config = RLConfig.model_validate(
-        {"steps": 4, "groups": 2, "group_size": 2, "micro_batch_size": 4, "save_steps": 1,
-         "learning_rate": 1e-3}
-    )  # fmt: skip
+    policy = load_policy(PolicyConfig.saved("policies/tiny", "float32"))
+    config = rl_config(
+        steps=4, groups=2, group_size=2, micro_batch_size=4, save_steps=1, learning_rate=1e-3
+    )
     arenas = rl.Arenas(train=[make_arena(seed) for seed in range(3)])
     sandbox: Any = None
     return policy, rl.train_rl(policy, arenas, config, sandbox, folder, NO_RUN)
@@ -272,8 +272,9 @@ def test_lora_trains_few_weights_and_saves_a_whole_policy(
 def test_lora_without_peft_says_how_to_get_it(
     policy: LoadedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_adapters(policy, LoRAConfig())
-    merge_adapters(policy, LoRAConfig())
+    none = rl_config().lora
+    add_adapters(policy, none)
+    merge_adapters(policy, none)
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(TrainingError, match="peft is not installed"):
-        add_adapters(policy, LoRAConfig(rank=4))
+        add_adapters(policy, none.model_copy(update={"rank": 4}))

@@ -26,6 +26,7 @@ from astra.train.errors import TrainingError
 from astra.train.groups import Group, GroupRoller, mean_figures, rollout_figures
 from astra.train.rl_config import RLConfig
 from astra.train.schedule import ARENAS_AT_ONCE, drop_solved, phases
+from configs import rl_config
 
 
 def rollout(job: EpisodeJob, reward: float | None, failed: int = 0, calls: int = 2) -> Rollout:
@@ -74,8 +75,11 @@ class ScriptedDriver:
         return [rollout(job, *self.rewards[at % len(self.rewards)]) for at, job in enumerate(jobs)]
 
 
+VLLM = {"type": "vllm", "kv_tokens": None, "timeout_s": None}
+
+
 def config(**options: object) -> RLConfig:
-    return RLConfig.model_validate({"group_size": 4, "groups": 2} | options)
+    return rl_config(**({"group_size": 4, "groups": 2} | options))
 
 
 def test_twice_as_many_are_rolled_and_the_group_kept_is_whole_before_the_trainer_sees_it() -> None:
@@ -194,11 +198,15 @@ def test_phases_change_limits_and_restart_the_optimizer() -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"importance_cap": 2.0}, "sampler needs none"),
-        ({"max_staleness": 1, "old_logprobs": "trainer"}, "stale rollouts uncorrected"),
+        ({"max_staleness": 1, "importance": {"type": "trainer"}}, "stale rollouts uncorrected"),
         ({"max_staleness": 1, "batch_filling": False}, "surplus of batch_filling"),
-        ({"engine": "continuous"}, "needs kv_tokens"),
-        ({"rollout_timeout_s": 5}, "engine batched has no time limit"),
+        ({"engine": VLLM, "lora": {"rank": 4}}, "adapters"),
+        ({"engine": {"type": "continuous", "timeout_s": None}}, "kv_tokens: Field required"),
+        ({"engine": {"type": "batched", "timeout_s": 5}}, "Its options: type, rows, tool_overlap"),
+        ({"engine": {"type": "none"}}, "there are: batched, continuous, vllm"),
+        ({"engine": "vllm"}, "rl/engine=NAME"),
+        ({"importance": {"type": "sampler", "cap": 2.0}}, "Extra inputs"),
+        ({"importance": {"type": "truncated"}}, "Field required"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(

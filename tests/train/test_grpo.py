@@ -23,7 +23,9 @@ from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_part
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, PromptStream, TrainingSample
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
-from astra.train.rl_config import RLConfig
+from configs import rl_config
+
+SAMPLER = {"type": "sampler"}
 
 
 class ScriptedRoller:
@@ -62,7 +64,7 @@ class ScriptedRoller:
 @pytest.fixture
 def policy() -> LoadedPolicy:
     torch.set_num_threads(1)
-    return load_policy(PolicyConfig(path="policies/tiny"))
+    return load_policy(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 def trainer(
@@ -70,10 +72,9 @@ def trainer(
 ) -> AdaptiveGRPOTrainer:
     settings: dict[str, Any] = {
         "steps": 2, "groups": 2, "group_size": 4, "micro_batch_size": 4, "max_rounds": 4,
-        "learning_rate": 1e-3, "save_steps": 1, "old_logprobs": "trainer",
+        "learning_rate": 1e-3, "save_steps": 1, "importance": {"type": "trainer"},
     }  # fmt: skip
-    config = RLConfig.model_validate(settings | options)
-    state = StreamState(config.patience)
+    config = rl_config(**(settings | options))
     made: Any = AdaptiveGRPOTrainer(
         roller=roller,  # type: ignore[arg-type]
         stream=PromptStream([make_arena(seed) for seed in range(4)], config.seed),
@@ -82,9 +83,10 @@ def trainer(
         args=grpo_arguments(config, folder, config.steps, "float32"),
         train_dataset=Dataset.from_list([{"prompt": ""}] * config.groups),
         processing_class=policy.codec.tokenizer,
-        callbacks=[state, CompleteCheckpoint({"stream": state}, 9)],
     )
-    state.trainer = made
+    state = StreamState(made, config.patience)
+    made.add_callback(state)
+    made.add_callback(CompleteCheckpoint({"stream": state}, 9))
     return made
 
 
@@ -194,7 +196,7 @@ def test_only_informative_groups_train_and_advantages_are_the_groups(
 
 
 def test_sampler_logprobs_become_the_denominator(policy: LoadedPolicy, tmp_path: Path) -> None:
-    one = trainer(policy, tmp_path, ScriptedRoller(4), steps=1, old_logprobs="sampler")
+    one = trainer(policy, tmp_path, ScriptedRoller(4), steps=1, importance=SAMPLER)
     _, batches = record(one)
     one.train()
     for batch in batches:
@@ -206,7 +208,7 @@ def test_the_loss_is_the_papers_objective_worked_out_token_by_token(
     policy: LoadedPolicy, tmp_path: Path
 ) -> None:
     """-1/sum|o| * sum min(r A, clip(r, 1 - 0.2, 1 + 0.28) A) over sampled tokens of the batch."""
-    one: Any = trainer(policy, tmp_path, ScriptedRoller(4), steps=1, old_logprobs="sampler")
+    one: Any = trainer(policy, tmp_path, ScriptedRoller(4), steps=1, importance=SAMPLER)
     _, batches = record(one)
     values: list[torch.Tensor] = []
     losses: list[float] = []
@@ -267,7 +269,7 @@ def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_pat
         roller = ScriptedRoller(4, every=1)
         one = trainer(
             policy, tmp_path / str(staleness), roller, max_staleness=staleness,
-            old_logprobs="sampler",
+            importance=SAMPLER,
         )  # fmt: skip
         one.filler.rate = 0.25
         one.train()
@@ -279,7 +281,9 @@ def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_pat
 
 
 def test_importance_weights_by_hand(policy: LoadedPolicy, tmp_path: Path) -> None:
-    one: Any = trainer(policy, tmp_path, ScriptedRoller(4), steps=1, importance_cap=0.01)
+    one: Any = trainer(
+        policy, tmp_path, ScriptedRoller(4), steps=1, importance={"type": "truncated", "cap": 0.01}
+    )
     _, batches = record(one)
     one.train()
     plain = group_advantages([0.0, 0.25, 0.5, 0.75])
@@ -350,10 +354,10 @@ def test_resume_continues_the_prompt_stream(policy: LoadedPolicy, tmp_path: Path
     whole = ScriptedRoller(4)
     trainer(policy, tmp_path / "a", whole, steps=3).train()
     uninterrupted = {n: p.clone() for n, p in policy.model.named_parameters()}
-    fresh = load_policy(PolicyConfig(path="policies/tiny"))
+    fresh = load_policy(PolicyConfig.saved("policies/tiny", "float32"))
     trainer(fresh, tmp_path / "b", ScriptedRoller(4), steps=3).train()
     checkpoint = str(tmp_path / "b" / "checkpoint-2")
-    resumed, roller = load_policy(PolicyConfig(path="policies/tiny")), ScriptedRoller(4)
+    resumed, roller = load_policy(PolicyConfig.saved("policies/tiny", "float32")), ScriptedRoller(4)
     one = trainer(resumed, tmp_path / "b", roller, steps=3)
     restore_parts(checkpoint, {"stream": stream_of(one)})
     one.train(resume_from_checkpoint=checkpoint)

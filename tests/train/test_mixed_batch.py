@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from configs import rl_config
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
 from scripted import sample_arena, write_arena
 
@@ -22,7 +24,6 @@ from astra.rollout.engine import FakeEngine, Turn
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.local import LocalSandbox
 from astra.train.groups import GroupRoller, mean_figures
-from astra.train.rl_config import RLConfig
 
 READ, WRITE = sample_arena("Amber Cove", 812, 3), write_arena()
 
@@ -39,7 +40,7 @@ def gold(arena: Arena, drop: int = 0, **changed: str) -> list[str]:
 
 def test_both_kinds_train_in_one_batch_and_are_logged_apart() -> None:
     """Of each arena one rollout does all, one less, in an order that the group keeps."""
-    codec = load_codec(PolicyConfig(path="policies/tiny"))
+    codec = load_codec(PolicyConfig.saved("policies/tiny", "float32"))
     scripts = [gold(READ), gold(READ, drop=1), gold(WRITE), gold(WRITE, guest="Olga Joss")]
     encoded = [[codec.tokenizer.encode(t, add_special_tokens=False) for t in s] for s in scripts]
     asked: list[int] = []
@@ -52,9 +53,9 @@ def test_both_kinds_train_in_one_batch_and_are_logged_apart() -> None:
             return super().poll()
 
     engine = Rows(lambda _, turn: encoded[asked.pop(0)][turn], codec.eos_id)
-    config = RLConfig.model_validate(
-        {"group_size": 2, "groups": 2, "irrelevant_tools": "none",
-         "limits": {"max_turns": 4, "max_turn_tokens": 300, "max_response_tokens": 900}}
+    config = rl_config(
+        group_size=2, groups=2, irrelevant_tools="none",
+        limits={"max_turns": 4, "max_turn_tokens": 300, "max_response_tokens": 900},
     )  # fmt: skip
     with LocalSandbox() as sandbox:
         limits: RolloutLimits = config.limits

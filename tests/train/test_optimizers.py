@@ -17,7 +17,7 @@ from astra.train.sft_trainer import assistant_loss
 @pytest.fixture
 def policy() -> LoadedPolicy:
     torch.set_num_threads(1)
-    return load_policy(PolicyConfig(path="policies/tiny"))
+    return load_policy(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 def moved_rows(policy: LoadedPolicy, steps: int = 3) -> tuple[set[int], set[int]]:

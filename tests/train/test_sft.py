@@ -27,6 +27,7 @@ from astra.train.sft import (
     train_sft,
 )
 from astra.train.sft_config import SFTConfig
+from configs import policy_config, sft_config
 
 NO_RUN = Run(None, "", "")
 
@@ -35,16 +36,16 @@ NO_RUN = Run(None, "", "")
 def policy() -> LoadedPolicy:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return load_policy(PolicyConfig(path="policies/tiny"))
+    return load_policy(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 def config(**options: Any) -> SFTConfig:
     settings = {
-        "policy": {"path": "policies/tiny"}, "max_steps": 8, "epochs": 9, "batch_size": 8,
+        "max_steps": 8, "epochs": 9, "batch_size": 8,
         "micro_batch_size": 4, "optimizer": "muon", "learning_rate": 3e-3, "eval_steps": 4,
         "save_steps": 2, "max_tokens": 512,
     }  # fmt: skip
-    return SFTConfig.model_validate(settings | options)
+    return sft_config(**(settings | options))
 
 
 def encoded(policy: LoadedPolicy, count: int = 24, first: int = 0) -> Encoded:
@@ -73,7 +74,7 @@ def test_schemas_of_different_tools_stay_apart_on_disk_and_in_prompts(
     samples = [make_sample(seed) for seed in range(6)]
     names = [frozenset(tool.name for tool in sample.tools) for sample in samples]
     assert len(set(names)) > 1
-    codec = load_codec(PolicyConfig(path="policies/tiny", template="hermes"))
+    codec = load_codec(policy_config(template="hermes"))
 
     def prompts(*given: SFTSample) -> dict[str, list[int]]:
         table = tmp_path / "sft_set.parquet"
@@ -131,7 +132,7 @@ def test_training_learns_prunes_optimizer_state_and_reports(
 def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
     def run(folder: Path) -> LoadedPolicy:
         torch.manual_seed(0)
-        one = load_policy(PolicyConfig(path="policies/tiny"))
+        one = load_policy(PolicyConfig.saved("policies/tiny", "float32"))
         settings = config(keep_optimizer_states=9)
         train_sft(one, encoded(one), Encoded(), settings, folder, NO_RUN)
         return one
@@ -196,7 +197,7 @@ def test_a_saved_policy_is_complete_and_replaces_what_was_there(
     (folder / "stale").touch()
     save_policy(policy.model, policy.codec.tokenizer, folder)
     assert not (folder / "stale").exists()
-    again = load_policy(PolicyConfig(path=str(folder)))
+    again = load_policy(PolicyConfig.saved(str(folder), "float32"))
     sample = make_sample(1)
     assert again.codec.encode_conversation(
         sample.messages, sample.tools

@@ -21,7 +21,7 @@ from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer, assistant_loss
 @pytest.fixture
 def policy() -> LoadedPolicy:
     torch.set_num_threads(1)
-    return load_policy(PolicyConfig(path="policies/tiny"))
+    return load_policy(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 def trainer(kind: type[SFTTrainer], policy: LoadedPolicy, folder: Path) -> SFTTrainer:

@@ -14,7 +14,7 @@ from astra.train.tiny.tokenizer import common_words, name_words
 
 @pytest.fixture(scope="module")
 def codec() -> ChatCodec:
-    return load_codec(PolicyConfig(path="policies/tiny"))
+    return load_codec(PolicyConfig.saved("policies/tiny", "float32"))
 
 
 def test_committed_files_are_what_the_recipe_writes(tmp_path: Path) -> None:

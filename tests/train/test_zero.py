@@ -37,7 +37,7 @@ def test_zero_trains_resumes_and_saves_the_whole_policy(
     assert (sft["torn"]["steps"], sft["torn"]["losses"]) == (4, sft["whole"]["losses"])
     assert sft["from_torn"] == 0.0
     if stage == 3:
-        assert "set rl.engine to vllm" in made["rl"]["whole"]["refused"]
+        assert "choose rl/engine=vllm" in made["rl"]["whole"]["refused"]
         return
     rl = made["rl"]
     assert any(name.startswith("global_step") for name in rl["whole"]["files"])

@@ -28,7 +28,7 @@ class TranscriptRoller(ScriptedRoller):
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    policy = load_policy(PolicyConfig(path="policies/tiny"))
+    policy = load_policy(PolicyConfig.saved("policies/tiny", "float32"))
     roller = TranscriptRoller(4)
     one = trainer(policy, folder, roller, steps=2, micro_batch_size=2)
     chosen: list[list[int]] = []

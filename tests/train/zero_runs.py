@@ -27,18 +27,17 @@ from astra.train import rl
 from astra.train.checkpoints import save_policy
 from astra.train.errors import TrainingError
 from astra.train.launch import load_device
-from astra.train.rl_config import RLConfig
 from astra.train.sft import Encoded, encode_samples, train_sft
-from astra.train.sft_config import SFTConfig
+from configs import rl_config, sft_config
 
-POLICY = {"path": "policies/tiny"}
+POLICY = "policies/tiny"
 NO_RUN = Run(None, "", "")
 
 
 def started() -> LoadedPolicy:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    return load_policy(PolicyConfig.model_validate(POLICY), load_device("cpu"))
+    return load_policy(PolicyConfig.saved(POLICY, "float32"), load_device("cpu"))
 
 
 def saved(policy: LoadedPolicy, folder: Path, weights: dict[str, Any] | None) -> dict[str, Any]:
@@ -49,9 +48,9 @@ def saved(policy: LoadedPolicy, folder: Path, weights: dict[str, Any] | None) ->
 
 def run_sft(folder: Path) -> dict[str, Any]:
     policy = started()
-    config = SFTConfig.model_validate(
-        {"policy": POLICY, "max_steps": 4, "epochs": 9, "batch_size": 4, "micro_batch_size": 2,
-         "learning_rate": 1e-3, "save_steps": 2, "keep_optimizer_states": 9}
+    config = sft_config(
+        max_steps=4, epochs=9, batch_size=4, micro_batch_size=2, learning_rate=1e-3, save_steps=2,
+        keep_optimizer_states=9,
     )  # fmt: skip
     train = encode_samples([make_sample(seed) for seed in range(8)], policy.codec, 512)
     result = train_sft(policy, train, Encoded(), config, folder / "run", NO_RUN)
@@ -61,9 +60,9 @@ def run_sft(folder: Path) -> dict[str, Any]:
 
 def run_rl(folder: Path) -> dict[str, Any]:
     policy = started()
-    config = RLConfig.model_validate(
-        {"groups": 2, "group_size": 2, "micro_batch_size": 2, "learning_rate": 1e-3, "steps": 2,
-         "save_steps": 1, "keep_optimizer_states": 9}
+    config = rl_config(
+        groups=2, group_size=2, micro_batch_size=2, learning_rate=1e-3, steps=2, save_steps=1,
+        keep_optimizer_states=9,
     )  # fmt: skip
     rl.GroupRoller = lambda driver, config: ScriptedRoller(config.group_size)  # type: ignore
     arenas = rl.Arenas(train=[make_arena(seed) for seed in range(4)])
@@ -101,7 +100,10 @@ def finish(work: Callable[[Path], dict[str, Any]], folder: Path, deepspeed: bool
 
 def difference(one: Path, other: Path) -> float:
     """The largest difference of any weight of two saved policies."""
-    a, b = (load_policy(PolicyConfig(path=str(path))).model.state_dict() for path in (one, other))
+    a, b = (
+        load_policy(PolicyConfig.saved(str(path), "float32")).model.state_dict()
+        for path in (one, other)
+    )
     assert a.keys() == b.keys()
     return max(float((a[name] - b[name]).abs().max()) for name in a)
 

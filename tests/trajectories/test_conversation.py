@@ -28,6 +28,7 @@ from astra.trajectories.config import ConversationsConfig
 from astra.trajectories.conversation import Scripts
 from astra.trajectories.report import measure
 from astra.trajectories.user import Goal, SimulatedUser, UserReply
+from configs import episode_limits
 
 ALL = {"share": 1.0, "max_user_turns": 4}
 COVE = given("Amber Cove")
@@ -187,7 +188,8 @@ def test_agent_limits_hold_for_the_whole_conversation(
         ({"max_turns": 3}, StopReason.MAX_TURNS),
         ({"max_calls": 2}, StopReason.MAX_CALLS),
     ):
-        outcomes = run([homes], [price, agent], environments, conversations=ALL, limits=limits)
+        allowed = episode_limits(**limits)
+        outcomes = run([homes], [price, agent], environments, conversations=ALL, limits=allowed)
         done = accepted(outcomes, price)
         assert done.stop_reason == stop, limits
 

@@ -30,10 +30,12 @@ from astra.trajectories.agenda import FOLLOW_UPS_PER_SERVER, Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
 from astra.trajectories.live import McpEnv, ServerPool, ServerProcess, server_pool
+from astra.trajectories.offline.expert import ScriptedExpert
 from astra.trajectories.offline.handlers import HANDLERS
 from astra.trajectories.results import ReadError, answers_from, fit, follow, parse_result
 from astra.trajectories.trajectories import Cast, EpisodePlayer, shown_tools, trajectories
 from astra.trajectories.trajectories import agent as acting
+from configs import episode_limits
 
 OFFLINE = {"backend": "offline", "model": "1"}
 RULES = OfflineTeacher(ModelConfig.model_validate(OFFLINE), HANDLERS)
@@ -48,7 +50,7 @@ def config(**changes: Any) -> TrajectoriesConfig:
         "agent": OFFLINE, "emulator": OFFLINE, "user": OFFLINE, "samples": 1,
         "conversations": {"share": 0.0, "max_user_turns": 4}, "failure_rate": 0.0,
         "max_tools": None, "deterministic_only": True, "reset_in_place": [],
-        "limits": {}, "episode_timeout_s": 60.0, "system_prompts": [], "seed": 0,
+        "limits": episode_limits(), "episode_timeout_s": 60.0, "system_prompts": [], "seed": 0,
     } | changes  # fmt: skip
     return TrajectoriesConfig.model_validate(values)
 
@@ -67,17 +69,17 @@ def run(
     wanted, runtime = config(**changes), RuntimeConfig(concurrency=concurrency)
     counted = metrics or StageMetrics("trajectories")
     with Agenda(tasks, servers) as agenda, Journal("trajectories") as journal:
-        synthesis = EpisodePlayer(
+        player = EpisodePlayer(
             wanted,
             {s.id: s for s in servers}.get,
             Scripts(agenda, wanted.conversations),
-            Cast(acting(wanted.agent, no_endpoint), emulator, user),
+            Cast(acting(wanted.agent, no_endpoint, ScriptedExpert), emulator, user),
             server_pool(environments, runtime, wanted.reset_in_place),
             journal,
         )
 
         async def made() -> list[Trajectory | Rejection]:
-            outcomes = trajectories(agenda, synthesis, concurrency, counted)
+            outcomes = trajectories(agenda, player, concurrency, counted)
             return [outcome async for outcome in outcomes]
 
         return asyncio.run(made())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -72,21 +71,45 @@ def test_each_ran_with_its_own_parameters_and_the_workspace_was_left_alone(
     assert len(tables) == 3
 
 
-def test_the_table_has_what_was_changed_and_little_else(queued: Repository, root: Path) -> None:
-    """The line of `make experiments`."""
-    printed = subprocess.run(
-        ["make", "-s", "-n", "-C", str(root), "-o", ".venv/.installed", "experiments", "SHOW=--md"],
-        capture_output=True, text=True, check=True, timeout=WAIT_S,
-    )  # fmt: skip
-    words = shlex.split(printed.stdout.replace("\\\n", " "))
-    table = queued.run(*words[words.index("dvc") :]).splitlines()
-    head = [cell.strip() for cell in table[0].strip("|").split("|")]
-    assert head == ["Experiment", "Created", "State", "chains.walks"]
-    rows = {cells[0].strip(): cells[-1].strip() for cells in
-            (line.strip("|").split("|") for line in table[2:])}  # fmt: skip
-    assert {name: rows[row] for name in WALKS for row in rows if f"[{name}]" in row} == {
-        name: str(walks) for name, walks in WALKS.items()
-    }
+def test_the_table_has_what_was_changed_and_little_else(queued: Repository) -> None:
+    """What `make experiments` prints."""
+    head, _, *lines = queued.run("astra", "experiments", "--md").splitlines()
+    columns = [cell.strip() for cell in head.strip("|").split("|")]
+    assert columns == ["Experiment", "Created", "State", "chains.walks"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    walks = {row[0]: row[-1] for row in rows}
+    assert {name: walks[name] for name in WALKS} == {n: str(w) for n, w in WALKS.items()}
+    assert list(walks)[:2] == ["workspace", "main"]
+
+
+BACK = (sys.executable, "-m", "astra.devtools.back")  # what `make back` runs
+
+
+def test_going_back_leaves_the_committed_build(queued: Repository) -> None:
+    """After an experiment that also wrote a file of plots which the committed build lacks."""
+    chains = queued.folder / "data/chains.parquet"
+    before = chains.read_bytes()
+    queued.run("dvc", "exp", "run", "-n", "left", "-S", "chains.walks=7")
+    assert queued.run("git", "status", "--porcelain", "metrics", "plots", "params.yaml")
+    assert chains.read_bytes() != before
+    (queued.folder / "plots/chains/of_the_experiment.csv").write_text("count,value\n")
+    assert "this is the committed build" in queued.run(*BACK)
+    assert not queued.run("git", "status", "--porcelain")
+    assert chains.read_bytes() == before
+    assert "up to date" in queued.run("dvc", "status")
+
+
+def test_going_back_to_what_the_cache_lacks_changes_nothing(queued: Repository) -> None:
+    digest = queued.lock()["data/graph.parquet"]
+    held = queued.folder / ".dvc/cache/files/md5" / digest[:2] / digest[2:]
+    away = held.rename(queued.home / "away")
+    try:
+        queued.params("chains.walks=8")
+        assert "the cache lacks data/graph.parquet" in queued.run(*BACK, fails=True)
+        assert params((queued.folder / "params.yaml").read_text()) == 8
+    finally:
+        away.rename(held)
+        queued.run("git", "checkout", "-q", "params.yaml")
 
 
 def test_an_experiment_is_applied_branched_and_saved(queued: Repository) -> None:

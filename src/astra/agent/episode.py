@@ -37,12 +37,14 @@ from astra.text.strict_json import STRICT
 
 
 class EpisodeLimits(StageConfig):
-    """ASTRA section 5.3: at most 32 assistant turns in RL; 20 model calls in synthesis."""
+    """What one episode may use, whoever acts."""
 
-    max_turns: int = 32
-    max_calls: int = 64
-    max_parallel_calls: int = 16
-    max_result_chars: int = 8192
+    max_turns: int
+    """Assistant turns."""
+    max_calls: int
+    max_parallel_calls: int
+    """Calls of one turn."""
+    max_result_chars: int
     """Longer tool results are cut before the model reads them, and say so."""
 
 

@@ -1,4 +1,4 @@
-"""Drives one episode between a policy and an environment, asynchronously.
+"""The loop of one episode between a policy and an environment, asynchronous.
 
 Calls of one turn run together; their results are gathered in the order of the calls. Every
 end is a StopReason: what the Episode itself decides, else
@@ -56,7 +56,7 @@ async def run_episode(
     limits: EpisodeLimits,
     timeout_s: float | None = None,
 ) -> Transcript:
-    """Run until the episode stops. The caller closes ``env``.
+    """Play one episode until it stops. The caller closes ``env``.
 
     ``timeout_s`` bounds the whole episode; calls it interrupts are answered with TIMEOUT, so
     that every call still has its tool message.
@@ -79,6 +79,7 @@ async def run_episode(
 
 
 async def _drive(episode: Episode, policy: Policy, env: Env) -> None:
+    """Alternate between policy and environment. Raises _Aborted for an end that is no limit."""
     while episode.stop_reason is None:
         try:
             message = await policy.act(episode.messages, env.tools)
@@ -95,15 +96,15 @@ async def _drive(episode: Episode, policy: Policy, env: Env) -> None:
 
 async def _execute(episode: Episode, env: Env, calls: Sequence[ToolCall]) -> None:
     """Run the calls of one turn together and observe their results in the calls' order."""
-    tasks = [asyncio.create_task(_one(env, call)) for call in calls]
+    tasks = [asyncio.create_task(_executed(env, call)) for call in calls]
     try:
         outcomes = await asyncio.gather(*tasks)
     except asyncio.CancelledError:
         # Out of time: what is done keeps its result, the rest is answered here.
         late = ToolResult(status=CallStatus.TIMEOUT, content="error: the episode's time is up")
-        done = [task.done() and not task.cancelled() for task in tasks]
+        finished = [task.done() and not task.cancelled() for task in tasks]
         episode.observe(
-            [task.result()[0] if ok else late for task, ok in zip(tasks, done, strict=True)]
+            [task.result()[0] if ok else late for task, ok in zip(tasks, finished, strict=True)]
         )
         raise
     finally:
@@ -115,7 +116,8 @@ async def _execute(episode: Episode, env: Env, calls: Sequence[ToolCall]) -> Non
             raise _Aborted(StopReason.INFRA, error or AstraError(result.content))
 
 
-async def _one(env: Env, call: ToolCall) -> tuple[ToolResult, AstraError | None]:
+async def _executed(env: Env, call: ToolCall) -> tuple[ToolResult, AstraError | None]:
+    """The result of a call, and the error that made it an INFRA result, if one did."""
     try:
         return await env.execute(call), None
     except StageStop:

@@ -1,5 +1,4 @@
-"""Live MCP servers over stdio and streamable HTTP: pinned environments, isolated processes, typed
-call results.
+"""Live MCP servers over stdio and streamable HTTP: pinned, isolated processes, typed results.
 
 Each server runs from its own virtual environment (``ServerEnvironments``), in a working
 directory and HOME of its own, with a minimal environment that inherits no secret
@@ -43,7 +42,7 @@ from astra.store.paths import cache_root
 PINS = Path("sources/environments.yaml")
 BUILD_TIMEOUT_S = 600.0
 DATABASE_SCRIPT = ".sql"
-"""A setup file ``x.db.sql`` is run once to create the SQLite database ``x.db`` beside it."""
+"""The ending of scripts: setup file ``x.db.sql`` creates the SQLite database ``x.db``."""
 MAX_PAGES = 50
 LOG = "server.log"
 """What a server process writes beside the protocol, in its home."""
@@ -72,6 +71,7 @@ class ServerEnvironments:
         self._failed: dict[str, str] = {}
 
     def requirements(self, name: str) -> tuple[str, ...]:
+        """The pinned requirements of an environment. Raises ServerError for an unknown one."""
         if name not in self._pins:
             known = ", ".join(sorted(self._pins))
             raise ServerError(f"server environment {name!r} is not pinned (known: {known})")
@@ -124,8 +124,8 @@ def _run(command: list[str]) -> None:
 
 
 def _explain_build(name: str, requirements: tuple[str, ...], error: Exception) -> str:
-    said = getattr(error, "stderr", None) or str(error)
-    lines = [line for line in str(said).strip().splitlines() if line.strip()]
+    output = getattr(error, "stderr", None) or str(error)
+    lines = [line for line in str(output).strip().splitlines() if line.strip()]
     return (
         f"server environment {name!r} cannot be built with pip install {' '.join(requirements)}: "
         f"{lines[-1] if lines else error}; check the network or the pins in {PINS}"

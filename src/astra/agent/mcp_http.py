@@ -23,7 +23,7 @@ from astra.errors import AstraError
 
 POLL_S = 0.05
 GRACE_S = 3.0
-"""Between asking a server process to end and killing it."""
+"""How long a server process may take to end, in seconds, before it is killed."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -62,12 +62,12 @@ def filled_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """``headers`` with ``${NAME}`` read from the environment. Raises HttpServerError."""
 
     def value(match: re.Match[str]) -> str:
-        found = os.environ.get(match.group(1))
-        if not found:
+        secret = os.environ.get(match.group(1))
+        if not secret:
             raise HttpServerError(
                 f"a header needs the environment variable {match.group(1)}, which is not set"
             )
-        return found
+        return secret
 
     return {name: _VARIABLE.sub(value, text) for name, text in headers.items()}
 

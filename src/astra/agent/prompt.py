@@ -1,4 +1,4 @@
-"""The one system prompt and the one way to write a final answer.
+"""The system prompt of all agents, and the form of a final answer.
 
 Trajectories, arenas and benchmarks show the policy the same text.
 """
@@ -30,5 +30,5 @@ def final_message(lead: str, answers: Sequence[str]) -> str:
 
 def extract_answer(text: str) -> str | None:
     """What stands in the last pair of answer tags, stripped; None if there is no pair."""
-    found = _ANSWER.findall(text)
-    return found[-1].strip() if found else None
+    answers = _ANSWER.findall(text)
+    return answers[-1].strip() if answers else None

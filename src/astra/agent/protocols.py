@@ -1,4 +1,4 @@
-"""What an episode needs: something that acts, and something that executes calls."""
+"""Policy and environment: what acts in an episode, and what executes its calls."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _RELATIVE = 1e-9
 _TRUE, _FALSE = frozenset({"true", "yes"}), frozenset({"false", "no"})
 _DATE_FORMATS = ("%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%d %b %Y", "%b %d, %Y")
 SMALL_DOMAIN = 20
-"""Below this many possible values an equal answer may be chance."""
+"""How many possible values an answer needs so that an equal one is no chance; our choice."""
 
 
 def matches(answer: Answer, value: Any) -> bool:
@@ -36,8 +36,8 @@ def matches(answer: Answer, value: Any) -> bool:
         case AnswerType.BOOLEAN:
             return isinstance(value, bool) and value is answer.value
         case AnswerType.DATE:
-            found = _as_date(value)
-            return found is not None and found == _as_date(answer.value)
+            day = _as_date(value)
+            return day is not None and day == _as_date(answer.value)
         case AnswerType.STRING | AnswerType.ENUM:
             return isinstance(value, str) and normalise(value) == normalise(str(answer.value))
         case AnswerType.LIST:
@@ -107,7 +107,7 @@ def same_value(expected: Any, value: Any, tolerance: float = 0.0) -> bool:
 
 
 def is_small_domain(answer: Answer) -> bool:
-    """Whether an equal answer may be chance: fewer than 20 values were possible.
+    """Whether an equal answer may be chance: fewer than ``SMALL_DOMAIN`` values were possible.
 
     Booleans always are, and an enumeration is unless its size is stated to be larger.
     """
@@ -147,13 +147,13 @@ def _list_matches(answer: Answer, value: list[Any]) -> bool:
 
 def _number_matches(answer: Answer, value: Any) -> bool:
     if isinstance(value, dict):  # {"value": 3, "unit": "km"}
-        found = cast("dict[str, Any]", value)
-        unit = found.get("unit")
-        if set(found) != {"value", "unit"} or not isinstance(unit, str):
+        quantity = cast("dict[str, Any]", value)
+        unit = quantity.get("unit")
+        if set(quantity) != {"value", "unit"} or not isinstance(unit, str):
             return False
         if normalise(unit) != normalise(answer.unit):
             return False
-        value = found["value"]
+        value = quantity["value"]
     return same_value(answer.value, value, answer.tolerance)
 
 
@@ -188,7 +188,7 @@ _UNREADABLE = object()
 
 
 def _trim(text: str) -> str:
-    """Without surrounding spaces, quotes and a full stop that ends a sentence."""
+    """The text without surrounding spaces, quotes and a full stop that ends a sentence."""
     text = text.strip()
     if text.endswith(".") and not text.endswith(".."):
         text = text[:-1].rstrip()

@@ -1,4 +1,8 @@
-"""An arena as an environment: its tools run in one isolated session per episode."""
+"""An arena as an environment: its tools run in one isolated session per episode.
+
+``ArenaEnv`` holds one episode. ``execute_batch`` runs calls of many episodes at once, so that
+their sessions work side by side; every way of running a call goes through it.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +38,9 @@ _STATUSES = {
 _PLAIN_ERROR = "ValueError: "
 """What tools raise on purpose; its message alone is what the model should read."""
 VARIABLES_LOST = "the interpreter was started anew: its variables and imports are gone"
+"""What a code interpreter's result adds when the call ended the session."""
 Prepared = tuple[Session, str, Mapping[str, Any]]
-"""Where to run a call: session, function and its arguments."""
+"""A call ready to run: session, function and its arguments."""
 
 
 class ArenaError(AstraError):
@@ -48,11 +53,12 @@ def offered(arena: Arena, extra_tools: Sequence[ArenaTool]) -> list[ArenaTool]:
 
 
 class ArenaEnv:
-    """Executes calls of one episode. Opened lazily, or together with others by ``open_envs``.
+    """The tools of one episode and the world that they share.
 
-    A session that died (timeout, crash) is replaced at the next call. Nothing is lost: what
-    stateful tools change lives here, and each of their calls is given the world anew. Only a
-    code interpreter keeps its variables in the session; then the call's result says they are gone.
+    The session is opened at the first call, or together with others' by ``open_envs``. One that
+    died (timeout, crash) is replaced at the next call. Nothing is lost: what stateful tools change
+    lives here, and each of their calls is given the world anew. Only a code interpreter keeps its
+    variables in the session; then the call's result says they are gone.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class ArenaEnv:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
+        """The documents of the tools on offer, by name."""
         return tuple(offer.tool for offer in self._tools.values())
 
     @property
@@ -114,20 +121,22 @@ class ArenaEnv:
         return execute_batch([(self, call)])[0]
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Calls of one turn arrive together; a session takes them one at a time, in order."""
+        """Run one call. Calls of one turn may come together; they run one at a time, in order."""
         async with self._turn:
             return await asyncio.to_thread(self.execute_now, call)
 
     def close_now(self) -> None:
+        """End the session; the next call opens another."""
         if self._session is not None:
             self._session.close()
             self._session = None
 
     async def close(self) -> None:
+        """End the session, as the agent loop asks for it."""
         self.close_now()
 
     def prepare(self, call: ToolCall) -> Prepared | ToolResult:
-        """Where to run a call and with what; or its result, if it cannot run at all."""
+        """The call ready to run; or its result, if it cannot run at all."""
         offer = self._tools.get(call.name)
         if offer is None:
             return ToolResult(
@@ -187,19 +196,19 @@ def execute_batch(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult
     """
     results: dict[int, ToolResult] = {}
     for wave in _waves(pairs):
-        found = _execute_retrying([pairs[at] for at in wave])
-        results.update(zip(wave, found, strict=True))
+        of_wave = _execute_retrying([pairs[at] for at in wave])
+        results.update(zip(wave, of_wave, strict=True))
     return [results[at] for at in range(len(pairs))]
 
 
 def _waves(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[list[int]]:
     """Positions that may run together: of each episode one stateful call at most."""
     waves: list[list[int]] = []
-    following: Counter[int] = Counter()
+    next_wave: Counter[int] = Counter()
     for at, (env, call) in enumerate(pairs):
-        wave = following[id(env)]
+        wave = next_wave[id(env)]
         if env.is_stateful(call.name):
-            following[id(env)] += 1
+            next_wave[id(env)] += 1  # what follows needs the world as this call leaves it
         while len(waves) <= wave:
             waves.append([])
         waves[wave].append(at)
@@ -207,6 +216,7 @@ def _waves(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[list[int]]:
 
 
 def _execute_retrying(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult]:
+    """Results of one wave; calls that never ran are tried once more in a new session."""
     results = _execute(pairs)
     # A call that ended its session leaves those queued behind it unrun; they start afresh.
     lost = [
@@ -218,8 +228,8 @@ def _execute_retrying(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolRe
         for position, result in zip(lost, _execute([pairs[at] for at in lost]), strict=True):
             results[position] = result
     return [
-        tool_result(env.take(call, one)) if isinstance(one, SandboxResult) else one
-        for (env, call), one in zip(pairs, results, strict=True)
+        tool_result(env.take(call, result)) if isinstance(result, SandboxResult) else result
+        for (env, call), result in zip(pairs, results, strict=True)
     ]
 
 
@@ -229,6 +239,7 @@ def _lost_for_good(env: ArenaEnv, result: ToolResult | SandboxResult) -> bool:
 
 
 def _not_run(result: ToolResult | SandboxResult) -> bool:
+    """Whether a call never ran: the sandbox failed, or its session ended before its turn."""
     if isinstance(result, ToolResult):
         return False
     return result.status == SandboxStatus.INFRA or (
@@ -265,6 +276,7 @@ def tool_result(result: SandboxResult) -> ToolResult:
 
 
 def result_text(value: Any) -> str:
+    """What a tool returned as the text of its message."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,8 @@
-"""Tools that an episode offers but its question does not need (ASTRA section 5.2)."""
+"""Tools that an episode offers but its question does not need (ASTRA section 5.2).
+
+An arena carries candidates in three bands of similarity to its own tools, which stage
+``envs_merged`` chose (``envsynth/bands.py``). Each episode draws some of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from astra.records.environment import Arena, ArenaTool, Band
 
 
 class IrrelevantMode(StrEnum):
-    BANDED = "banded"  # up to K of each similarity band
+    """How an episode draws from the candidates of its arena."""
+
+    BANDED = "banded"  # up to ``per_band`` of each similarity band
     RANDOM = "random"  # as many, drawn without regard to bands
     NONE = "none"
 

@@ -1,4 +1,4 @@
-"""How an arena's episode starts."""
+"""The first messages of an arena's episode."""
 
 from __future__ import annotations
 

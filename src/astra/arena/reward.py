@@ -1,8 +1,10 @@
 """The reward of an episode: sub-tasks solved by executed calls, per call (ASTRA section 5.1).
 
-With n sub-tasks, n^ of them solved and c calls: recall n^/n, precision n^/(c + eps) and
-F1 = 2 n^/(n + c + eps), clamped to [0, 1]. Everything is computed from executed results by the
-host; no text of a tool or a model decides.
+With n sub-tasks, n^ of them solved and c calls, recall is n^/n, precision n^/(c + eps), and their
+harmonic mean is written F1 = 2 n^/(n + c + eps), which is defined for n^ = 0 too. One call can
+solve several sub-tasks (those that ask a tool the same), so n^ may exceed c: precision and F1 are
+clamped to 1. Everything is computed from executed results by the host; no text of a tool or a model
+decides.
 
 Where tools write, the end state decides: sub-tasks that write are solved, all of them, when every
 change that was asked for was made and nothing else changed, and an answer counts only then.
@@ -28,11 +30,14 @@ from astra.records.qa import QuestionKind
 from astra.records.state import ArenaState, Tables
 
 EPSILON = 1e-6
+"""The eps of the formulas."""
 CALL_COST = 0.01
-"""Of one call, under reward ``state``; our choice: a dozen calls never outweigh a goal reached."""
+"""What reward ``state`` takes off per call; our choice: a dozen calls never outweigh a goal."""
 
 
 class RewardMode(StrEnum):
+    """Which number of an ``EpisodeScore`` is paid."""
+
     F1 = "f1"
     RECALL = "recall"
     PRECISION = "precision"
@@ -41,16 +46,17 @@ class RewardMode(StrEnum):
 
 
 class FinalAnswer(StrEnum):
+    """What a right final answer counts for in n, n^ and c."""
+
     SUBTASK = "subtask"  # one more sub-task, and one more call
-    IGNORE = "ignore"  # as in the paper
+    IGNORE = "ignore"  # nothing, as in the paper
 
 
 @dataclass(frozen=True)
 class EpisodeScore:
-    """``subtasks``, ``solved`` and ``calls`` are n, n^ and c as they enter the formulas.
+    """What an episode is worth, by every measure.
 
-    ``success`` does not depend on the mode: every sub-question that needs a tool is solved and
-    the final answer is right. ``answer_correct`` is about the text alone.
+    ``subtasks``, ``solved`` and ``calls`` are n, n^ and c as they enter the formulas.
     """
 
     subtasks: int
@@ -60,8 +66,12 @@ class EpisodeScore:
     precision: float
     f1: float
     answer_correct: bool
+    """Whether the final text states the answer, whatever became of the world."""
     success: bool
+    """Whether every sub-question that needs a tool is solved and the final answer counts; the
+    reward mode makes no difference."""
     reward: float
+    """The number that the reward mode names."""
     state_reached: bool | None = None
     """Whether the world ended as it should; None where no tool writes."""
 
@@ -87,18 +97,20 @@ def score_episode(
     charged = [call for call in calls if call.result.status != CallStatus.INFRA]
     state = state_of(arena)
     reached = None if state is None else is_reached(arena, state, end_state)
-    solved = sum(
-        bool(reached) if writes(state, step) else is_solved(arena, step, charged) for step in steps
-    )
+    by_call = [step for step in steps if not writes(state, step)]
+    solved = len([step for step in by_call if is_solved(arena, step, charged)])
+    if reached:
+        solved += len(steps) - len(by_call)  # writes are one goal: all of them or none
     correct = final_text is not None and final_matches(arena.final_answer, parse_final(final_text))
     credited = correct and reached is not False
     success = solved == len(steps) and credited
-    subtasks, made = len(steps), len(charged)
+    subtasks, n_calls = len(steps), len(charged)
     if final_answer == FinalAnswer.SUBTASK:
-        subtasks, made, solved = subtasks + 1, made + 1, solved + int(credited)
+        subtasks, n_calls = subtasks + 1, n_calls + 1
+        solved += 1 if credited else 0
     recall = solved / subtasks if subtasks else 0.0
-    precision = min(1.0, solved / (made + eps))
-    f1 = min(1.0, 2 * solved / (subtasks + made + eps))
+    precision = min(1.0, solved / (n_calls + eps))
+    f1 = min(1.0, 2 * solved / (subtasks + n_calls + eps))
     reward = {
         RewardMode.F1: f1,
         RewardMode.RECALL: recall,
@@ -107,7 +119,7 @@ def score_episode(
         RewardMode.STATE: max(0.0, float(success) - CALL_COST * len(charged)),
     }[mode]
     return EpisodeScore(
-        subtasks=subtasks, solved=solved, calls=made, recall=recall, precision=precision, f1=f1,
+        subtasks=subtasks, solved=solved, calls=n_calls, recall=recall, precision=precision, f1=f1,
         answer_correct=correct, success=success, reward=reward, state_reached=reached,
     )  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Episodes without a model: scripts of calls, and five policies that bound every arena.
 
-``gold`` must score exactly F1 = 2m / (2m + eps) over its m sub-tasks and every other policy
-strictly less: an arena for which that does not hold teaches something else than it says.
+``gold`` must score exactly F1 = 2m / (2m + eps) over its m sub-tasks (see ``arena/reward.py``) and
+every other policy strictly less. Where that does not hold, an arena rewards something else than
+solving its question.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ from astra.records.state import Tables
 from astra.sandbox.protocol import Sandbox
 
 REPEATS = 3
+"""How often policy ``repeat`` makes each gold call."""
 _NAME = re.compile(r"[A-Z][a-z]+(?: [A-Z][a-z]+)+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class ScriptedPolicy(StrEnum):
-    GOLD = "gold"
+    """How an episode is played without a model."""
+
+    GOLD = "gold"  # every gold call once, then the true answer
     SILENT = "silent"  # never calls, says nothing
     EMPTY = "empty"  # every tool once, without arguments
     REPEAT = "repeat"  # every gold call several times
@@ -82,20 +86,21 @@ def guess(arena: Arena) -> str:
     """An answer of the final answer's type, from the words of the question alone."""
     text, kind = arena.main_question, arena.final_answer.type
     patterns = {AnswerType.NUMBER: _NUMBER, AnswerType.DATE: _DATE}
-    found = patterns.get(kind, _NAME).findall(text) or [text]
+    candidates = patterns.get(kind, _NAME).findall(text) or [text]
     if kind == AnswerType.BOOLEAN:
-        found = ["yes", "no"]
+        candidates = ["yes", "no"]
     if kind == AnswerType.LIST:
-        return "; ".join(found)
-    return random.Random(int(content_id([arena.id, "guess"]), 16)).choice(found)
+        return "; ".join(candidates)
+    return random.Random(int(content_id([arena.id, "guess"]), 16)).choice(candidates)
 
 
 def play(
     scripts: Sequence[tuple[Arena, Sequence[ToolCall]]], sandbox: Sandbox
 ) -> list[PlayedScript | ArenaError]:
-    """Run scripts side by side, each from its arena's start; an arena that does not load is told.
+    """Run scripts side by side, each from its arena's start.
 
-    Scripts of one stateless arena share a session: nothing of one can reach the other.
+    Results come in order; a script whose arena does not load gives the error. Scripts of one
+    stateless arena share a session: nothing of one can reach the other.
     """
     keys = [
         ("own", at) if state_of(arena) else ("shared", id(arena))
@@ -104,21 +109,21 @@ def play(
     needed = dict(zip(keys, (arena for arena, _ in scripts), strict=True))
     envs = dict(zip(needed, _open(list(needed.values()), sandbox), strict=True))
     try:
-        wanted = [
+        jobs = [
             (at, env, call)
             for at, (key, (_, calls)) in enumerate(zip(keys, scripts, strict=True))
             if isinstance(env := envs[key], ArenaEnv)
             for call in calls
         ]
-        results = execute_batch([(env, call) for _, env, call in wanted])
-        done: list[list[ExecutedCall]] = [[] for _ in scripts]
-        for (at, _, call), result in zip(wanted, results, strict=True):
-            done[at].append(ExecutedCall(turn=0, call=call, result=result))
+        results = execute_batch([(env, call) for _, env, call in jobs])
+        executed: list[list[ExecutedCall]] = [[] for _ in scripts]
+        for (at, _, call), result in zip(jobs, results, strict=True):
+            executed[at].append(ExecutedCall(turn=0, call=call, result=result))
         return [
             PlayedScript(tuple(calls), env.tables)
             if isinstance(env := envs[key], ArenaEnv)
             else env
-            for key, calls in zip(keys, done, strict=True)
+            for key, calls in zip(keys, executed, strict=True)
         ]
     finally:
         for env in envs.values():
@@ -135,17 +140,17 @@ def rate(arenas: Sequence[Arena], sandbox: Sandbox) -> list[dict[ScriptedPolicy,
     for arena in arenas:
         scores: dict[ScriptedPolicy, EpisodeScore] = {}
         for policy in ScriptedPolicy:
-            run, final = next(played), next(finals)
-            if isinstance(run, ArenaError):
-                raise run
-            scores[policy] = score_episode(arena, run.calls, final, end_state=run.end_state)
+            outcome, final = next(played), next(finals)
+            if isinstance(outcome, ArenaError):
+                raise outcome
+            scores[policy] = score_episode(arena, outcome.calls, final, end_state=outcome.end_state)
         rated.append(scores)
     return rated
 
 
 def misordered(arena: Arena, scores: Mapping[ScriptedPolicy, EpisodeScore]) -> str:
     """What is wrong with the policies' scores on an arena; empty if they are as they must be."""
-    subtasks = sum(step.tool_name is not None for step in arena.steps) + 1
+    subtasks = len([step for step in arena.steps if step.tool_name is not None]) + 1
     gold = scores[ScriptedPolicy.GOLD]
     if abs(gold.reward - 2 * subtasks / (2 * subtasks + EPSILON)) > 1e-12 or not gold.success:
         return f"gold scores {gold.reward:.6f}"
@@ -160,11 +165,13 @@ def misordered(arena: Arena, scores: Mapping[ScriptedPolicy, EpisodeScore]) -> s
 
 
 def _open(arenas: Sequence[Arena], sandbox: Sandbox) -> list[ArenaEnv | ArenaError]:
+    """An environment per arena, or why it does not load."""
     try:
         return list(open_envs([(arena, ()) for arena in arenas], sandbox))
     except ArenaError:
         pass
-    opened: list[ArenaEnv | ArenaError] = []  # one is broken: find out which
+    # Some arena is broken, and none was opened: find out which, one by one.
+    opened: list[ArenaEnv | ArenaError] = []
     for arena in arenas:
         try:
             opened += open_envs([(arena, ())], sandbox)

@@ -21,6 +21,7 @@ from astra.records.state import ArenaState, FieldClass, Row, Tables, World, Writ
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 
 Fields = Mapping[str, Mapping[str, FieldClass]]
+"""How columns are compared, by table and column; a column that is left out is EXACT."""
 VIOLATION = "write violation: "
 """How the error of a call starts that changed more of the world than it may."""
 _ENTRY = """
@@ -62,6 +63,7 @@ def state_of(arena: Arena) -> ArenaState | None:
 
 @lru_cache(maxsize=512)
 def parse_state(text: str) -> ArenaState:
+    """The state that ``Arena.state`` holds as JSON; not to be changed."""
     return ArenaState.model_validate_json(text)
 
 
@@ -93,6 +95,7 @@ def settle(
 
 
 def _fault(state: ArenaState, name: str, before: World, returned: Any) -> str:
+    """What is wrong with what a stateful call returned; empty if nothing is."""
     if not isinstance(returned, dict) or set(cast("Row", returned)) != {"value", "tables", "ids"}:
         return f"{name} took its entry over"
     tables = cast("Row", returned)["tables"]
@@ -122,6 +125,7 @@ def _is_row(row: Any, columns: Sequence[str]) -> bool:
 
 
 def same_state(one: Tables, other: Tables, fields: Fields) -> bool:
+    """Whether two states have the same canonical form."""
     return state_hash(one, fields) == state_hash(other, fields)
 
 
@@ -136,6 +140,7 @@ def state_hash(tables: Tables, fields: Fields) -> str:
 
 
 def _comparable(row: Row, classes: Mapping[str, FieldClass]) -> Row:
+    """The canonical form of a row."""
     kept: Row = {}
     for column, cell in row.items():
         kind = classes.get(column, FieldClass.EXACT)
@@ -164,11 +169,14 @@ def apply_writes(
         if strangers:
             raise StateError(f"table {write.table} has no columns {sorted(strangers)}")
         rows, classes = after[write.table], fields.get(write.table, {})
-        made = {name for name in columns[write.table] if classes.get(name) == FieldClass.IGNORE}
-        if made & set(write.values):
-            raise StateError(f"{sorted(made & set(write.values))} of {write.table} go uncompared")
+        generated = {
+            name for name in columns[write.table] if classes.get(name) == FieldClass.IGNORE
+        }
+        uncompared = generated & set(write.values)
+        if uncompared:
+            raise StateError(f"{sorted(uncompared)} of {write.table} go uncompared")
         if write.action == WriteAction.INSERT:
-            missing = set(columns[write.table]) - set(write.values) - made
+            missing = set(columns[write.table]) - set(write.values) - generated
             if missing:
                 raise StateError(f"a new row of {write.table} needs {sorted(missing)}")
             rows.append({name: write.values.get(name) for name in columns[write.table]})

@@ -1,62 +1,44 @@
-"""Held-out arenas played greedily by each checkpoint, and by two scripted references."""
+"""The two halves of stage ``bench``: every checkpoint in the arenas, and on the external suites.
+
+The arenas are played in this process. A suite is played by a process of its own, against a server
+of the checkpoint.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
-import random
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from astra.arena.irrelevant import IrrelevantMode, draw
-from astra.arena.reward import FinalAnswer, RewardMode, score_episode
+from astra.bench.arenas import check_ceiling, job_of, play_jobs
 from astra.bench.config import BenchConfig
+from astra.bench.episodes import examples, mean_scores
+from astra.bench.harness.play import checked, run_suite
+from astra.bench.harness.protocol import Serving, SuiteConfig, SuiteError
+from astra.bench.harness.served import Checkpoints
+from astra.bench.names import BASE, CEILING
 from astra.bench.progress import BenchProgress
-from astra.bench.references import CEILING, FLOOR, scripted_engine
-from astra.errors import AstraError
-from astra.records.base import content_id
-from astra.records.bench import BenchEpisode, EpisodeClass
+from astra.bench.references import REFERENCES, scripted_engine
+from astra.bench.suite_tables import write_run
+from astra.bench.summary import run_metrics
+from astra.records.bench import BenchEpisode, SuiteRun
 from astra.records.environment import Arena
-from astra.records.message import CallStatus
-from astra.records.qa import Split
-from astra.records.score import Score, Scored, Unscored
-from astra.records.trajectory import StopReason
-from astra.rollout.chat import ChatCodec, LoadedPolicy, PolicyConfig, load_codec, load_policy
+from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec, load_policy
 from astra.rollout.device import prepare_torch
-from astra.rollout.driver import Rollout, RolloutDriver
-from astra.rollout.engine import Engine, Sampling
+from astra.rollout.engine import Engine
 from astra.rollout.live import EpisodeJob
 from astra.sandbox.build import build_sandbox
 from astra.sandbox.protocol import Sandbox
 from astra.settings import RuntimeConfig
-from astra.tracking.mlflow import digests, track
+from astra.tracking.mlflow import Run, digests, track
 
 log = logging.getLogger(__name__)
-
-SUITE = "arenas"
-BASE = "base"
-REFERENCES = (FLOOR, CEILING)
-CEILING_SUCCESS = 0.98
-"""The gold calls must succeed in this share of the arenas, else no score can be trusted."""
-
-
-class BenchError(AstraError):
-    """A score would not mean what it says: no held-out arenas, infra losses, a low ceiling."""
-
-
-def select(arenas: Iterable[Arena], config: BenchConfig) -> list[Arena]:
-    """The held-out arenas to play, in id order; a draw by hash where fewer than all are wanted."""
-    held_out = [arena for arena in arenas if arena.split == Split.HELDOUT]
-    if not held_out:
-        raise BenchError(
-            "data/envs_merged.parquet has no held-out arena; raise the number of instances in "
-            "conf/qa and run `dvc repro envs_merged`"
-        )
-    if config.arenas is not None and config.arenas < len(held_out):
-        held_out.sort(key=lambda arena: content_id([config.seed, arena.id]))
-        held_out = held_out[: config.arenas]
-    return sorted(held_out, key=lambda arena: arena.id)
+Tracked = Callable[[str], AbstractContextManager[Run]]
+"""Opens the MLflow run that a checkpoint's suites are logged to."""
 
 
 def run_arenas(
@@ -68,6 +50,7 @@ def run_arenas(
 ) -> list[BenchEpisode]:
     """Every checkpoint on the same arenas with the same irrelevant tools; references first.
 
+    ``table`` is where the arenas were read, ``trained`` the folders of the trained checkpoints.
     Raises BenchError when the gold calls fail or too many episodes are lost to our machinery.
     """
     jobs = [
@@ -76,63 +59,68 @@ def run_arenas(
     ]
     device = prepare_torch(runtime, config.seed)
     policies = {BASE: config.policy} | {
-        name: PolicyConfig(path=str(path), dtype=config.policy.dtype)
-        for name, path in trained.items()
+        name: PolicyConfig.saved(str(path), config.policy.dtype) for name, path in trained.items()
     }
     with build_sandbox(config.sandbox, runtime) as sandbox:
-        codec = load_codec(config.policy)
-        played: list[BenchEpisode] = []
-        # Counted apart: what rules play takes no time, and says nothing about the time left.
-        progress = BenchProgress("reference episodes", len(jobs), len(REFERENCES))
-        for name in REFERENCES:
-            engine = scripted_engine(name, jobs, codec, config.engine_rows)
-            played += _play(name, jobs, engine, codec, sandbox, config, progress)
-        progress.close()
-        _check_ceiling([episode for episode in played if episode.checkpoint == CEILING])
-        progress = BenchProgress("episodes", len(jobs), len(policies))
-        for name, policy in policies.items():
-            played += _measure(
-                name, policy, device, jobs, sandbox, config, runtime, table, progress
-            )
-        progress.close()
-    return played
-
-
-def job_of(arena: Arena, irrelevant: IrrelevantMode, per_band: int, seed: int) -> EpisodeJob:
-    """An arena with its irrelevant tools, the same for whoever plays it."""
-    rng = random.Random(int(content_id(["bench", seed, arena.id]), 16))
-    return EpisodeJob(arena, draw(arena, irrelevant, per_band, rng))
-
-
-def _measure(
-    name: str,
-    policy: PolicyConfig,
-    device: str,
-    jobs: Sequence[EpisodeJob],
-    sandbox: Sandbox,
-    config: BenchConfig,
-    runtime: RuntimeConfig,
-    table: Path,
-    progress: BenchProgress,
-) -> list[BenchEpisode]:
-    """One checkpoint, one MLflow run."""
-    folder = Path(policy.path)
-    inputs = digests(table, folder) if folder.is_dir() else digests(table)
-    with track("bench", config, inputs, runtime, part=name) as run:
-        run.tags(checkpoint=name, policy=policy.path, revision=policy.revision or "")
-        run.tags(sandbox_tier=sandbox.tier, torch_device=device)
-        loaded = load_policy(policy, device)
-        engine = _engine(loaded, config)
-        episodes = _play(name, jobs, engine, loaded.codec, sandbox, config, progress)
-        del engine
-        del loaded
-        gc.collect()
-        run.metrics(mean_scores(episodes), step=0)
-        for episode in examples(episodes, config.examples):
-            attributes = {"arena": episode.arena_id, "outcome": str(episode.outcome)}
-            run.trace(f"bench-{name}", episode.messages, episode.calls, attributes)
-    log.info("%s: %s", name, ", ".join(f"{k} {v:.3f}" for k, v in mean_scores(episodes).items()))
+        shared = _Arenas(config, runtime, jobs, table, sandbox, device)
+        episodes = shared.references()
+        with closing(BenchProgress("episodes", len(jobs), len(policies))) as progress:
+            for name, policy in policies.items():
+                episodes += shared.checkpoint(name, policy, progress)
     return episodes
+
+
+@dataclass(frozen=True)
+class _Arenas:
+    """What all checkpoints share when they play the arenas."""
+
+    config: BenchConfig
+    runtime: RuntimeConfig
+    jobs: Sequence[EpisodeJob]
+    table: Path
+    sandbox: Sandbox
+    device: str
+
+    def references(self) -> list[BenchEpisode]:
+        """What the rules play. They are counted apart from the checkpoints: they take no time,
+        and so say nothing about the time left."""
+        codec = load_codec(self.config.policy)
+        episodes: list[BenchEpisode] = []
+        with closing(
+            BenchProgress("reference episodes", len(self.jobs), len(REFERENCES))
+        ) as progress:
+            for name in REFERENCES:
+                engine = scripted_engine(name, self.jobs, codec, self.config.engine_rows)
+                episodes += play_jobs(
+                    name, self.jobs, engine, codec, self.sandbox, self.config, progress
+                )
+        check_ceiling([episode for episode in episodes if episode.checkpoint == CEILING])
+        return episodes
+
+    def checkpoint(
+        self, name: str, policy: PolicyConfig, progress: BenchProgress
+    ) -> list[BenchEpisode]:
+        """What one checkpoint plays, logged to an MLflow run of its own."""
+        config, folder = self.config, Path(policy.path)
+        inputs = digests(self.table, folder) if folder.is_dir() else digests(self.table)
+        with track("bench", config, inputs, self.runtime, part=name) as run:
+            run.tags(checkpoint=name, policy=policy.path, revision=policy.revision or "")
+            run.tags(sandbox_tier=self.sandbox.tier, torch_device=self.device)
+            loaded = load_policy(policy, self.device)
+            engine = _engine(loaded, config)
+            episodes = play_jobs(
+                name, self.jobs, engine, loaded.codec, self.sandbox, config, progress
+            )
+            del engine
+            del loaded
+            gc.collect()
+            means = mean_scores(episodes)
+            run.metrics(means, step=0)
+            for episode in examples(episodes, config.examples):
+                attributes = {"arena": episode.arena_id, "outcome": str(episode.outcome)}
+                run.trace(f"bench-{name}", episode.messages, episode.calls, attributes)
+        log.info("%s: %s", name, ", ".join(f"{key} {mean:.3f}" for key, mean in means.items()))
+        return episodes
 
 
 def _engine(loaded: LoadedPolicy, config: BenchConfig) -> Engine:
@@ -142,129 +130,50 @@ def _engine(loaded: LoadedPolicy, config: BenchConfig) -> Engine:
     return BatchedEngine(loaded.model, codec.eos_id, codec.pad_id, config.engine_rows)
 
 
-def _play(
-    name: str,
-    jobs: Sequence[EpisodeJob],
-    engine: Engine,
-    codec: ChatCodec,
-    sandbox: Sandbox,
-    config: BenchConfig,
-    progress: BenchProgress,
-) -> list[BenchEpisode]:
-    driver = RolloutDriver(progress.watch(name, engine), codec, sandbox, config.limits)
-    rollouts = driver.run(jobs, Sampling(temperature=0.0, seed=config.seed))
-    episodes = [_episode(name, job, rollout) for job, rollout in zip(jobs, rollouts, strict=True)]
-    progress.played(name, episodes)
-    lost = sum(episode.outcome == EpisodeClass.INFRA for episode in episodes)
-    if lost > config.max_infra_share * len(episodes):
-        raise BenchError(
-            f"{name}: our own machinery lost {lost} of {len(episodes)} episodes (allowed: "
-            f"{config.max_infra_share:.1%}); look at the sandbox (`astra doctor`) and run again"
-        )
-    return episodes
+def run_suites(
+    config: BenchConfig, runtime: RuntimeConfig, trained: Mapping[str, Path], folder: Path
+) -> list[SuiteRun]:
+    """Every configured suite on every checkpoint, a model that does nothing first."""
+    checkpoints = Checkpoints(config, runtime, trained)
+
+    def tracked(checkpoint: str) -> AbstractContextManager[Run]:
+        inputs = digests(trained[checkpoint]) if checkpoint in trained else {}
+        return track("bench", config, inputs, runtime, part=f"{checkpoint}/suites")
+
+    return play_suites(config.suites, checkpoints, checkpoints.names, folder, tracked)
 
 
-def _episode(name: str, job: EpisodeJob, rollout: Rollout) -> BenchEpisode:
-    arena, stop = rollout.arena, rollout.stop_reason
-    if stop is None:
-        raise ValueError(f"arena {arena.id}: the driver returned an episode that did not end")
-    scores = rollout_scores(rollout)
-    return BenchEpisode(
-        suite=SUITE,
-        checkpoint=name,
-        arena_id=arena.id,
-        scenario=arena.scenario,
-        kind=arena.kind,
-        hops=arena.hops,
-        domain=arena.domain,
-        tools=len(arena.tools) + len(job.extra_tools),
-        scores=scores,
-        outcome=classify(rollout),
-        stop_reason=stop,
-        messages=rollout.messages,
-        calls=rollout.calls,
-    )
+def check_suites(suites: Sequence[SuiteConfig]) -> None:
+    """Raises AstraError for what could not be played; called before the arenas are."""
+    labels = [config.suite for config in suites]
+    if len(set(labels)) < len(labels):
+        raise SuiteError(f"bench.suites uses a label twice: {labels}; give each setting its own")
+    for config in suites:
+        checked(config)
 
 
-def rollout_scores(rollout: Rollout) -> dict[str, Score]:
-    """``f1`` counts the final answer as one more sub-task and call; ``f1_plain``, ``precision``
-    and ``recall`` are the paper's and need at least one sub-task that needs a tool."""
-    score = rollout.score
-    if score is None:
-        return {}
-    text = rollout.messages[-1].content if rollout.stop_reason == StopReason.ANSWERED else None
-    plain = score_episode(
-        rollout.arena, rollout.calls, text, RewardMode.F1, FinalAnswer.IGNORE,
-        end_state=rollout.end_state,
-    )  # fmt: skip
-    none = Unscored(reason="no sub-task needs a tool")
-    return {
-        "f1": Scored(value=score.f1),
-        "f1_plain": Scored(value=plain.f1) if plain.subtasks else none,
-        "precision": Scored(value=plain.precision) if plain.subtasks else none,
-        "recall": Scored(value=plain.recall) if plain.subtasks else none,
-        "success": Scored(value=float(score.success)),
-        "answer": Scored(value=float(score.answer_correct)),
-        "calls": Scored(value=float(len(rollout.calls))),
-        "turns": Scored(value=float(sum(m.role == "assistant" for m in rollout.messages))),
-        "malformed": _malformed_share(rollout),
-    }
+def play_suites(
+    suites: Sequence[SuiteConfig],
+    serving: Serving,
+    checkpoints: Sequence[str],
+    folder: Path,
+    tracked: Tracked,
+) -> list[SuiteRun]:
+    """Play every suite on every checkpoint and write the runs below ``folder`` (suite_tables.py).
 
-
-def _malformed_share(rollout: Rollout) -> Score:
-    """Of an episode's calls: broken arguments or a tool that does not exist."""
-    if not rollout.calls:
-        return Unscored(reason="no call was made")
-    bad = sum(call.result.status in _MALFORMED for call in rollout.calls)
-    return Scored(value=bad / len(rollout.calls))
-
-
-_MALFORMED = (CallStatus.MALFORMED, CallStatus.UNKNOWN_TOOL)
-
-
-def classify(rollout: Rollout) -> EpisodeClass:
-    """The first class that applies."""
-    score = rollout.score
-    if score is None:
-        return EpisodeClass.INFRA
-    if score.success:
-        return EpisodeClass.SUCCESS
-    if rollout.stop_reason != StopReason.ANSWERED:
-        return EpisodeClass.UNFINISHED
-    if score.answer_correct:
-        return EpisodeClass.ANSWER_ONLY
-    needed = score.subtasks - 1  # the final answer is the last one
-    if needed and score.solved == needed:
-        return EpisodeClass.WRONG_ANSWER
-    if any(call.result.status in _MALFORMED for call in rollout.calls):
-        return EpisodeClass.MALFORMED
-    return EpisodeClass.FAILED if rollout.calls else EpisodeClass.NO_CALL
-
-
-def mean_scores(episodes: Sequence[BenchEpisode]) -> dict[str, float]:
-    """Plain means over what was measured, by score."""
-    values: dict[str, list[float]] = {}
-    for episode in episodes:
-        for name, score in episode.scores.items():
-            if isinstance(score, Scored):
-                values.setdefault(name, []).append(score.value)
-    return {name: sum(found) / len(found) for name, found in values.items()}
-
-
-def examples(episodes: Iterable[BenchEpisode], per_class: int) -> Iterator[BenchEpisode]:
-    """The first episodes of each class, in arena order."""
-    shown: Counter[EpisodeClass] = Counter()
-    for episode in episodes:
-        if shown[episode.outcome] < per_class:
-            shown[episode.outcome] += 1
-            yield episode
-
-
-def _check_ceiling(episodes: Sequence[BenchEpisode]) -> None:
-    failed = [e for e in episodes if e.outcome not in (EpisodeClass.SUCCESS, EpisodeClass.INFRA)]
-    if len(failed) > (1 - CEILING_SUCCESS) * len(episodes):
-        shown = ", ".join(f"{e.arena_id} ({e.outcome}, {e.stop_reason})" for e in failed[:5])
-        raise BenchError(
-            f"the gold calls fail in {len(failed)} of {len(episodes)} arenas: {shown}; the limits "
-            "in conf/bench are too tight for them, or envs_merged must be rebuilt"
-        )
+    A checkpoint is served once for all its suites and has one run of ``tracked``. Raises
+    SuiteError for the first run that fails; what the runs have finished by then is in the journal.
+    """
+    check_suites(suites)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    runs: list[SuiteRun] = []
+    for checkpoint in checkpoints if suites else ():
+        with tracked(checkpoint) as tracker, serving(checkpoint) as subject:
+            tracker.tags(checkpoint=checkpoint, suites=" ".join(config.suite for config in suites))
+            for config in suites:
+                run, episodes = run_suite(config, subject)
+                write_run(folder, run, episodes)
+                tracker.metrics(run_metrics(run, episodes), step=0)
+                runs.append(run)
+    return runs

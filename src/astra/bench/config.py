@@ -37,7 +37,7 @@ class BenchConfig(StageConfig):
     """How checkpoints are served to suites."""
     endpoints: dict[str, ModelEndpoint]
     """Servers that run already, by checkpoint; further names are baselines."""
-    contamination: ContaminationConfig | None = None
+    contamination: ContaminationConfig | None
     """Which suites the arenas are compared with, and when tools count as shared; null: none."""
     sandbox: SandboxLimits
     seed: int

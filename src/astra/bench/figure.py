@@ -37,22 +37,22 @@ def draw_scores(metrics: Path, out: Path) -> None:
         )
         for axes, part in ((scenario, "scenario"), (hops, "hops")):
             labels = sorted({one for block in checkpoints.values() for one in block[f"by_{part}"]})
-            found = {
+            scores = {
                 name: [{"mean": block[f"by_{part}"][label]["f1"]} for label in labels]
                 for name, block in checkpoints.items()
             }
-            _bars(axes, [label.replace("_", "\n") for label in labels], found)
+            _bars(axes, [label.replace("_", "\n") for label in labels], scores)
             axes.set_title(f"F1 by {part}")
         overall.set_title(f"{document['arenas']} {document['suite']}, greedy")
         overall.legend(frameon=False)
         figure.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None)
 
 
-def _bars(axes: Any, labels: Sequence[str], found: Mapping[str, Sequence[Any]]) -> None:
+def _bars(axes: Any, labels: Sequence[str], bars: Mapping[str, Sequence[Any]]) -> None:
     """One group per label, one bar per checkpoint; whiskers where a value has an interval."""
-    width = 0.8 / len(found)
-    for index, (name, values) in enumerate(found.items()):
-        places = [at + (index - (len(found) - 1) / 2) * width for at in range(len(labels))]
+    width = 0.8 / len(bars)
+    for index, (name, values) in enumerate(bars.items()):
+        places = [at + (index - (len(bars) - 1) / 2) * width for at in range(len(labels))]
         means = [value["mean"] for value in values]
         spans = None
         if all("low" in value for value in values):

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from astra.bench.harness import registry
-from astra.bench.harness.questions import KeepsProblems
-from astra.bench.summary import Played
+from astra.bench.harness.protocol import find_suite
+from astra.bench.suite_tables import PlayedRun
 from astra.contamination.grams import text_hashes
 from astra.contamination.index import NGRAM
 from astra.records.environment import Arena
@@ -29,25 +28,25 @@ Item = tuple[str, Sequence[str]]
 """A training item's id and its texts."""
 
 
-def prompts_of(runs: Iterable[Played]) -> dict[str, list[str]]:
-    """By harness: what users and system said in its episodes, each text once.
+def prompts_of(runs: Iterable[PlayedRun]) -> dict[str, list[str]]:
+    """What users and system said in the episodes of each suite, each text once.
 
     A suite that keeps its problems out of episodes is asked for them (SuiteError where they are
     not to be had any more).
     """
-    found: dict[str, set[str]] = {}
+    by_suite: dict[str, set[str]] = {}
     for run, episodes in runs:
-        texts = found.setdefault(run.harness, set())
-        suite = registry.find(run.harness)
-        if isinstance(suite, KeepsProblems):
-            texts.update(suite.prompts(run.options))
+        texts = by_suite.setdefault(run.harness, set())
+        suite = find_suite(run.harness)
+        if suite.prompts is not None:
+            texts.update(suite.prompts(suite.options(run.options)))
         for episode in episodes:
             texts.update(
                 message.content
                 for message in episode.messages
                 if message.role in (MessageRole.USER, MessageRole.SYSTEM)
             )
-    return {suite: sorted(texts) for suite, texts in sorted(found.items()) if texts}
+    return {suite: sorted(texts) for suite, texts in sorted(by_suite.items()) if texts}
 
 
 def sft_items(path: Path) -> Iterator[Item]:
@@ -66,7 +65,7 @@ def arena_items(path: Path) -> Iterator[Item]:
 
 
 @dataclass
-class _Found:
+class _Shared:
     items: int = 0
     overlapping: list[str] = field(default_factory=list[str])
     grams: set[int] = field(default_factory=set[int])
@@ -75,24 +74,24 @@ class _Found:
 def overlap(
     prompts: Mapping[str, Sequence[str]], tables: Mapping[str, Iterable[Item]], ngram: int = NGRAM
 ) -> dict[str, Any]:
-    """By suite: its prompts, and by training table how many items and prompts share a gram.
+    """How many prompts each suite has, and how many of them share a gram with each training table.
 
     A text shorter than ``ngram`` words counts as one gram if it has at least six words.
     """
     grams = {
         suite: [text_hashes(text, ngram) for text in texts] for suite, texts in prompts.items()
     }
-    wanted = {suite: set[int]().union(*found) for suite, found in grams.items()}
-    found = {suite: {table: _Found() for table in tables} for suite in prompts}
+    wanted = {suite: set[int]().union(*hashes) for suite, hashes in grams.items()}
+    counts = {suite: {table: _Shared() for table in tables} for suite in prompts}
     for table, items in tables.items():
         for name, texts in items:
             ours = set[int]().union(*(text_hashes(text, ngram) for text in texts))
             for suite, theirs in wanted.items():
-                one = found[suite][table]
-                one.items += 1
+                count = counts[suite][table]
+                count.items += 1
                 if shared := ours & theirs:
-                    one.overlapping.append(name)
-                    one.grams |= shared
+                    count.overlapping.append(name)
+                    count.grams |= shared
     return {
         suite: {
             "prompts": len(texts),
@@ -100,13 +99,13 @@ def overlap(
             "ngrams": len(wanted[suite]),
             "tables": {
                 table: {
-                    "items": one.items,
-                    "items_overlapping": len(one.overlapping),
-                    "ngrams_shared": len(one.grams),
-                    "prompts_overlapping": sum(bool(text & one.grams) for text in grams[suite]),
-                    "examples": sorted(one.overlapping)[:SHOWN],
+                    "items": count.items,
+                    "items_overlapping": len(count.overlapping),
+                    "ngrams_shared": len(count.grams),
+                    "prompts_overlapping": sum(bool(text & count.grams) for text in grams[suite]),
+                    "examples": sorted(count.overlapping)[:SHOWN],
                 }
-                for table, one in found[suite].items()
+                for table, count in counts[suite].items()
             },
         }
         for suite, texts in prompts.items()

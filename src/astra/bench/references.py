@@ -1,4 +1,4 @@
-"""Two scripted policies that bound every score: one does nothing, one knows the gold calls.
+"""Two scripted policies that bound every arena score: one does nothing, one knows the gold calls.
 
 They speak through the same engine protocol, tokenizer, parser, sandbox and scorer as a model,
 so a ceiling below 1 is a fault of the harness or of an arena.
@@ -14,27 +14,28 @@ from astra.agent.toolcalls import render_call
 from astra.arena.answers import render_answer
 from astra.arena.env import offered
 from astra.arena.prompt import initial_messages
+from astra.bench.names import CEILING, FLOOR
 from astra.records.base import canonical_json
 from astra.records.environment import Arena
 from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import FakeEngine
 from astra.rollout.live import EpisodeJob
 
-FLOOR, CEILING = "floor", "ceiling"
+REFERENCES = (FLOOR, CEILING)
 
 
 def oracle_turns(arena: Arena) -> list[str]:
     """The gold calls, one turn per hop level, then the gold answer."""
     turns: list[str] = []
-    made: set[str] = set()
+    rendered: set[str] = set()
     for level in sorted({step.hop_level for step in arena.steps}):
         blocks: list[str] = []
         for step in arena.steps:
             if step.hop_level != level or step.tool_name is None:
                 continue
             key = canonical_json([step.tool_name, step.arguments])
-            if key not in made:
-                made.add(key)
+            if key not in rendered:
+                rendered.add(key)
                 arguments = json.dumps(step.arguments, ensure_ascii=False)
                 blocks.append(render_call(step.tool_name, arguments))
         if blocks:

@@ -1,4 +1,4 @@
-"""What a benchmark run says: metrics, plots and example episodes."""
+"""The report of stage ``bench``: metrics/bench.json, plots, and episodes for a person to read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from astra.bench.bench import BASE, examples
 from astra.bench.config import BenchConfig
-from astra.bench.references import CEILING, FLOOR
+from astra.bench.episodes import examples
+from astra.bench.names import BASE, CEILING, FLOOR
 from astra.bench.statistics import Estimate, estimate, paired_difference
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.message import Message, MessageRole
@@ -61,19 +61,19 @@ def report_bench(
 def build_document(
     played: Mapping[str, Sequence[BenchEpisode]], config: BenchConfig
 ) -> dict[str, Any]:
-    """Everything in metrics/bench.json. Intervals are percentile bootstraps over arenas."""
-    models = {name: found for name, found in played.items() if name not in (FLOOR, CEILING)}
+    """The content of metrics/bench.json. Intervals are percentile bootstraps over arenas."""
+    models = {name: rows for name, rows in played.items() if name not in (FLOOR, CEILING)}
     return {
         "suite": "held-out arenas",
-        "arenas": max(len(found) for found in played.values()),
+        "arenas": max(len(rows) for rows in played.values()),
         "sampling": {"temperature": 0.0, "runs": 1, "confidence": config.confidence},
-        "checkpoints": {name: _checkpoint(found, config) for name, found in models.items()},
+        "checkpoints": {name: _checkpoint(rows, config) for name, rows in models.items()},
         "differences": {
             f"{after}-{before}": _differences(models[after], models[before], config)
             for after, before in PAIRS
             if after in models and before in models
         },
-        "references": {name: _means(found) for name, found in played.items() if name not in models},
+        "references": {name: _means(rows) for name, rows in played.items() if name not in models},
     }
 
 
@@ -94,21 +94,21 @@ def _checkpoint(episodes: Sequence[BenchEpisode], config: BenchConfig) -> dict[s
 
 
 def _estimates(episodes: Sequence[BenchEpisode], config: BenchConfig) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    rounded: dict[str, Any] = {}
     for name in SCORES:
         values = list(_values(episodes, name).values())
         if values:
-            found[name] = _rounded(
+            rounded[name] = _rounded(
                 estimate(values, config.resamples, config.confidence, config.seed)
             )
-    return found
+    return rounded
 
 
 def _differences(
     after: Sequence[BenchEpisode], before: Sequence[BenchEpisode], config: BenchConfig
 ) -> dict[str, Any]:
     """Only arenas that both checkpoints were scored on count."""
-    found: dict[str, Any] = {}
+    rounded: dict[str, Any] = {}
     for name in SCORES:
         ours, theirs = _values(after, name), _values(before, name)
         shared = sorted(ours.keys() & theirs.keys())
@@ -118,8 +118,8 @@ def _differences(
                 [theirs[arena] for arena in shared],
                 config.resamples, config.confidence, config.seed,
             )  # fmt: skip
-            found[name] = _rounded(difference)
-    return found
+            rounded[name] = _rounded(difference)
+    return rounded
 
 
 def _means(episodes: Sequence[BenchEpisode]) -> dict[str, float | int]:
@@ -155,16 +155,16 @@ def plot_scores(
     checkpoints: Mapping[str, Any] = document["checkpoints"]
     bars: dict[str, dict[str, float]] = {}
     for checkpoint, block in checkpoints.items():
-        for score, found in block["scores"].items():
-            bars.setdefault(score, {})[checkpoint] = found["mean"]
+        for score, value in block["scores"].items():
+            bars.setdefault(score, {})[checkpoint] = value["mean"]
         for breakdown in ("scenario", "hops"):
             for part, means in block[f"by_{breakdown}"].items():
                 for score in SCORES_BY_PART:
                     if score in means:
                         name = f"{score}_by_{breakdown}"
                         bars.setdefault(name, {})[f"{part} {checkpoint}"] = means[score]
-    for suite, found in suites.items():
-        played: Mapping[str, Any] = found["checkpoints"]
+    for suite, scores in suites.items():
+        played: Mapping[str, Any] = scores["checkpoints"]
         for checkpoint in sorted(played, key=_trained):
             block = played[checkpoint]
             if head := block["scores"].get(block["score"]):

@@ -16,7 +16,7 @@ import numpy as np
 DRAWS = 4_000_000
 """Resampled values held in memory at a time."""
 EXACT = 14
-"""Up to so many non-zero differences the sign-flip test tries all flips; beyond, it draws."""
+"""The sign-flip test tries all flips of so many non-zero differences; of more it draws some."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def _resampled_means(sample: np.ndarray, resamples: int, seed: int) -> np.ndarra
 
 def mean_by_entry(values: Mapping[tuple[str, int], float]) -> dict[str, float]:
     """Mean over tries: from values by (entry, attempt) to one value per entry."""
-    found: dict[str, list[float]] = {}
+    by_entry: dict[str, list[float]] = {}
     for (entry, _), value in values.items():
-        found.setdefault(entry, []).append(value)
-    return {entry: sum(tries) / len(tries) for entry, tries in sorted(found.items())}
+        by_entry.setdefault(entry, []).append(value)
+    return {entry: sum(tries) / len(tries) for entry, tries in sorted(by_entry.items())}
 
 
 def pass_hat_k(values: Mapping[tuple[str, int], float], k: int) -> float | None:
@@ -76,11 +76,11 @@ def pass_hat_k(values: Mapping[tuple[str, int], float], k: int) -> float | None:
     tries: dict[str, list[float]] = {}
     for (entry, _), value in values.items():
         tries.setdefault(entry, []).append(value)
-    if not tries or any(len(found) < k for found in tries.values()):
+    if not tries or any(len(tried) < k for tried in tries.values()):
         return None
     chances = [
-        math.comb(sum(value == 1 for value in found), k) / math.comb(len(found), k)
-        for found in tries.values()
+        math.comb(sum(value == 1 for value in tried), k) / math.comb(len(tried), k)
+        for tried in tries.values()
     ]
     return sum(chances) / len(chances)
 
@@ -104,11 +104,12 @@ class Efficiency:
 
 
 def efficiency(steps: Sequence[int], completion_tokens: Sequence[int]) -> Efficiency:
-    """From the steps and the written tokens of each episode. Raises ValueError without episodes."""
+    """The figures of episodes, from the steps and the written tokens of each. Raises ValueError
+    without episodes."""
     if not steps or len(steps) != len(completion_tokens):
         raise ValueError(f"{len(steps)} episodes, {len(completion_tokens)} token counts")
-    made = sum(steps)
-    return Efficiency(made / len(steps), sum(completion_tokens) / made if made else None)
+    total = sum(steps)
+    return Efficiency(total / len(steps), sum(completion_tokens) / total if total else None)
 
 
 def sign_flip_p(differences: Sequence[float], rounds: int, seed: int) -> float:

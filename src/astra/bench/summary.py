@@ -1,4 +1,4 @@
-"""What the runs of external suites say together: one document, all from their records.
+"""The scores of external suites in one document: checkpoints, their differences, losses.
 
 Attempts lost to harness or endpoint (outcome ``infra``) enter no score; their number is given.
 """
@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from astra.bench.names import BASE, FLOOR
 from astra.bench.statistics import (
     Estimate,
     efficiency,
@@ -23,46 +23,32 @@ from astra.bench.statistics import (
     pass_hat_k,
     sign_flip_p,
 )
+from astra.bench.suite_tables import PlayedRun
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
-from astra.store.tables import read_records
 
-FLOOR = "floor"
-"""The checkpoint that does nothing, as the records name it."""
-PAIRS = (("sft", "base"), ("rl", "sft"), ("rl", "base"))
+PAIRS = (("sft", BASE), ("rl", "sft"), ("rl", BASE))
 WITHOUT = {"tau2": ("airline",)}
-"""By harness: categories that the paper leaves out of its overall."""
+"""The categories of a suite that the paper leaves out of its overall."""
 PASS_SCORES = {"arenas": "success"}
-"""By harness: what pass^k counts where it is not the headline score."""
+"""The score that pass^k counts for a suite, where it is not the headline score."""
 DIGITS = 6
 _REFUSED = re.compile(r"[^\w./: -]")
-Played = tuple[SuiteRun, Sequence[SuiteEpisode]]
-
-
-def read_runs(folder: Path) -> list[Played]:
-    """``<folder>/<suite>/<checkpoint>.json`` and ``.parquet``, by suite and checkpoint."""
-    return [
-        (
-            SuiteRun.model_validate_json(path.read_text(encoding="utf-8")),
-            list(read_records(path.with_suffix(".parquet"), SuiteEpisode)),
-        )
-        for path in sorted(folder.glob("*/*.json"))
-    ]
 
 
 def suites_document(
-    runs: Sequence[Played], resamples: int, confidence: float, seed: int
+    runs: Sequence[PlayedRun], resamples: int, confidence: float, seed: int
 ) -> dict[str, Any]:
-    """By suite: every checkpoint's scores, then the paired differences between them."""
-    by_suite: dict[str, dict[str, Played]] = {}
+    """Every checkpoint's scores by suite, then the paired differences between them."""
+    by_suite: dict[str, dict[str, PlayedRun]] = {}
     for run, episodes in runs:
         by_suite.setdefault(run.suite, {})[run.checkpoint] = run, episodes
     document: dict[str, Any] = {}
     for suite, played in sorted(by_suite.items()):
-        pairs = [(one, FLOOR) for one in played if one != FLOOR] + list(PAIRS)
+        pairs = [(checkpoint, FLOOR) for checkpoint in played if checkpoint != FLOOR] + list(PAIRS)
         document[suite] = {
             "checkpoints": {
-                name: _checkpoint(*one, resamples, confidence, seed) for name, one in played.items()
+                name: _checkpoint(*run, resamples, confidence, seed) for name, run in played.items()
             },
             "differences": {
                 f"{after}-{before}": _difference(
@@ -78,23 +64,24 @@ def suites_document(
 def values_of(episodes: Sequence[SuiteEpisode], score: str) -> dict[tuple[str, int], float]:
     """What was measured, by entry and attempt."""
     return {
-        (one.entry_id, one.attempt): found.value
-        for one in episodes
-        if one.outcome != SuiteOutcome.INFRA and isinstance(found := one.scores.get(score), Scored)
+        (episode.entry_id, episode.attempt): measured.value
+        for episode in episodes
+        if episode.outcome != SuiteOutcome.INFRA
+        and isinstance(measured := episode.scores.get(score), Scored)
     }
 
 
 def by_category(episodes: Sequence[SuiteEpisode], score: str) -> dict[str, float]:
     """Mean over entries, each the mean over its tries."""
     groups: dict[str, list[SuiteEpisode]] = {}
-    for one in episodes:
-        groups.setdefault(one.category, []).append(one)
-    found: dict[str, float] = {}
+    for episode in episodes:
+        groups.setdefault(episode.category, []).append(episode)
+    means: dict[str, float] = {}
     for category, members in sorted(groups.items()):
         entries = mean_by_entry(values_of(members, score))
         if entries:
-            found[category] = sum(entries.values()) / len(entries)
-    return found
+            means[category] = sum(entries.values()) / len(entries)
+    return means
 
 
 def run_metrics(run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> dict[str, float]:
@@ -107,23 +94,23 @@ def run_metrics(run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> dict[str, fl
     for category, mean in by_category(episodes, run.score).items():
         figures[f"by_category.{category}"] = mean
     for outcome in SuiteOutcome:
-        figures[f"outcome.{outcome}"] = sum(one.outcome == outcome for one in episodes)
+        figures[f"outcome.{outcome}"] = sum(episode.outcome == outcome for episode in episodes)
     figures |= {name: used for name, used in _efficiency(episodes).items() if used is not None}
     return {_REFUSED.sub("_", f"{run.suite}.{name}"): float(v) for name, v in figures.items()}
 
 
 def _scores(episodes: Sequence[SuiteEpisode]) -> dict[str, list[float]]:
-    """Of every score that was measured, each entry's mean over its tries."""
-    names = sorted({name for one in episodes for name in one.scores})
-    found = {name: list(mean_by_entry(values_of(episodes, name)).values()) for name in names}
-    return {name: values for name, values in found.items() if values}
+    """Each entry's mean over its tries, by score, for every score that was measured."""
+    names = sorted({name for episode in episodes for name in episode.scores})
+    means = {name: list(mean_by_entry(values_of(episodes, name)).values()) for name in names}
+    return {name: values for name, values in means.items() if values}
 
 
 def _checkpoint(
     run: SuiteRun, episodes: Sequence[SuiteEpisode], resamples: int, confidence: float, seed: int
 ) -> dict[str, Any]:
-    outcomes = Counter(str(one.outcome) for one in episodes)
-    kept = [one for one in episodes if one.outcome != SuiteOutcome.INFRA]
+    outcomes = Counter(str(episode.outcome) for episode in episodes)
+    kept = [episode for episode in episodes if episode.outcome != SuiteOutcome.INFRA]
     scores = {
         name: _rounded(estimate(values, resamples, confidence, seed))
         for name, values in _scores(kept).items()
@@ -151,22 +138,22 @@ def _checkpoint(
 
 
 def _efficiency(episodes: Sequence[SuiteEpisode]) -> dict[str, float | None]:
-    kept = [one for one in episodes if one.outcome != SuiteOutcome.INFRA]
-    steps, tokens = [one.steps for one in kept], [one.completion_tokens for one in kept]
-    return asdict(efficiency(steps, tokens)) if kept else {}
+    kept = [episode for episode in episodes if episode.outcome != SuiteOutcome.INFRA]
+    steps = [episode.steps for episode in kept]
+    return asdict(efficiency(steps, [one.completion_tokens for one in kept])) if kept else {}
 
 
 def _pass_hat(run: SuiteRun, episodes: Sequence[SuiteEpisode]) -> dict[str, float]:
     """pass^k for k up to the tries: of a score that is 1 on success."""
     values = values_of(episodes, PASS_SCORES.get(run.harness, run.score))
-    found = {str(k): pass_hat_k(values, k) for k in range(1, run.tries + 1)}
-    return {k: round(value, DIGITS) for k, value in found.items() if value is not None}
+    chances = {str(k): pass_hat_k(values, k) for k in range(1, run.tries + 1)}
+    return {k: round(chance, DIGITS) for k, chance in chances.items() if chance is not None}
 
 
 def _difference(
-    after: Played, before: Played, resamples: int, confidence: float, seed: int
+    after: PlayedRun, before: PlayedRun, resamples: int, confidence: float, seed: int
 ) -> dict[str, Any]:
-    """Of the headline score, over the entries that both were scored on."""
+    """The mean difference of the headline score over the entries that both were scored on."""
     score = after[0].score
     ours = mean_by_entry(values_of(after[1], score))
     theirs = mean_by_entry(values_of(before[1], score))
@@ -174,9 +161,9 @@ def _difference(
     if not shared:
         return {"n": 0}
     pairs = [ours[entry] for entry in shared], [theirs[entry] for entry in shared]
-    found = paired_difference(*pairs, resamples, confidence, seed)
+    mean = paired_difference(*pairs, resamples, confidence, seed)
     differences = [one - other for one, other in zip(*pairs, strict=True)]
-    return {**_rounded(found), "p": round(sign_flip_p(differences, resamples, seed), DIGITS)}
+    return {**_rounded(mean), "p": round(sign_flip_p(differences, resamples, seed), DIGITS)}
 
 
 def _rounded(value: Estimate) -> Mapping[str, float | int]:

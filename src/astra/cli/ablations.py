@@ -1,4 +1,4 @@
-"""The ablation grid: one file, one DVC experiment per variant and seed, one table."""
+"""``astra train ablations``: one DVC experiment per variant and seed of a grid, and one table."""
 
 from __future__ import annotations
 
@@ -75,9 +75,11 @@ def queue(
     for experiment in experiments(read_grid(grid)):
         typer.echo(" ".join(experiment.command))
         if not dry:
-            done = subprocess.run(experiment.command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise AstraError(f"{experiment.name} was not queued: {done.stderr.strip()}")
+            process = subprocess.run(
+                experiment.command, capture_output=True, text=True, check=False
+            )
+            if process.returncode:
+                raise AstraError(f"{experiment.name} was not queued: {process.stderr.strip()}")
     if not dry:
         typer.echo("queued; `dvc queue start` runs them, `astra train ablations table` compares")
 
@@ -98,17 +100,17 @@ def table(
 
 
 def _ask_dvc() -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["dvc", "exp", "show", "--json"], capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise AstraError(f"dvc exp show: {done.stderr.strip()}")
-    return done.stdout
+    if process.returncode:
+        raise AstraError(f"dvc exp show: {process.stderr.strip()}")
+    return process.stdout
 
 
 def finished(document: Any) -> dict[str, dict[str, float]]:
     """Scores of the RL checkpoint by experiment name, wherever dvc nests them."""
-    found: dict[str, dict[str, float]] = {}
+    scores_by_name: dict[str, dict[str, float]] = {}
 
     def visit(node: Any) -> None:
         if isinstance(node, dict):
@@ -116,7 +118,7 @@ def finished(document: Any) -> dict[str, dict[str, float]]:
             if isinstance(name, str) and isinstance(data, dict) and data.get("metrics"):
                 scores = _bench(data["metrics"])
                 if scores:
-                    found[name] = scores
+                    scores_by_name[name] = scores
             for value in node.values():
                 visit(value)
         elif isinstance(node, list):
@@ -124,7 +126,7 @@ def finished(document: Any) -> dict[str, dict[str, float]]:
                 visit(value)
 
     visit(document)
-    return found
+    return scores_by_name
 
 
 def _bench(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -135,10 +137,10 @@ def _bench(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 def rows(planned: list[Experiment], scores: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     yield from heading("variant", COLUMNS.values())
-    for variant in dict.fromkeys(one.variant for one in planned):
-        names = [one.name for one in planned if one.variant == variant]
-        done = [scores[name] for name in names if name in scores]
-        yield row(variant, f"{len(done)}/{len(names)}", done, COLUMNS)
+    for variant in dict.fromkeys(experiment.variant for experiment in planned):
+        names = [experiment.name for experiment in planned if experiment.variant == variant]
+        ended = [scores[name] for name in names if name in scores]
+        yield row(variant, f"{len(ended)}/{len(names)}", ended, COLUMNS)
 
 
 def heading(first: str, titles: Iterable[str]) -> list[str]:
@@ -151,7 +153,7 @@ def row(
     name: str, seeds: str, scores: Sequence[Mapping[str, float]], columns: Iterable[str]
 ) -> str:
     """Mean and spread of every column over ``scores``, one mapping per seed."""
-    cells = [_cell([one[column] for one in scores if column in one]) for column in columns]
+    cells = [_cell([seed[column] for seed in scores if column in seed]) for column in columns]
     return f"| {' | '.join([name, seeds, *cells])} |"
 
 

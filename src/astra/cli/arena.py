@@ -106,11 +106,11 @@ def _options(reward: RewardMode, final_answer: FinalAnswer, call_timeout: float)
 
 
 def _find(rows: Iterator[ExportedArena], identifier: str, file: Path) -> ExportedArena:
-    found = [row for row in rows if row.id.startswith(identifier)]
-    if len(found) != 1:
-        some = ", ".join(row.id for row in found[:5]) or "none"
+    matches = [row for row in rows if row.id.startswith(identifier)]
+    if len(matches) != 1:
+        examples = ", ".join(row.id for row in matches[:5]) or "none"
         raise ExportError(
-            f"{file}: {len(found)} arenas have an id that starts with {identifier!r} ({some}); "
-            "`astra show FILE` lists them"
+            f"{file}: {len(matches)} arenas have an id that starts with {identifier!r} "
+            f"({examples}); `astra show FILE` lists them"
         )
-    return found[0]
+    return matches[0]

@@ -1,5 +1,4 @@
-"""Writes the data card of the arenas: their statistics beside the paper's, and what policies
-without a model score on every one of them.
+"""The data card of the arenas: statistics beside the paper's, and scores of scripted policies.
 
     python -m astra.cli.arena_card [--arenas data/envs_merged.parquet] [--output FILE]
 
@@ -90,8 +89,8 @@ def card(arenas: Sequence[Arena], rewards: Mapping[ScriptedPolicy, Sequence[floa
         *_table(
             ("policy", "what it does", "mean", "best"),
             [
-                (policy.value, NOTES[policy], f"{statistics.fmean(found):.3f}", f"{max(found):.3f}")
-                for policy, found in rewards.items()
+                (policy.value, NOTES[policy], f"{statistics.fmean(paid):.3f}", f"{max(paid):.3f}")
+                for policy, paid in rewards.items()
             ],
         ),
     ]
@@ -163,9 +162,11 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _spread(values: Iterable[int]) -> str:
-    found = list(values)
-    middle = f"{statistics.median(found):g}"
-    return f"mean {statistics.fmean(found):.2f}, median {middle}, {min(found)} to {max(found)}"
+    numbers = list(values)
+    middle = f"{statistics.median(numbers):g}"
+    return (
+        f"mean {statistics.fmean(numbers):.2f}, median {middle}, {min(numbers)} to {max(numbers)}"
+    )
 
 
 def _listed(counted: Mapping[str, int], whole: int = 0) -> str:
@@ -182,8 +183,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=CARD)
     options = parser.parse_args()
     # A code interpreter is paid for the answer alone: there, no policy is ranked by its calls.
-    found = read_records(options.arenas, Arena)
-    arenas = [arena for arena in found if arena.kind != QuestionKind.CODE]
+    rows = read_records(options.arenas, Arena)
+    arenas = [arena for arena in rows if arena.kind != QuestionKind.CODE]
     if not arenas:
         raise CardError(f"{options.arenas} holds no arena; see metrics/envs_merged.json")
     with LocalSandbox(SandboxLimits()) as sandbox:

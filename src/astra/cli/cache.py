@@ -35,10 +35,10 @@ def stats() -> None:
         typer.echo(f"{path}: no answers yet")
         return
     cache = AnswerCache()
-    found, ledger = cache.stats(), cache.ledger()
+    content, ledger = cache.stats(), cache.ledger()
     cache.close()
-    typer.echo(f"{found.path}: {found.file_bytes / 1e6:.1f} MB")
-    for model, (count, size) in found.models.items():
+    typer.echo(f"{content.path}: {content.file_bytes / 1e6:.1f} MB")
+    for model, (count, size) in content.models.items():
         typer.echo(f"  {model}: {count} answers, {size / 1e6:.1f} MB of text")
     for budget, stage, model, spent in ledger:
         money = f", cost {spent.money:.4f}" if spent.money else ""
@@ -59,8 +59,8 @@ def export(
     count = 0
     # No name and no time in the header: `dvc add` then sees the content alone.
     with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as handle:
-        for answer in cache.answers(model or None):
-            line = {"key": answer.key, "model": answer.model, "value": answer.value}
+        for reply in cache.replies(model or None):
+            line = {"key": reply.key, "model": reply.model, "value": reply.value}
             text = json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
             handle.write(f"{text}\n".encode())
             count += 1
@@ -97,9 +97,9 @@ def prune(
         typer.confirm("Delete these answers for good?", abort=True)
     cache = AnswerCache()
     age = None if older_than_days is None else older_than_days * 86_400
-    gone = cache.prune(model or None, age)
+    deleted = cache.prune(model or None, age)
     cache.close()
-    typer.echo(f"{gone} answers deleted")
+    typer.echo(f"{deleted} answers deleted")
 
 
 def _counted(answers: Iterator[CachedReply], read: list[int]) -> Iterator[CachedReply]:

@@ -14,7 +14,7 @@ from astra.llm.build import teachers_from
 from astra.llm.cache import AnswerCache
 from astra.llm.offline import OfflineTeacher
 from astra.llm.openai_backend import (
-    chat_request,
+    chat_bodies,
     committed_reply,
     sampling_fields,
     teacher_key,
@@ -30,9 +30,9 @@ class Captured(StageStop):
         super().__init__(f"captured {ask.template}")
         self.template = ask.template
         self.prompt = prompt
-        request = chat_request(config.model, sampling_fields(config), prompt, ask.response)
-        self.plain = dict(request.plain)
-        self.structured = dict(request.structured or {})
+        bodies = chat_bodies(config.model, sampling_fields(config), prompt, ask.response)
+        self.plain = dict(bodies.plain)
+        self.structured = dict(bodies.structured or {})
 
 
 class CapturingTeacher:
@@ -57,14 +57,14 @@ class CapturingTeacher:
         if self._config.backend == "openai":
             with closing(AnswerCache()) as cache:
                 value = cache.get(teacher_key(self._config, prompt, ask.response, ask.sample))
-            known = committed_reply(value, ask.response)
-            if known is not None:
-                return known
+            cached = committed_reply(value, ask.response)
+            if cached is not None:
+                return cached
         return await self._offline.ask(ask)
 
 
 def capturing(template: str, text: str, nth: int) -> AbstractContextManager[None]:
-    """Within the block every teacher that is built captures."""
+    """Let every teacher that is built within the block capture."""
 
     def make(config: ModelConfig, handlers: OfflineHandlers) -> CapturingTeacher:
         return CapturingTeacher(config, handlers, template, text, nth)

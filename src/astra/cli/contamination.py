@@ -9,7 +9,7 @@ import typer
 
 from astra.bench.harness.protocol import SuiteError
 from astra.bench.overlap import arena_items, overlap, prompts_of, sft_items, write_overlap
-from astra.bench.summary import read_runs
+from astra.bench.suite_tables import read_runs
 from astra.contamination.index import NGRAM, ContaminationIndex
 from astra.contamination.suites import read_suites
 
@@ -59,12 +59,12 @@ def overlap_command(
     tables = {"sft_set": sft_items(sft), "envs_merged": arena_items(arenas)}
     document = overlap(prompts, tables, ngram)
     write_overlap(document, out)
-    for suite, found in document.items():
-        for table, counts in found["tables"].items():
+    for suite, overlaps in document.items():
+        for table, counts in overlaps["tables"].items():
             typer.echo(
                 f"{suite}: {counts['items_overlapping']} of {counts['items']} items of {table} "
                 f"share a {ngram}-gram with {counts['prompts_overlapping']} of "
-                f"{found['prompts']} prompts"
+                f"{overlaps['prompts']} prompts"
             )
 
 

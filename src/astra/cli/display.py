@@ -1,4 +1,4 @@
-"""Records of any stage's table as text for a person."""
+"""``astra show``: the records of any stage's table as text for a person."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 from pyarrow import parquet
 from rich.text import Text
 
+from astra.cli.servers import of_server
 from astra.errors import AstraError
 from astra.records.score import Rejection
 from astra.report.workspace import DATA_STAGES, STAGES
@@ -33,9 +34,10 @@ class ShowError(AstraError):
 
 
 def table_path(named: Path) -> Path:
-    """A table itself, or ``data/<named>.parquet``: ``tasks``, ``rejected/tasks``.
+    """The path of a table: ``named`` itself, or ``data/<named>.parquet`` (``rejected/tasks``).
 
-    Raises ShowError where there is none, naming the stage that makes it or what there is.
+    Raises ShowError where there is no such table, naming the stage that makes it or the tables
+    that there are.
     """
     path = named
     if not named.suffix and not named.is_file():
@@ -45,14 +47,14 @@ def table_path(named: Path) -> Path:
     stage = _makers().get(path.as_posix(), "")
     if stage:
         raise ShowError(f"{path} not found; build it with `dvc repro {stage}` or `dvc pull`")
-    there = ", ".join(table_names()) or "none yet; `dvc repro` builds them, `dvc pull` brings them"
-    raise ShowError(f"no table {str(named)!r}; tables in {DATA}/: {there}")
+    known = ", ".join(table_names()) or "none yet; `dvc repro` builds them, `dvc pull` brings them"
+    raise ShowError(f"no table {str(named)!r}; tables in {DATA}/: {known}")
 
 
 def table_names() -> list[str]:
-    """Tables in ``data/`` as ``table_path`` takes them, those of rejections last."""
-    found = sorted(path.stem for path in DATA.glob("*.parquet"))
-    return found + sorted(f"rejected/{path.stem}" for path in DATA.glob("rejected/*.parquet"))
+    """The tables in ``data/`` as ``table_path`` takes them, those of rejections last."""
+    names = sorted(path.stem for path in DATA.glob("*.parquet"))
+    return names + sorted(f"rejected/{path.stem}" for path in DATA.glob("rejected/*.parquet"))
 
 
 def _makers() -> dict[str, str]:
@@ -77,16 +79,20 @@ def show_table(
     limit: int,
     as_json: bool,
     fields: Sequence[str] = (),
+    server: str = "",
 ) -> Iterator[Text]:
     """One text per record that passes the filters; a last line says how many there are.
 
-    ``fields``: what is shown of a record; empty: everything. Raises ShowError for a field or a
-    filter that the table cannot answer.
+    ``fields``: what is shown of a record besides its id; empty: everything. ``server``: the name
+    or id of the server whose records are wanted; empty: those of all. Raises ShowError or
+    ServerFilterError for a field or a filter that the table cannot answer.
     """
     name = record_name(path) or "record"
     table = parquet.ParquetFile(path)
     known = table.schema_arrow.names
     conditions = [condition(text, known) for text in where]
+    if server:
+        conditions.append(of_server(path, DATA, server))
     for field in fields:
         if field not in known:
             raise ShowError(f"--fields: no field {field!r}; there are {', '.join(known)}")
@@ -108,7 +114,8 @@ def show_table(
             if as_json:
                 yield Text(json.dumps(record, ensure_ascii=False))
             else:
-                yield _page(name, record if fields else _telling(name, record))
+                title = f"{name} {row.get('id', '')}"
+                yield _page(title, record if fields else _telling(name, record))
     if not as_json:
         yield Text(f"{shown} shown, {matched.total()} match, {table.metadata.num_rows} in {path}")
     if name == Rejection.__name__ and matched and not as_json:
@@ -121,13 +128,13 @@ def condition(text: str, fields: Sequence[str]) -> Callable[[Mapping[str, Any]],
     ``=`` and ``!=`` compare the stored text (of a boolean in any case), ``~`` looks for it in any
     case, the others compare numbers; a record without a number there does not match.
     """
-    found = COMPARISON.fullmatch(text)
-    if found is None or found["field"] not in fields:
+    comparison = COMPARISON.fullmatch(text)
+    if comparison is None or comparison["field"] not in fields:
         raise ShowError(
             f"--where {text!r}: give FIELD=VALUE with one of {', '.join(fields)}; "
             "besides = there are != ~ < <= > >="
         )
-    field, sign, value = found["field"], found["sign"], found["value"]
+    field, sign, value = comparison["field"], comparison["sign"], comparison["value"]
     if sign in NUMERIC:
         try:
             bound = float(value)
@@ -151,7 +158,7 @@ def _plain(value: Any) -> Any:
 
 
 def _telling(name: str, record: dict[str, Any]) -> dict[str, Any]:
-    """Of a rejection what differs from a first and final one; any other record whole."""
+    """The fields worth telling: of a rejection those that are not as usual, else all."""
     if name != Rejection.__name__:
         return record
     usual = {field: info.default for field, info in Rejection.model_fields.items()}
@@ -172,9 +179,10 @@ def _parsed(value: Any) -> Any:
     return value
 
 
-def _page(name: str, record: dict[str, Any]) -> Text:
+def _page(title: str, record: dict[str, Any]) -> Text:
+    """A record below ``title``, which names it; its empty fields are left out."""
     page = Text()
-    page.append(f"{name} {record.get('id', '')}\n", style="bold")
+    page.append(f"{title}\n", style="bold")
     for field, value in record.items():
         if field != "id" and value not in (None, "", [], {}):
             page.append_text(_field(field, value))

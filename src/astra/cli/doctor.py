@@ -1,4 +1,4 @@
-"""Checks of the machine and the set-up; each finding says how to repair it."""
+"""``astra doctor``: checks of the machine and the set-up; each finding says how to repair it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REACH_S = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """``remedy`` is empty where nothing needs repair."""
+    """What one check found. ``remedy`` is empty where nothing needs repair."""
 
     level: Literal["ok", "warning", "error"]
     what: str
@@ -86,8 +86,8 @@ def _gpu(runtime: RuntimeConfig) -> Iterator[Finding]:
     names: list[str] = []
     if listed:
         query = [listed, "--query-gpu=name,memory.total", "--format=csv,noheader"]
-        found = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-        names = found.stdout.strip().splitlines() if found.returncode == 0 else []
+        listing = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        names = listing.stdout.strip().splitlines() if listing.returncode == 0 else []
     if names:
         yield Finding("ok", f"GPU: {'; '.join(names)}")
     elif runtime.device == "cuda":
@@ -169,12 +169,12 @@ def _reached(endpoint: Endpoint, needed: bool) -> Finding:
 def _online_roles() -> list[str]:
     """Where in params.yaml a model with backend openai is configured."""
     document: Any = yaml.safe_load(PARAMS.read_text(encoding="utf-8")) if PARAMS.is_file() else {}
-    found: list[str] = []
+    places: list[str] = []
 
     def visit(node: Any, place: str) -> None:
         if isinstance(node, dict):
             if node.get("backend") == "openai" and not place.endswith("embedding"):
-                found.append(place)
+                places.append(place)
             for key, value in node.items():
                 visit(value, f"{place}.{key}" if place else str(key))
         elif isinstance(node, list):
@@ -182,7 +182,7 @@ def _online_roles() -> list[str]:
                 visit(value, f"{place}[{index}]")
 
     visit(document, "")
-    return found
+    return places
 
 
 def _mlflow(runtime: RuntimeConfig) -> Iterator[Finding]:
@@ -206,16 +206,16 @@ def _mlflow(runtime: RuntimeConfig) -> Iterator[Finding]:
 
 
 def _git(runtime: RuntimeConfig) -> Iterator[Finding]:
-    asked = ["git", "var", "GIT_COMMITTER_IDENT"]
-    found = subprocess.run(asked, capture_output=True, text=True, timeout=REACH_S, check=False)
-    if found.returncode:
+    query = ["git", "var", "GIT_COMMITTER_IDENT"]
+    identity = subprocess.run(query, capture_output=True, text=True, timeout=REACH_S, check=False)
+    if identity.returncode:
         yield Finding(
             "warning",
             "git does not know who commits: commits and DVC experiments fail",
             "git config --global user.name NAME; git config --global user.email MAIL",
         )
     else:
-        yield Finding("ok", f"git commits as {found.stdout.rsplit(' ', 2)[0]}")
+        yield Finding("ok", f"git commits as {identity.stdout.rsplit(' ', 2)[0]}")
 
 
 def _remote(runtime: RuntimeConfig) -> Iterator[Finding]:

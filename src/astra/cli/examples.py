@@ -14,9 +14,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "show": (
         "astra show data/tasks.parquet",
         "astra show tasks --where kind=chain --where 'question~price' --limit 3",
+        "astra show tasks --server aquarium --where kind=chain --fields question",
         "astra show bench --where checkpoint=rl --where outcome!=success --fields id,messages",
         "astra show envs_merged --where 'hops>=3' --json --limit 0",
     ),
+    "experiments": ("astra experiments", "astra experiments --sort-by rl.seed --md"),
     "report": ("astra report", "astra report --out report.html --examples 5"),
     "scores": ("astra scores", "astra scores --figure scores.svg"),
     "doctor": ("astra doctor",),
@@ -55,7 +57,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def attach(app: typer.Typer, above: tuple[str, ...] = ()) -> None:
-    """Put examples below the help of every command of an application."""
+    """Put the examples of every command of an application below the command's help."""
     for command in app.registered_commands:
         command.epilog = epilog(" ".join([*above, command_name(command)]))
     for group in app.registered_groups:
@@ -70,5 +72,5 @@ def command_name(command: Any) -> str:
 
 def epilog(command: str) -> str:
     """Paragraphs, which help pages keep apart; empty for a command without examples."""
-    found = EXAMPLES.get(command, ())
-    return "\n\n".join(["Examples:", *found]) if found else ""
+    examples = EXAMPLES.get(command, ())
+    return "\n\n".join(["Examples:", *examples]) if examples else ""

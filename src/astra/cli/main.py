@@ -19,6 +19,7 @@ from astra.cli.arena import arena_app
 from astra.cli.cache import cache_app
 from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table, table_names, table_path
+from astra.cli.experiments import experiments_command
 from astra.cli.prompts import prompts_app
 from astra.cli.remote import remote_app
 from astra.cli.report import report
@@ -49,6 +50,7 @@ commands.add_typer(remote_app, name="remote")
 commands.add_typer(sft_app, name="sft")
 commands.add_typer(teacher_app, name="teacher")
 commands.add_typer(train_app, name="train")
+commands.command("experiments")(experiments_command)
 commands.command("report")(report)
 commands.command("serve")(serve_command)
 
@@ -94,6 +96,9 @@ def show(
             help="Only records with FIELD=VALUE; also != ~ (contains) < <= > >=. Repeatable."
         ),
     ] = None,
+    server: Annotated[
+        str, typer.Option(help="Only records of the server with this name or id.")
+    ] = "",
     fields: Annotated[str, typer.Option(help="Show only these fields, by comma.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="At most so many records; 0: all.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
@@ -101,7 +106,8 @@ def show(
     """Print the records of any parquet table so that a person can read them."""
     console = _console()
     chosen = [field.strip() for field in fields.split(",") if field.strip()]
-    pages = show_table(table_path(path), identifier, where or [], limit, as_json, chosen)
+    table = table_path(path)
+    pages = show_table(table, identifier, where or [], limit, as_json, chosen, server)
     if console.is_terminal and not as_json:
         with console.pager(styles=True):
             for page in pages:
@@ -169,3 +175,7 @@ def sandbox_probe() -> None:
 
 
 examples.attach(commands)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,4 +1,4 @@
-"""One arena played by a person: typed calls, their results, and the reward at the end."""
+"""``astra arena play``: a person types calls, sees their results and at the end the reward."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def play(episode: ArenaEpisode, screen: Screen) -> EpisodeScore:
     reference = iter(reference_calls(arena))
     lines = screen.lines()
     for line in lines:
-        word, _, rest = line.strip().partition(" ")
+        word, _, words = line.strip().partition(" ")
         if word == "quit":
             break
         if word == "answer":
-            episode.offer({"content": final_message("", [rest.strip()]).strip()})
+            episode.offer({"content": final_message("", [words.strip()]).strip()})
             break
         if word == "next":
             call = next(reference, None)
@@ -132,30 +132,30 @@ def read_call(line: str, more: Iterator[str], episode: ArenaEpisode) -> ToolCall
         body = "\n".join(iter(lambda: next(more, CLOSE), CLOSE))
         text = f"{text.removesuffix(OPEN).rstrip()} {body}"
     end = next((at for at, sign in enumerate(text) if not (sign.isalnum() or sign == "_")), None)
-    name, rest = (text, "") if end is None else (text[:end], text[end:].strip())
+    name, stated = (text, "") if end is None else (text[:end], text[end:].strip())
     schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in episode.tools}
     if name not in schemas:
         raise UnreadableCommand(f"{name or text!r} is no tool and no command")
-    arguments = _arguments(name, rest, schemas[name])
+    arguments = _arguments(name, stated, schemas[name])
     return ToolCall(id="", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
 
 
-def _arguments(name: str, rest: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(name: str, stated: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     names = _parameters(schema)
-    if rest.startswith("{"):
+    if stated.startswith("{"):
         try:
-            found = json.loads(rest)
+            parsed = json.loads(stated)
         except ValueError as error:
             raise UnreadableCommand(f"that is no JSON: {error}") from None
-        return found if isinstance(found, dict) else {}
-    written = _call_arguments(f"{name}{rest}", names) if rest.startswith("(") else None
+        return parsed if isinstance(parsed, dict) else {}
+    written = _call_arguments(f"{name}{stated}", names) if stated.startswith("(") else None
     if written is not None:
         return written
-    if not rest:
+    if not stated:
         return {}
     if len(names) != 1:
         raise UnreadableCommand(f"{name} takes {', '.join(names) or 'no argument'}: name them")
-    return {names[0]: rest}
+    return {names[0]: stated}
 
 
 def _parameters(schema: Mapping[str, Any]) -> list[str]:

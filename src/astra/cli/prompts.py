@@ -24,7 +24,7 @@ prompts_app = typer.Typer(help="Prompt templates.", no_args_is_help=True)
 
 
 def complete_template(incomplete: str) -> list[str]:
-    """For shell completion."""
+    """The templates that begin so, for shell completion."""
     return [template for template in prompting.templates() if template.startswith(incomplete)]
 
 
@@ -117,13 +117,13 @@ def real_ask(template: str, text: str, nth: int) -> Captured:
             try:
                 _run(root / "stages" / f"{stage}.py")
             except Exception as error:
-                told = user_errors(error)  # asks that are made together may fail as a group
-                for one in told:
-                    if isinstance(one, Captured):
-                        return one
-                if not told:
+                reasons = user_errors(error)  # asks made together may fail as a group
+                for reason in reasons:
+                    if isinstance(reason, Captured):
+                        return reason
+                if not reasons:
                     raise
-                problems += [f"{stage}: {one}" for one in told]
+                problems += [f"{stage}: {reason}" for reason in reasons]
             else:
                 problems.append(f"{stage}: makes no such ask with the present data")
     raise PromptError(f"prompt {template!r} is not sent; " + ("; ".join(problems) or "no stage"))
@@ -139,16 +139,16 @@ def _senders(names: Sequence[str]) -> dict[str, list[str]]:
     if not Path("dvc.yaml").is_file():
         raise PromptError(f"no dvc.yaml in {Path.cwd()}; run it in the repository root")
     document: Any = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))
-    found: dict[str, list[str]] = {}
+    senders: dict[str, list[str]] = {}
     for template in names:
         domain, _, name = template.partition("/")
         file = f"src/astra/{domain}/prompts/{name}.md.j2"
-        found[template] = [
+        senders[template] = [
             stage
             for stage, body in document["stages"].items()
             if any(file == dep or file.startswith(f"{dep}/") for dep in body.get("deps", ()))
         ]
-    return found
+    return senders
 
 
 @contextmanager

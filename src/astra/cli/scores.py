@@ -1,4 +1,4 @@
-"""The scores table, and where to look next."""
+"""``astra scores``: the table of scores, and where to look next."""
 
 from __future__ import annotations
 
@@ -85,17 +85,17 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _estimate(found: dict[str, float] | None) -> str:
-    if found is None:
+def _estimate(estimate: dict[str, float] | None) -> str:
+    if estimate is None:
         return "-"
-    return f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+    return f"{estimate['mean']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 
-def _change(found: dict[str, float] | None) -> str:
-    if found is None:
+def _change(difference: dict[str, float] | None) -> str:
+    if difference is None:
         return "-"
-    clear = " *" if found["low"] > 0 or found["high"] < 0 else ""
-    return f"{found['mean']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]{clear}"
+    clear = " *" if difference["low"] > 0 or difference["high"] < 0 else ""
+    return f"{difference['mean']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}]{clear}"
 
 
 def where_next() -> list[str]:
@@ -109,5 +109,5 @@ def where_next() -> list[str]:
     lines.append("  all on one page    astra report   (runs/report.html)")
     lines.append("  by scenario, hops  dvc plots show   (plots/bench/)")
     lines.append(f"  training curves    mlflow ui --backend-store-uri {tracking_uri(runtime)}")
-    lines.append("  compare runs       dvc exp show")
+    lines.append("  compare runs       make experiments")
     return lines

@@ -1,4 +1,4 @@
-"""``astra teacher check``: is an endpoint fit for a long run? Asked before it, not found out in it.
+"""``astra teacher check``: tells before a long run whether an endpoint is fit for it.
 
 Of every endpoint and model: key, model name, a plain reply, JSON schemas, tool calls, then
 latency and throughput at the configured concurrency. The few requests it sends are booked in the
@@ -101,13 +101,13 @@ def online_models() -> list[ModelConfig]:
     """The distinct models with backend openai that params.yaml holds."""
     if not PARAMS.is_file():
         raise ParamsError(f"{PARAMS} not found; run `make params`")
-    found: dict[str, ModelConfig] = {}
+    models: dict[str, ModelConfig] = {}
 
     def visit(node: Any) -> None:
         if isinstance(node, dict):
             if node.get("backend") == "openai" and "temperature" in node:
                 config = ModelConfig.model_validate(node)
-                found.setdefault(config.model, config)
+                models.setdefault(config.model, config)
             for value in node.values():
                 visit(value)
         elif isinstance(node, list):
@@ -115,7 +115,7 @@ def online_models() -> list[ModelConfig]:
                 visit(value)
 
     visit(yaml.safe_load(PARAMS.read_text(encoding="utf-8")))
-    return list(found.values())
+    return list(models.values())
 
 
 def _targets(runtime: RuntimeConfig, configs: Iterable[ModelConfig]) -> Iterator[Target]:
@@ -188,7 +188,7 @@ async def _listed(target: Target, transport: ChatTransport) -> list[Finding]:
         if response.status_code in (401, 403):
             remedy = f"put a valid key into {target.endpoint.api_key_env}"
             return [Finding("error", f"the key is refused (HTTP {response.status_code})", remedy)]
-        names = [one["id"] for one in response.json()["data"]]
+        names = [model["id"] for model in response.json()["data"]]
     except httpx2.HTTPError as error:
         problem = f"no connection: {error or type(error).__name__}"
         return [Finding("error", problem, "start the server, or correct base_url in conf/runtime")]
@@ -266,7 +266,7 @@ async def _load(target: Target, transport: ChatTransport, asks: int) -> Finding:
         return_exceptions=True,
     )
     elapsed = time.monotonic() - started
-    problems = [str(one) for one in outcomes if isinstance(one, BaseException)]
+    problems = [str(outcome) for outcome in outcomes if isinstance(outcome, BaseException)]
     p50, p95 = fresh.latency.quantile(0.5), fresh.latency.quantile(0.95)
     tokens = fresh.completion_tokens / elapsed
     text = (

@@ -45,24 +45,29 @@ def plan_command(
         context_parallel, micro_batch, checkpointing, lora_rank,
     )  # fmt: skip
     try:
-        made = plan(setup)
+        memory_plan = plan(setup)
     except ValueError as error:
         raise AstraError(str(error)) from None
-    for line in _lines(made):
+    for line in _lines(memory_plan):
         typer.echo(line)
     held = conversations(shape, tokens, 1, gpu_gib)
     typer.echo(f"one GPU as rollout server: {held} conversations of {tokens} tokens at once")
     typer.echo("estimates: the formulas are in src/astra/train/planner.py")
-    if not made.fits:
+    if not memory_plan.fits:
         raise typer.Exit(1)
 
 
-def _lines(made: MemoryPlan) -> list[str]:
-    lines = [f"{name:12}{size / GIB:9.2f} GiB" for name, size in made.memory.items()]
-    verdict = "fits" if made.fits else "does not fit: more GPUs, more sharding or shorter sequences"
-    lines.append(f"{'total':12}{made.total / GIB:9.2f} GiB of {made.room / GIB:.2f}: {verdict}")
+def _lines(estimate: MemoryPlan) -> list[str]:
+    lines = [f"{name:12}{size / GIB:9.2f} GiB" for name, size in estimate.memory.items()]
+    verdict = (
+        "fits" if estimate.fits else "does not fit: more GPUs, more sharding or shorter sequences"
+    )
     lines.append(
-        f"step        {made.step_s:9.1f} s, {made.tokens_per_s:,.0f} tokens/s, "
-        f"{made.accumulation} forward passes per device (training alone, rollouts not included)"
+        f"{'total':12}{estimate.total / GIB:9.2f} GiB of {estimate.room / GIB:.2f}: {verdict}"
+    )
+    lines.append(
+        f"step        {estimate.step_s:9.1f} s, {estimate.tokens_per_s:,.0f} tokens/s, "
+        f"{estimate.accumulation} forward passes per device "
+        "(training alone, rollouts not included)"
     )
     return lines

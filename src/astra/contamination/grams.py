@@ -26,7 +26,7 @@ def digest(kind: str, text: str) -> int:
 
 
 def text_hashes(text: str, size: int) -> set[int]:
-    """Hashes of all ``size``-grams; of a shorter text the whole, if it has MIN_WORDS."""
+    """The hashes of all ``size``-grams of a text; a shorter one of MIN_WORDS is one gram."""
     folded = [word.casefold() for word in words(unicodedata.normalize("NFKC", text))]
     if len(folded) < MIN_WORDS:
         return set()
@@ -35,12 +35,15 @@ def text_hashes(text: str, size: int) -> set[int]:
 
 
 def name_hash(name: str) -> int:
-    """Of a tool's name, whatever its case and separators (``getPrice`` is ``get_price``)."""
+    """The hash of a tool's name, whatever its case and separators (``getPrice``, ``get_price``)."""
     return digest("name", "_".join(words_of(name)))
 
 
 def schema_hash(name: str, parameters: Mapping[str, Any]) -> int | None:
-    """Of a name with its parameters; None with fewer than two, where equality is chance."""
+    """The hash of a tool's name and parameters.
+
+    None for a tool with fewer than two parameters: there an equal schema may be chance.
+    """
     properties = parameters.get("properties")
     if not isinstance(properties, Mapping) or len(properties) < 2:
         return None
@@ -53,7 +56,7 @@ def tool_hashes(tools: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[set[int
     schemas: set[int] = set()
     for name, parameters in tools:
         names.add(name_hash(name))
-        found = schema_hash(name, parameters)
-        if found is not None:
-            schemas.add(found)
+        schema = schema_hash(name, parameters)
+        if schema is not None:
+            schemas.add(schema)
     return names, schemas

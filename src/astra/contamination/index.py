@@ -24,7 +24,7 @@ from astra.errors import AstraError
 from astra.settings import StageConfig
 
 NGRAM = 10
-"""Words of a gram; the literature has 8 (PaLM) to 13 (GPT-3)."""
+"""How many words a gram has; the literature has 8 (PaLM) to 13 (GPT-3)."""
 _KINDS = ("text", "name", "schema")
 _SCHEMA = pa.schema(
     [pa.field("suite", pa.string()), pa.field("kind", pa.string()), pa.field("hash", pa.uint64())]
@@ -36,13 +36,17 @@ class ContaminationError(AstraError):
 
 
 class ContaminationConfig(StageConfig):
-    """Which index, and from which overlap on an item is dropped. A shared text always is one."""
+    """The index to check against, and the overlap from which on an item is dropped.
+
+    An item that shares a text with a suite is dropped in any case.
+    """
 
     index: str
+    """The file that `astra contamination build` wrote."""
     tool_names: float = Field(gt=0, le=1)
-    """Share of an item's tools whose names one suite has."""
+    """The share of an item's tools whose names one suite has."""
     schemas: float = Field(gt=0, le=1)
-    """Share of an item's tools whose name and parameters one suite has."""
+    """The share of an item's tools whose names and parameters one suite has."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class ContaminationIndex:
         about: dict[str, Any] = {}
         for suite in suites:
             names, schemas = tool_hashes(suite.tools)
-            texts = {found for text in suite.texts for found in text_hashes(text, ngram)}
+            texts = {gram for text in suite.texts for gram in text_hashes(text, ngram)}
             hashes[suite.name] = {"text": texts, "name": names, "schema": schemas}
             about[suite.name] = {
                 "files": suite.files, "texts": len(suite.texts), "ngrams": len(texts),
@@ -84,7 +88,7 @@ class ContaminationIndex:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Raises ContaminationError naming the file and the repair."""
+        """Read an index. Raises ContaminationError naming the file and the repair."""
         repair = "build it with `astra contamination build FOLDER`"
         try:
             table = pq.read_table(path)
@@ -103,7 +107,7 @@ class ContaminationIndex:
         return cls(header["ngram"], header["suites"], hashes)
 
     def save(self, path: Path) -> None:
-        """Sorted and atomic: the same suites give the same bytes."""
+        """Write the index atomically and sorted: the same suites give the same bytes."""
         rows = [
             (suite, kind, value)
             for suite in self.suites
@@ -123,11 +127,11 @@ class ContaminationIndex:
 
     def shared_text(self, texts: Iterable[str]) -> Overlap | None:
         """The first suite (by name) with a gram of one of the texts."""
-        found = {one for text in texts for one in text_hashes(text, self.ngram)}
+        grams = {gram for text in texts for gram in text_hashes(text, self.ngram)}
         for suite in self.suites:
-            if found & self._hashes[suite]["text"]:
-                share = len(found & self._hashes[suite]["text"]) / len(found)
-                return Overlap("text", suite, share)
+            shared = grams & self._hashes[suite]["text"]
+            if shared:
+                return Overlap("text", suite, len(shared) / len(grams))
         return None
 
     def shared_tools(
@@ -135,12 +139,12 @@ class ContaminationIndex:
     ) -> Overlap | None:
         """The suite with too many of the (name, parameters) pairs, schemas before names."""
         names, schemas = tool_hashes(tools)
-        for kind, found, least in (
+        for kind, hashes, least in (
             ("schema", schemas, config.schemas),
             ("name", names, config.tool_names),
         ):
             for suite in self.suites:
-                share = len(found & self._hashes[suite][kind]) / max(len(tools), 1)
+                share = len(hashes & self._hashes[suite][kind]) / max(len(tools), 1)
                 if share >= least:
                     return Overlap(f"{kind}s", suite, share)
         return None

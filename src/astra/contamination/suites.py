@@ -21,7 +21,7 @@ from astra.text.words import words
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
 _CALL_KEYS = ("arguments", "kwargs")
 MAX_CHARS = 20_000
-"""Of one text: longer ones are data files (file systems, mailboxes), not instructions."""
+"""The longest text that is kept: longer ones are data files (mailboxes), not instructions."""
 
 
 class SuiteTextsError(AstraError):
@@ -30,7 +30,7 @@ class SuiteTextsError(AstraError):
 
 @dataclass
 class SuiteTexts:
-    """What is looked for of one benchmark suite."""
+    """The texts and tools of one benchmark suite, which training data must not repeat."""
 
     name: str
     files: int = 0
@@ -42,7 +42,10 @@ class SuiteTexts:
 
 
 def read_suites(folder: Path) -> list[SuiteTexts]:
-    """One suite per subfolder, by name. Raises SuiteError naming what cannot be read."""
+    """The suites of a folder, one per subfolder, by name.
+
+    Raises SuiteTextsError naming what cannot be read.
+    """
     places = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     if not places:
         raise SuiteTextsError(

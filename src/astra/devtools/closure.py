@@ -25,7 +25,7 @@ PLUGINS = (
     "astra.toolgraph.operators",
 )  # fmt: skip
 """Packages whose modules are imported or run by name: importing one means all of them."""
-FOLDER = 0.6
+FOLDER = 0.55
 """The share of a package, or of one inside it, from which on it is one dependency: the folder.
 Fewer names to read and to compare, for a rerun now and then that would not have been needed."""
 _MODULE = re.compile(r"astra(\.\w+)*")
@@ -87,7 +87,7 @@ def closure(stage_file: Path) -> set[Path]:
 
 def dependencies(stage_file: Path) -> list[str]:
     """The closure as dvc dependencies: packages that it mostly holds are named as folders."""
-    reached = {path for path in closure(stage_file) if path.stat().st_size}
+    reached = {path for path in closure(stage_file) if is_code(path)}
     chosen: set[str] = set()
     for path in reached:
         packages = [parent for parent in path.parents if SOURCE / "astra" in parent.parents]
@@ -96,11 +96,23 @@ def dependencies(stage_file: Path) -> list[str]:
     return sorted(chosen, key=lambda name: (not name.startswith("stages/"), name))
 
 
+def is_code(path: Path) -> bool:
+    """Whether a file can change a result: a package's docstring alone cannot, nor an empty file."""
+    text = path.read_text(encoding="utf-8")
+    if path.name != "__init__.py":
+        return bool(text)
+    return any(not _is_text(statement) for statement in ast.parse(text).body)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
 def share(package: Path, reached: Set[Path]) -> float:
-    """How much of a package's code, by files that are not empty, is ``reached``."""
+    """How much of a package's code, by files, is ``reached``."""
     patterns = ("*.py", "*.j2", "*.jinja")
-    found = {path for pattern in patterns for path in package.rglob(pattern)}
-    code = {path for path in found if path.stat().st_size}
+    files = {path for pattern in patterns for path in package.rglob(pattern)}
+    code = {path for path in files if is_code(path)}
     return len(code & reached) / len(code) if code else 0.0
 
 

@@ -1,15 +1,19 @@
 """Compose conf/ to params.yaml, exactly as `dvc exp run` does, and validate every block.
 
-python -m astra.devtools.params [--check] [OVERRIDE ...]
+    python -m astra.devtools.params [--check] [OVERRIDE ...]
+
+It tells the keys that changed, and names the file to edit where an edit had no effect.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from dvc.utils.hydra import compose_and_dump
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
@@ -17,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel
 
 from astra.bench.config import BenchConfig
+from astra.devtools.params_changes import changes, overridden_edits
 from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.errors import AstraError
@@ -32,6 +37,7 @@ from astra.train.rl_config import RLConfig
 from astra.train.sft_config import SFTConfig
 from astra.trajectories.config import TrajectoriesConfig
 
+log = logging.getLogger("astra")
 BLOCKS: Mapping[str, type[BaseModel]] = {
     "voters": ModelsConfig,
     "back_translators": ModelsConfig,
@@ -72,10 +78,29 @@ def compose(output: Path, overrides: list[str]) -> None:
         raise ParamsError(f"conf/ does not compose: {error}") from None
 
 
+def rewrite(overrides: list[str]) -> None:
+    """Compose ``params.yaml`` anew; tell what changed, and which edits had no effect."""
+    before = _read(PARAMS) if PARAMS.is_file() else {}
+    compose(PARAMS, overrides)
+    told = changes(before, _read(PARAMS))
+    for line in told or ["nothing changed"]:
+        log.info("%s", line)
+    for warning in overridden_edits(overrides):
+        log.warning("%s", warning)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    except yaml.YAMLError:  # a torn file, or one with git's conflict marks, is to be written anew
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--check"]
     if "--check" not in sys.argv:
-        compose(PARAMS, arguments)
+        rewrite(arguments)
         return
     fresh = Path(".params.check.yaml")
     try:

@@ -1,7 +1,7 @@
 """Reference pages, written from what the program itself reads: never by hand.
 
 Stages from dvc.yaml, parameters from the models that validate them and the files in conf/,
-records from their classes, commands from the command line's own parser.
+records from their classes, commands from the command line's own parser, modules from the sources.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
 from astra import records
+from astra.devtools.code_map import code_map
 from astra.devtools.params import BLOCKS
 from astra.records.base import Record
 
@@ -33,6 +34,7 @@ def pages(root: Path) -> dict[str, str]:
         "parameters": "\n".join(_parameters(root)),
         "records": "\n".join(_records()),
         "commands": "\n".join(_commands()),
+        "modules": code_map(root),
     }
     return {name: f"{HEADER}{text.rstrip()}\n" for name, text in made.items()}
 

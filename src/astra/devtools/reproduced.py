@@ -1,4 +1,4 @@
-"""Did a rebuild reproduce the committed data? Compares dvc.lock with the one in git.
+"""Compares dvc.lock with the one in git: did a rebuild reproduce the committed data?
 
     python -m astra.devtools.reproduced
 

@@ -1,5 +1,7 @@
-"""``astra train same`` and ``astra train trained``: may dvc.lock keep policies that older code
-trained? Both write ``training.lock``; nothing here trains more than a few steps."""
+"""``astra train same`` and ``trained``: may dvc.lock keep policies that older code trained?
+
+Both write ``training.lock``; nothing here trains more than a few steps.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ from astra.devtools.training_lock import (
     entries,
     misfits,
     read_entries,
+    regrouping,
 )
 from astra.devtools.training_probe import Products, Side, committed, difference, snapshot
 
@@ -42,33 +45,39 @@ def same(
     commit: Annotated[
         bool, typer.Option("--commit", help="Then let dvc.lock take the code, untrained.")
     ] = False,
+    regrouped: Annotated[
+        bool, typer.Option("--regrouped", help="Parameters got other names or groups, no value.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Only say whether record, dvc.lock and code agree.")
     ] = False,
 ) -> None:
     """Does the code here train as before? A few steps of sft, rl and bench, by both codes.
 
-    Where both make the same bytes training.lock says so. Exit 1 where they part.
+    Where both make the same bytes training.lock says so. Exit 1 where they part. With
+    ``--regrouped`` the parameters may stand under other names: each value must stay, and the
+    record lists what moved.
     """
     with LockedStages() as stages:
         if check:
             _check(stages)
             return
-        _refuse_other_inputs(stages)
+        _refuse_other_inputs(stages, regrouped)
         record, locked = TrainingRecord.read(), read_entries()
         _refuse_other_training(record, locked)
-        if record is not None and record.code == code_of(Path()):
+        moved = {name: regrouping(name) for name in stages.changed_params()}
+        if record is not None and record.code == code_of(Path()) and not moved:
             typer.echo(f"no code that training reaches differs from what {RECORD} names")
         else:
-            _probed(record, locked, since, stages.inputs()).write()
+            _with_params(_probed(record, locked, since, stages.inputs()), record, moved).write()
             typer.echo(f"the code trains as before; {RECORD} says so")
         if commit:
-            stages.accept_code()
+            stages.accept()
             typer.echo(f"{LOCK} has taken the code of {', '.join(TRAINED)}; commit both")
 
 
 def trained() -> None:
-    """After `dvc repro` trained: note in training.lock which code the new policies come from."""
+    """Note in training.lock which code the new policies come from, once `dvc repro` has trained."""
     with LockedStages() as stages:
         stale = stages.stale_code() + stages.changed(inputs_needed=True)
     if stale:
@@ -77,8 +86,8 @@ def trained() -> None:
     before = record.trained if record else {}
     unproven = [
         name
-        for name, stage in before.items()
-        if record and code[name] != record.code[name] and stage.entry == locked[name]
+        for name in before
+        if record and code[name] != record.code[name] and record.entry(name) == locked[name]
     ]
     if unproven:
         raise TrainingLockError(
@@ -88,13 +97,18 @@ def trained() -> None:
     kept = {
         name: digest
         for name, digest in (record.same.code if record and record.same else {}).items()
-        if digest == code[name] and before[name].entry == locked[name]
+        if record and digest == code[name] and record.entry(name) == locked[name]
     }
     stages_now = {
         name: before[name] if name in kept else _trained(locked[name], code[name])
         for name in TRAINED
     }
-    later = record.same.model_copy(update={"code": kept}) if record and record.same else None
+    later = None
+    if record and record.same:
+        params = {name: held for name, held in record.same.params.items() if name in kept}
+        lines = {name: held for name, held in record.same.regrouped.items() if name in kept}
+        change = {"code": kept, "params": params, "regrouped": lines}
+        later = record.same.model_copy(update=change)
     TrainingRecord(trained=stages_now, same=later if kept else None).write()
     typer.echo(f"{RECORD} names the code that trained; commit it with {LOCK}")
 
@@ -117,12 +131,29 @@ def _check(stages: LockedStages) -> None:
     typer.echo(f"{RECORD}, {LOCK} and the code agree")
 
 
-def _refuse_other_inputs(stages: LockedStages) -> None:
-    if changed := stages.changed(inputs_needed=True):
+def _with_params(
+    compared: TrainingRecord,
+    before: TrainingRecord | None,
+    moved: Mapping[str, tuple[list[str], str]],
+) -> TrainingRecord:
+    """``compared`` with the parameters that moved now, or had moved ``before``."""
+    assert compared.same is not None
+    earlier = before.same if before else None
+    params = dict(earlier.params) if earlier else {}
+    lines = dict(earlier.regrouped) if earlier else {}
+    for name, (moves, digest) in moved.items():
+        lines[name], params[name] = [*lines.get(name, []), *moves], digest
+    same = compared.same.model_copy(update={"params": params, "regrouped": lines})
+    return compared.model_copy(update={"same": same})
+
+
+def _refuse_other_inputs(stages: LockedStages, regrouped: bool) -> None:
+    if changed := stages.changed(inputs_needed=True, params=not regrouped):
         raise TrainingLockError(
             f"not what {LOCK} holds: {'; '.join(changed)}. Data that are absent or old come by "
             "`dvc checkout`, `dvc pull` or `dvc repro sft_set envs_merged`; where data, "
-            f"parameters or commands are meant to change, {TRAIN}"
+            f"parameters or commands are meant to change, {TRAIN}; parameters that only got "
+            "other names or groups: `astra train same --regrouped`"
         )
 
 
@@ -130,8 +161,8 @@ def _refuse_other_training(
     record: TrainingRecord | None, locked: Mapping[str, LockedStage]
 ) -> None:
     """The policies that the record names must be the locked ones."""
-    for name, stage in (record.trained if record else {}).items():
-        if stage.entry != locked[name]:
+    for name in record.trained if record else ():
+        if record and record.entry(name) != locked[name]:
             raise TrainingLockError(
                 f"{LOCK} holds another training of {name} than {RECORD} names; "
                 "`astra train trained` notes a new one"

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from astra.devtools import closure
 from astra.errors import AstraError
+from astra.settings import PARAMS
 
 RECORD, LOCK = Path("training.lock"), Path("dvc.lock")
 TRAINED = ("sft", "rl", "bench")
@@ -59,6 +60,10 @@ class Same(BaseModel):
     since: str
     """The commit that the code was compared with."""
     code: dict[str, str]
+    params: dict[str, str] = Field(default_factory=dict[str, str])
+    """SHA-256 of parameters that say the same as the trained ones under other names."""
+    regrouped: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
+    """Those parameters as they were and as they are, a line for each value that moved."""
     losses: dict[str, list[float]]
     weights: dict[str, str]
     scores: dict[str, float]
@@ -78,6 +83,12 @@ class TrainingRecord(BaseModel):
         later = self.same.code if self.same else {}
         return {name: stage.code for name, stage in self.trained.items()} | later
 
+    def entry(self, name: str) -> LockedStage:
+        """What dvc.lock should hold of a stage: as it trained, its parameters as they are now."""
+        params = self.same.params.get(name) if self.same else None
+        entry = self.trained[name].entry
+        return entry.model_copy(update={"params": params}) if params else entry
+
     @classmethod
     def read(cls) -> Self | None:
         """The record of the working directory, None where there is none yet."""
@@ -92,7 +103,7 @@ class TrainingRecord(BaseModel):
             ) from None
 
     def write(self) -> None:
-        document = self.model_dump(exclude_none=True)
+        document = self.model_dump(exclude_defaults=True)
         text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=100)
         RECORD.write_text(_HEADER + text, encoding="utf-8")
 
@@ -133,10 +144,46 @@ def entries(lock_text: str) -> dict[str, LockedStage]:
 
 
 def _entry(stage: Mapping[str, Any]) -> LockedStage:
-    params = json.dumps(stage.get("params", {}), sort_keys=True).encode()
     deps = {dep["path"]: dep["md5"] for dep in stage["deps"] if not is_code(dep["path"])}
     outs = {out["path"]: out["md5"] for out in stage["outs"]}
-    return LockedStage(params=hashlib.sha256(params).hexdigest(), inputs=deps, outputs=outs)
+    return LockedStage(params=_params_digest(stage.get("params", {})), inputs=deps, outputs=outs)
+
+
+def _params_digest(params: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()
+
+
+def regrouping(name: str) -> tuple[list[str], str]:
+    """How a stage's parameters moved since dvc.lock, a line for each value, and their new hash.
+
+    A value may get another name or group; it must not change, appear or vanish (null may).
+    TrainingLockError where one does: that is another training.
+    """
+    locked = yaml.safe_load(LOCK.read_text(encoding="utf-8"))["stages"][name]["params"]
+    old = _leaves(locked[str(PARAMS)][name])
+    here = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))[name]
+    new = _leaves(here)
+    gone = {path: value for path, value in old.items() if new.get(path) != value}
+    come = {path: value for path, value in new.items() if old.get(path) != value}
+    lines = [f"- {path}: {value}" for path, value in gone.items()]
+    lines += [f"+ {path}: {value}" for path, value in come.items()]
+    values = [sorted(v for v in side.values() if v != "null") for side in (gone, come)]
+    if gone.keys() & come.keys() or values[0] != values[1]:
+        raise TrainingLockError(
+            f"{name}: its parameters say something else than {LOCK} holds, so it has to be "
+            "trained:\n  " + "\n  ".join(lines)
+        )
+    return lines, _params_digest({str(PARAMS): {name: here}})
+
+
+def _leaves(values: Any, path: str = "") -> dict[str, str]:
+    """Every value of nested parameters by its dotted path, as JSON; empty groups are values."""
+    if not isinstance(values, dict) or not values:
+        return {path: json.dumps(values, sort_keys=True)}
+    leaves: dict[str, str] = {}
+    for key, value in values.items():
+        leaves |= _leaves(value, f"{path}.{key}" if path else str(key))
+    return leaves
 
 
 def read_entries() -> dict[str, LockedStage]:
@@ -152,12 +199,12 @@ def misfits(record: TrainingRecord | None, locked: Mapping[str, LockedStage]) ->
         return [f"{RECORD} is missing"]
     code, found = code_of(Path()), list[str]()
     for name in TRAINED:
-        trained = record.trained.get(name)
-        if trained is None:
+        if name not in record.trained:
             found.append(f"{name}: {RECORD} does not name it")
             continue
+        entry = record.entry(name)
         for field in ("params", "inputs", "outputs"):
-            if getattr(trained, field) != getattr(locked[name], field):
+            if getattr(entry, field) != getattr(locked[name], field):
                 found.append(f"{name}: {field} in {LOCK} are not those that {RECORD} names")
         if record.code[name] != code[name]:
             found.append(f"{name}: its code is not what {RECORD} names")
@@ -204,10 +251,19 @@ class LockedStages:
             if any(is_code(str(dep)) and dep.workspace_status() for dep in stage.deps)
         ]
 
-    def changed(self, inputs_needed: bool) -> list[str]:
+    def changed_params(self) -> list[str]:
+        """Stages whose parameters are not those of dvc.lock."""
+        return [
+            name
+            for name, stage in self._stages.items()
+            if any(_params(dep) and dep.workspace_status() for dep in stage.deps)
+        ]
+
+    def changed(self, inputs_needed: bool, params: bool = True) -> list[str]:
         """What dvc.lock holds of the stages and is not so here, code aside; a line each.
 
-        Absent outputs are no change, nor are absent inputs unless ``inputs_needed``.
+        Absent outputs are no change, nor are absent inputs unless ``inputs_needed``. Without
+        ``params`` those are left out.
         """
         needed = set(self.inputs()) if inputs_needed else set[str]()
         found: list[str] = []
@@ -218,16 +274,18 @@ class LockedStages:
                 path = str(item)
                 if is_code(path) or (item.hash_info and not item.exists and path not in needed):
                     continue
+                if _params(item) and not params:
+                    continue
                 if not item.hash_info or item.workspace_status():
                     found.append(f"{name}: {'its parameters' if _params(item) else path}")
         return found
 
-    def accept_code(self) -> None:
-        """Put the hashes of the code here into dvc.lock; all other hashes stay as they are."""
+    def accept(self) -> None:
+        """Put the hashes of the code and the parameters here into dvc.lock, and no others."""
         with self._repo.lock:
             for stage in self._stages.values():
                 for dep in stage.deps:
-                    if is_code(str(dep)):
+                    if is_code(str(dep)) or _params(dep):
                         dep.save()
             dvcfile = next(iter(self._stages.values())).dvcfile
             dvcfile.dump_stages(list(self._stages.values()), update_pipeline=False)

@@ -33,7 +33,7 @@ calls tools, so that two steps of reinforcement learning have rewards to learn f
 CODE = ("src", "stages")
 GRAPH = (".dvcignore", "dvc.yaml", "dvc.lock")
 STAGE_S = 1800
-"""After so long a stage of a probe hangs."""
+"""A stage of a probe that has not ended after so many seconds hangs."""
 Curves = dict[str, dict[int, str]]
 
 

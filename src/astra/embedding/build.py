@@ -9,7 +9,7 @@ from astra.settings import RuntimeConfig
 
 
 def build_embedder(config: EmbeddingConfig, runtime: RuntimeConfig) -> Embedder:
-    """Raises EmbeddingError if the endpoint that the backend needs is not configured."""
+    """The embedder of the configured backend. Raises EmbeddingError if it lacks an endpoint."""
     if config.backend == "local":
         return LocalEmbedder(config, runtime.threads, runtime.device)
     endpoint = runtime.embedding_endpoint

@@ -1,4 +1,4 @@
-"""Texts to unit vectors: what every embedding backend does."""
+"""The protocol of embedders: texts in, unit vectors out."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class EmbeddingConfig(StageConfig):
     model: str
     """local: a Python package that carries a sentence-transformers model in its folder
     ``model``, a folder, or a hub name. openai: the model's name at the endpoint."""
-    revision: str | None = None
-    """Of a hub model: the commit to load."""
-    batch_size: int = 64
+    revision: str | None
+    """The commit of a hub model; None: the newest."""
+    batch_size: int
+    """Texts per request or forward pass."""
 
 
 class Embedder(Protocol):

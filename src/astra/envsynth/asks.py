@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from astra.envsynth.static import Problem
 from astra.envsynth.worlds import around, effects, is_refused, is_stateful, key_of, may_write
-from astra.llm.protocol import Ask
+from astra.llm.protocol import Ask, ParseError, ProviderError
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion, Table
 from astra.records.state import FieldClass
@@ -62,6 +63,7 @@ class MergeReply(Reply):
 def document_ask(
     instance: QAInstance, question: SubQuestion, feedback: str, sample: int
 ) -> Ask[DocumentReply]:
+    """Ask for the document of a tool that could answer the sub-question."""
     return Ask(
         "envsynth/document",
         {**_context(instance, question), "feedback": feedback},
@@ -73,6 +75,7 @@ def document_ask(
 def complexity_ask(
     instance: QAInstance, question: SubQuestion, tool: Tool, sample: int
 ) -> Ask[DocumentReply]:
+    """Ask for the same tool with a richer signature (the paper's complexity scaling)."""
     return Ask(
         "envsynth/complexity",
         {**_context(instance, question), "tool": tool.view()},
@@ -84,6 +87,7 @@ def complexity_ask(
 def call_ask(
     instance: QAInstance, question: SubQuestion, tool: Tool, feedback: str, sample: int
 ) -> Ask[CallReply]:
+    """Ask for the gold call's arguments."""
     return Ask(
         "envsynth/call",
         {**_context(instance, question), "tool": tool.view(), "feedback": feedback},
@@ -101,6 +105,7 @@ def code_ask(
     feedback: str,
     sample: int,
 ) -> Ask[CodeReply]:
+    """Ask for the tool's source, over its own data or over the world of a stateful tool."""
     stateful = is_stateful(instance, question)
     return Ask(
         "envsynth/code_stateful" if stateful else "envsynth/code",
@@ -119,6 +124,7 @@ def code_ask(
 def cluster_ask(
     instance: QAInstance, members: list[tuple[SubQuestion, Environment]]
 ) -> Ask[ClusterReply]:
+    """Ask which sub-questions one tool can serve."""
     return Ask("envsynth/cluster", {"members": _members(members)}, ClusterReply)
 
 
@@ -138,8 +144,15 @@ def merge_ask(
     )
 
 
+def failure(error: ProviderError | ParseError) -> Problem:
+    """The problem of a try whose ask got no usable reply."""
+    reason = "provider_error" if isinstance(error, ProviderError) else "parse_error"
+    return reason, str(error)[:200]
+
+
 def _context(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
-    answers = {item.id: item for item in instance.sub_questions}
+    """What every ask about a sub-question shows of it."""
+    by_id = {other.id: other for other in instance.sub_questions}
     # Only where there is one: a further variable would change what the offline rules draw.
     world = {"world": _world(instance, question)} if is_stateful(instance, question) else {}
     return {
@@ -151,8 +164,8 @@ def _context(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
         "dependencies": [
             {
                 "id": number,
-                "question": answers[number].question,
-                "answer": answers[number].answer.value,
+                "question": by_id[number].question,
+                "answer": by_id[number].answer.value,
             }
             for number in question.dependencies
         ],
@@ -182,8 +195,8 @@ def _world(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:
 def _table(instance: QAInstance, question: SubQuestion) -> dict[str, Any] | None:
     """The background table that the sub-question is about, where its source states that."""
     named = question.operation.table if question.operation else ""
-    found: Table | None = next((t for t in instance.knowledge if t.name == named), None)
-    return found and found.model_dump(mode="json")
+    table: Table | None = next((t for t in instance.knowledge if t.name == named), None)
+    return table and table.model_dump(mode="json")
 
 
 def _members(members: list[tuple[SubQuestion, Environment]]) -> list[dict[str, Any]]:

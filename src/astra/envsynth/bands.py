@@ -1,9 +1,14 @@
-"""Irrelevant-tool candidates by similarity band (ASTRA section 5.2).
+"""Irrelevant tools for each arena, drawn from three bands of similarity (ASTRA section 5.2).
 
-The pool holds the tools of the other arenas of the same split, so that no entity crosses
-splits, and document-only tools of servers. Per arena: one tool per name, none of the arena's
-own domain or with a name in scope; cosine of document embeddings, min-max normalised per tool
-in scope; each candidate lands in the highest band that any tool in scope gives it.
+An irrelevant tool is one that an arena's question does not need. How hard it is to leave alone
+depends on how much it resembles the tools in scope (the arena's own), so each candidate falls into
+a band: high above 0.85, low below 0.4, medium between.
+
+Candidates come from a ``ToolPool``: the tools of the other arenas of the same split, so that no
+entity crosses splits, and document-only tools of servers. An arena is offered one tool per name,
+none of its own domain and none with a name in scope. ``band_of`` compares embeddings of documents
+by cosine, normalises per tool in scope (min-max), and gives a candidate the highest band that any
+tool in scope gives it. ``with_irrelevant`` draws up to ``per_band`` candidates of each band.
 """
 
 from __future__ import annotations
@@ -27,7 +32,9 @@ from astra.records.tool import Tool, ToolServer
 from astra.store.sqlite import scratch
 
 HIGH_ABOVE, LOW_BELOW = 0.85, 0.4
+"""Normalised similarities between the bands; the paper's."""
 BLOCK_ARENAS = 256
+"""The most arenas whose similarities are computed at once."""
 BLOCK_CELLS = 1 << 23
 """Similarities held at once, in 4 bytes each: blocks get smaller where texts are many."""
 _DECIMALS = 4
@@ -47,21 +54,23 @@ def document_text(tool: Tool) -> str:
 
 
 @dataclass(frozen=True)
-class _Named:
-    """The offers of one split by name: numbers of two per name, the second of another domain."""
+class _OffersByName:
+    """The offers of one split: two per name, so that one is left where a domain is excluded."""
 
     first: NDArray[np.int64]
+    """Number of the first offer of each name."""
     second: NDArray[np.int64]
-    """-1 where one domain alone has the name."""
+    """Number of the next one of another domain; -1 where one domain alone has the name."""
     domain: NDArray[np.int64]
-    """That of the first."""
+    """Domain of the first."""
 
 
 class ToolPool:
-    """Every tool that may distract, by split, on disk; document-only tools serve all splits.
+    """Every tool that may be offered as irrelevant, by split, on disk.
 
-    Kept is the first tool of each name and domain, in the order of arenas' ids and then of
-    servers'; the order in which they come makes no difference. Close it, or use it in ``with``.
+    Document-only tools serve all splits. The pool keeps the first tool of each name and domain by
+    rank: arenas by id, then servers by id. The order in which they come makes no difference. Use
+    it in ``with``.
     """
 
     def __init__(self, arenas: Iterable[Arena], servers: Iterable[ToolServer]) -> None:
@@ -72,7 +81,7 @@ class ToolPool:
             "WITHOUT ROWID",
         )
         self._domains: dict[str, int] = {}
-        self._named: dict[Split, _Named] = {}
+        self._by_split: dict[Split, _OffersByName] = {}
         for arena in arenas:
             self._add_arena(arena)
         for server in servers:
@@ -116,13 +125,15 @@ class ToolPool:
     def candidates(
         self, split: Split, domain: str, taken: Collection[str] = ()
     ) -> NDArray[np.int64]:
-        """Numbers of the tools of other domains, one per name and by name, none named as in
-        ``taken``."""
-        if split not in self._named:
-            self._named[split] = self._by_name(split)
-        named = self._named[split]
+        """The numbers of the tools that an arena of ``split`` and ``domain`` may be offered.
+
+        They are of other domains, one per name, sorted by name, and none is named as in ``taken``.
+        """
+        if split not in self._by_split:
+            self._by_split[split] = self._by_name(split)
+        offers = self._by_split[split]
         own = self._domains.get(domain, -1)
-        chosen = np.where(named.domain == own, named.second, named.first)
+        chosen = np.where(offers.domain == own, offers.second, offers.first)
         places = (
             self._offers.execute(
                 "SELECT place FROM places WHERE split = ? AND name = ?", (split, name)
@@ -132,28 +143,31 @@ class ToolPool:
         chosen[[place[0] for place in places if place]] = -1
         return chosen[chosen >= 0]
 
-    def _by_name(self, split: Split) -> _Named:
+    def _by_name(self, split: Split) -> _OffersByName:
+        """Read the offers of a split once, and note the place of each name for ``candidates``."""
         rows = self._offers.execute(
             "SELECT name, n, domain FROM offers WHERE split = ? ORDER BY name, rank", (split,)
         )
-        found: list[tuple[int, int, int]] = []
+        by_name: list[tuple[int, int, int]] = []
         for name, offers in groupby(rows, lambda row: row[0]):
             (_, first, domain), *others = islice(offers, 2)
-            self._offers.execute("INSERT INTO places VALUES (?, ?, ?)", (split, name, len(found)))
-            found.append((first, others[0][1] if others else -1, domain))
-        return _Named(*np.array(found, dtype=np.int64).reshape(-1, 3).T[[0, 1, 2]])
+            self._offers.execute("INSERT INTO places VALUES (?, ?, ?)", (split, name, len(by_name)))
+            by_name.append((first, others[0][1] if others else -1, domain))
+        # Two dimensions even where there is no offer at all.
+        first_second_domain = np.array(by_name, dtype=np.int64).reshape(-1, 3).T
+        return _OffersByName(*first_second_domain)
 
     def tool(self, number: int) -> ArenaTool:
         """The tool of one of the ``candidates``."""
         return ArenaTool.model_validate_json(self._field("tool", number))
 
     def text(self, number: int) -> str:
-        """What is embedded of it."""
+        """What is embedded of one of the ``candidates``."""
         return self._field("text", number)
 
     def _field(self, name: str, number: int) -> str:
-        found = self._offers.execute(f"SELECT {name} FROM offers WHERE n = ?", (int(number),))
-        return found.fetchone()[0]
+        rows = self._offers.execute(f"SELECT {name} FROM offers WHERE n = ?", (int(number),))
+        return rows.fetchone()[0]
 
 
 class _Texts:
@@ -174,18 +188,18 @@ class _Texts:
         return embed_distinct(embedder, texts)
 
     def row(self, text: str) -> int:
-        found = self._rows.execute("SELECT row FROM texts WHERE text = ?", (text,))
-        return found.fetchone()[0]
+        rows = self._rows.execute("SELECT row FROM texts WHERE text = ?", (text,))
+        return rows.fetchone()[0]
 
 
 def with_irrelevant(
     arenas: Iterable[Arena], pool: ToolPool, embedder: Embedder, per_band: int
 ) -> Iterator[Arena]:
-    """The arenas, which are read twice, with up to ``per_band`` candidates per band each, drawn
-    uniformly.
+    """The arenas, each with up to ``per_band`` irrelevant tools of each band, drawn uniformly.
 
-    Memory grows with the distinct texts that are embedded, by a vector each: what else is known
-    of tools and arenas stays on disk, and similarities are computed for a block of arenas.
+    ``arenas`` are read twice. Memory grows with the distinct texts that are embedded, by a vector
+    each: what else is known of tools and arenas stays on disk, and similarities are computed for a
+    block of arenas.
     """
     with closing(_Texts()) as texts:
         offered = _offered(arenas, pool, texts)
@@ -194,21 +208,24 @@ def with_irrelevant(
         for number in offered:
             rows[number] = texts.row(pool.text(number))
         source = iter(arenas)
+        # An arena has about three tools, and each takes a row of similarities to every text.
         size = max(1, min(BLOCK_ARENAS, BLOCK_CELLS // max(1, len(vectors)) // 3))
         while block := list(islice(source, size)):
-            own = [[texts.row(document_text(t.tool)) for t in arena.tools] for arena in block]
-            scope = sorted({row for mine in own for row in mine})
+            own_rows = [[texts.row(document_text(t.tool)) for t in arena.tools] for arena in block]
+            scope = sorted({row for own in own_rows for row in own})
             place = {row: at for at, row in enumerate(scope)}
             similar = vectors[scope] @ vectors.T
             np.round(similar, _DECIMALS, out=similar)
-            for arena, mine in zip(block, own, strict=True):
-                near = similar[[place[row] for row in mine]]
-                yield _choose(arena, pool, rows, near, per_band)
+            for arena, own in zip(block, own_rows, strict=True):
+                to_own = similar[[place[row] for row in own]]
+                yield _with_drawn(arena, pool, rows, to_own, per_band)
 
 
 def _offered(arenas: Iterable[Arena], pool: ToolPool, texts: _Texts) -> set[int]:
-    """Numbers of what may be offered to any arena; their texts, and those of tools in scope, are
-    added to ``texts``."""
+    """The numbers of what may be offered to any arena.
+
+    Their texts, and those of the arenas' own tools, are added to ``texts``.
+    """
     groups: set[tuple[Split, str]] = set()
     for arena in arenas:
         groups.add((arena.split, arena.domain))
@@ -222,13 +239,18 @@ def _offered(arenas: Iterable[Arena], pool: ToolPool, texts: _Texts) -> set[int]
     return offered
 
 
-def _choose(
+def _with_drawn(
     arena: Arena,
     pool: ToolPool,
     rows: NDArray[np.int64],
     similar: NDArray[np.floating],
     per_band: int,
 ) -> Arena:
+    """The arena with the irrelevant tools drawn for it.
+
+    ``rows`` holds the column of each offer in ``similar``, whose rows are the arena's own tools.
+    The draw depends on the arena's id alone.
+    """
     usable = pool.candidates(arena.split, arena.domain, {t.tool.name for t in arena.tools})
     if not usable.size or per_band == 0:
         return arena
@@ -244,9 +266,13 @@ def _choose(
 
 
 def band_of(similar: NDArray[np.floating]) -> NDArray[np.str_]:
-    """Bands of the columns (candidates) of a similarity matrix, one row per tool in scope."""
+    """Bands of the columns (candidates) of a similarity matrix, one row per tool in scope.
+
+    Each row is scaled to [0, 1]; a candidate's band follows from its largest scaled similarity.
+    """
     low = similar.min(axis=1, keepdims=True)
     spread = similar.max(axis=1, keepdims=True) - low
+    # A row without spread tells no candidate from another: all of them count as unlike.
     scaled = np.where(spread > 0, (similar - low) / np.where(spread > 0, spread, 1.0), 0.0)
     best = np.round(scaled.max(axis=0), _DECIMALS).astype(np.float64)
     return np.where(

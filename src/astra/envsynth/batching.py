@@ -1,4 +1,7 @@
-"""Slow work beside the event loop: batches that gather while one runs, and drawn items."""
+"""Slow work in threads: batches that gather while one runs, and items drawn one by one.
+
+Both stages ask the sandbox through a ``Batcher``, so that many tools share one round of sessions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Batcher(Generic[Item, Result]):
-    """Asked for one item at a time, it works on many: on all that queued while it was busy.
+    """Items come one at a time; a batch is what queued while the batch before it ran.
 
     So there are no timers: the first item is worked on at once, alone. Use in ``async with``;
     leaving it drops what still queues and waits for the batch that runs.
@@ -26,8 +29,8 @@ class Batcher(Generic[Item, Result]):
         most: int,
         turn: asyncio.Lock | None = None,
     ) -> None:
-        """``work`` gives one result per item, in order, and runs in a thread, one batch of at
-        most ``most`` items at a time. Batchers with one ``turn`` never work at the same time.
+        """``work`` gives one result per item, in order. It runs in a thread, one batch of at most
+        ``most`` items at a time. Batchers that share a ``turn`` never work at the same time.
         """
         self._work = work
         self._most = most
@@ -39,34 +42,34 @@ class Batcher(Generic[Item, Result]):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        for _, result in self._queue:
-            result.cancel()
+        for _, waiting in self._queue:
+            waiting.cancel()
         self._queue.clear()
         if self._running is not None:
             await asyncio.wait([self._running])
 
     async def do(self, item: Item) -> Result:
         """The item's result. Raises what ``work`` raised for its batch."""
-        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._queue.append((item, result))
+        waiting: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue.append((item, waiting))
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
-        return await result
+        return await waiting
 
     async def _run(self) -> None:
         while self._queue:
             async with self._turn:
-                await self._settle(self._taken())
+                await self._settle(self._next_batch())
 
-    def _taken(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+    def _next_batch(self) -> list[tuple[Item, asyncio.Future[Result]]]:
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
         while self._queue and len(batch) < self._most:
-            item, result = self._queue.popleft()
-            if not result.cancelled():  # else nobody waits for it any more
-                batch.append((item, result))
+            item, waiting = self._queue.popleft()
+            if not waiting.cancelled():  # else nobody waits for it any more
+                batch.append((item, waiting))
         return batch
 
-    def _worked(self, items: Sequence[Item]) -> Sequence[Result]:
+    def _results(self, items: Sequence[Item]) -> Sequence[Result]:
         try:
             return self._work(items)
         except (StopIteration, CancelledError) as error:
@@ -74,24 +77,25 @@ class Batcher(Generic[Item, Result]):
             raise RuntimeError(f"a batch ended in {error!r}") from error
 
     async def _settle(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        """Work on a batch and give each of who waits a result, or all of them the error."""
         try:
             items = [item for item, _ in batch]
-            made = await asyncio.to_thread(self._worked, items) if items else []
-            if len(made) != len(batch):
-                raise ValueError(f"{len(made)} results for a batch of {len(batch)}")
+            results = await asyncio.to_thread(self._results, items) if items else []
+            if len(results) != len(batch):
+                raise ValueError(f"{len(results)} results for a batch of {len(batch)}")
         except Exception as error:
-            for _, result in batch:
-                if not result.cancelled():
-                    result.set_exception(error)
-                    result.exception()  # seen: whoever waits may be cancelled before it looks
+            for _, waiting in batch:
+                if not waiting.cancelled():
+                    waiting.set_exception(error)
+                    waiting.exception()  # seen: whoever waits may be cancelled before it looks
             return
-        for (_, result), one in zip(batch, made, strict=True):
-            if not result.cancelled():
-                result.set_result(one)
+        for (_, waiting), result in zip(batch, results, strict=True):
+            if not waiting.cancelled():
+                waiting.set_result(result)
 
 
 async def drawn_in_thread(items: Iterable[Item]) -> AsyncGenerator[Item, None]:
-    """The items, each drawn in a thread: a loop that never waits cannot be interrupted.
+    """The items, each drawn in a thread, so that the event loop stays free for an interrupt.
 
     After an interrupt the draw under way is waited for, since what it reads may be closed next.
     """

@@ -12,7 +12,7 @@ from astra.settings import StageConfig
 
 class EnvsConfig(StageConfig):
     teacher: ModelConfig
-    nodes: Nodes = "needed"
+    nodes: Nodes
     """Which sub-questions become executable: every one that needs a tool, or, as in the paper,
     only those that others depend on."""
     outer_attempts: int = Field(ge=1)
@@ -22,7 +22,7 @@ class EnvsConfig(StageConfig):
     other_keys: int = Field(ge=1)
     """How many entities besides the one asked for a tool's data should hold."""
     max_asks: int = Field(ge=1)
-    """Asks that one sub-question may cost in all, whatever ``attempts`` would still allow."""
+    """Asks that one sub-question may cost in all, whatever the attempts would still allow."""
     verify_batch: int = Field(ge=1)
     """Tools verified together at most; bounds the open sessions."""
     sandbox: SandboxLimits

@@ -1,4 +1,18 @@
-"""Instances and environments to arenas: splits, merging, replay, self-check, distractors."""
+"""Instances and environments to arenas: splits, merging, replay, self-check, irrelevant tools.
+
+Each instance goes its own way:
+
+1. ``splits`` refuses it where its entities or its composition belong to another split.
+2. ``merge`` has the teacher group its tools, and replays the gold calls on merged ones by way of
+   ``verify``: the same proof as in stage ``envs``.
+3. ``assemble`` puts the arena together; ``selfcheck`` plays its reference and mutants of it, and
+   the arena ships only if the reward tells them apart.
+
+Finished arenas wait on disk. ``interpreter`` adds code-interpreter arenas, which need neither
+teacher nor irrelevant tools. When the last arena is done, ``bands`` measures how similar the tools
+of all arenas and servers are (high, medium or low: the bands) and draws each arena's irrelevant
+tools from every band. An episode draws from those again (``arena/irrelevant.py``).
+"""
 
 from __future__ import annotations
 
@@ -19,10 +33,11 @@ from dataclasses import dataclass
 from astra.embedding.protocol import Embedder
 from astra.envsynth.bands import ToolPool, with_irrelevant
 from astra.envsynth.batching import Batcher, drawn_in_thread
-from astra.envsynth.candidates import CandidateTool, Proof
+from astra.envsynth.candidates import CandidateTool
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.interpreter.arenas import code_arenas
 from astra.envsynth.merge import ArenaDraft, merge_tools
+from astra.envsynth.proof import Proof
 from astra.envsynth.selfcheck import check_arenas
 from astra.envsynth.splits import SplitGuard
 from astra.envsynth.static import Problem
@@ -33,7 +48,7 @@ from astra.envsynth.worlds import (
     expected_state,
     is_stateful,
     may_write,
-    nodes_of,
+    needing_tool,
 )
 from astra.llm.pool import flow
 from astra.llm.protocol import Teacher
@@ -56,7 +71,7 @@ class Inputs:
 
     instances: Callable[[], Iterable[QAInstance]]
     environments: Callable[[str], Iterable[Environment]]
-    """Those of an instance, by its id."""
+    """The environments of an instance, by its id."""
     servers: Callable[[], Iterable[ToolServer]]
 
 
@@ -69,33 +84,33 @@ async def arenas(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[Outcome, None]:
-    """An arena with its distractors or a rejection per instance, and code-interpreter arenas.
+    """An arena with its irrelevant tools or a rejection per instance, and code-interpreter arenas.
 
-    Distractors are tools of all arenas, so these wait on disk until the last of them is made.
+    Irrelevant tools come from all arenas, so arenas wait on disk until the last one is proved.
     """
-    with Shelf(Arena, lambda arena: arena.id) as made:
+    with Shelf(Arena, lambda arena: arena.id) as proved:
         outcomes = proved_arenas(inputs, teacher, sandbox, config, open_items, metrics)
         async with aclosing(outcomes):
             async for outcome in outcomes:
                 if isinstance(outcome, Arena):
-                    made.add(outcome)
+                    proved.add(outcome)
                 else:
                     yield outcome
         interpreted = code_arenas(inputs.instances, config.code, sandbox, open_items, metrics)
         async with aclosing(interpreted):
             async for outcome in interpreted:
                 yield outcome
-        finished = drawn_in_thread(_distracted(made, inputs.servers(), embedder, config.per_band))
+        finished = drawn_in_thread(_finished(proved, inputs.servers(), embedder, config.per_band))
         async with aclosing(finished):
             async for arena in finished:
                 yield arena
 
 
-def _distracted(
-    made: Shelf[Arena], servers: Iterable[ToolServer], embedder: Embedder, per_band: int
+def _finished(
+    proved: Shelf[Arena], servers: Iterable[ToolServer], embedder: Embedder, per_band: int
 ) -> Generator[Arena]:
-    with ToolPool(made, servers) as pool:
-        yield from with_irrelevant(made, pool, embedder, per_band)
+    with ToolPool(proved, servers) as pool:
+        yield from with_irrelevant(proved, pool, embedder, per_band)
 
 
 async def proved_arenas(
@@ -106,56 +121,61 @@ async def proved_arenas(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[Outcome, None]:
-    """Per instance, in their order: failed merges, then its arena without distractors or why
-    there is none. Counts ``instances`` as they are done, and what became of groups.
+    """The outcomes of each instance, in their order: failed merges, then its arena without
+    irrelevant tools or the reason why there is none. Counts ``instances`` as they are done, and
+    what became of groups.
     """
     guard = SplitGuard(inputs.instances())
 
-    def verified(candidates: Sequence[CandidateTool]) -> list[Proof]:
+    def proofs(candidates: Sequence[CandidateTool]) -> list[Proof]:
         return verify(candidates, sandbox, config.sandbox)
 
-    def checked(built: Sequence[Arena]) -> list[Problem | None]:
-        return check_arenas(built, sandbox)
+    def problems(assembled: Sequence[Arena]) -> list[Problem | None]:
+        return check_arenas(assembled, sandbox)
 
     async def work(instance: QAInstance) -> list[Outcome]:
-        environments = {one.sub_question_id: one for one in inputs.environments(instance.id)}
-        plan = _plan(instance, guard, environments, config.nodes)
-        if isinstance(plan, Rejection):
-            outcomes: list[Outcome] = [plan]
+        environments = {
+            environment.sub_question_id: environment
+            for environment in inputs.environments(instance.id)
+        }
+        draft = _draft(instance, guard, environments, config.nodes)
+        if isinstance(draft, Rejection):
+            outcomes: list[Outcome] = [draft]
         else:
-            await merge_tools(plan, teacher, verifier.do, config, metrics)
-            outcomes = [*plan.tries, await _proved(plan, checker.do)]
+            await merge_tools(draft, teacher, verifier.do, config, metrics)
+            outcomes = [*draft.tries, await _checked(draft, checker.do)]
         metrics.count("instances")
         return outcomes
 
     turn = asyncio.Lock()  # the sandbox serves one batch at a time
     async with (
-        Batcher(verified, config.verify_batch, turn) as verifier,
-        Batcher(checked, config.verify_batch, turn) as checker,
+        Batcher(proofs, config.verify_batch, turn) as verifier,
+        Batcher(problems, config.verify_batch, turn) as checker,
         aclosing(flow(inputs.instances(), work, open_items)) as outcomes,
     ):
         async for outcome in outcomes:
             yield outcome
 
 
-async def _proved(plan: ArenaDraft, check: Check) -> Outcome:
-    arena = assemble(plan)
+async def _checked(draft: ArenaDraft, check: Check) -> Outcome:
+    arena = assemble(draft)
     problem = await check(arena)
     if problem is None:
         return arena
     return Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1])
 
 
-def _plan(
+def _draft(
     instance: QAInstance,
     guard: SplitGuard,
     environments: Mapping[int, Environment],
     nodes: Nodes,
 ) -> ArenaDraft | Rejection:
+    """The instance with its environments, or why no arena can come of it."""
     violation = guard.violation(instance)
     if violation is not None:
         return violation
-    needed = {item.id for item in nodes_of(instance, nodes)}
+    needed = {question.id for question in needing_tool(instance, nodes)}
     missing = sorted(needed - set(environments))
     if missing:
         detail = f"sub-questions {missing} have no environment"
@@ -165,12 +185,17 @@ def _plan(
     return ArenaDraft(instance, {number: environments[number] for number in sorted(needed)})
 
 
-def assemble(plan: ArenaDraft) -> Arena:
-    """The arena of a plan whose tools are merged."""
-    instance = plan.instance
-    served = {number: made for made in plan.tools for number in made.calls}
-    called = {one.id for one in instance.sub_questions if one.id in served and one.bar is None}
-    state = _state(plan)
+def assemble(draft: ArenaDraft) -> Arena:
+    """The arena of a draft whose tools are merged."""
+    instance = draft.instance
+    served = {number: merged for merged in draft.tools for number in merged.calls}
+    # A barred step has a tool, but no reference calls it.
+    called = {
+        question.id
+        for question in instance.sub_questions
+        if question.id in served and question.bar is None
+    }
+    state = _state(draft)
     steps = tuple(
         ArenaStep(
             id=question.id,
@@ -194,25 +219,27 @@ def assemble(plan: ArenaDraft) -> Arena:
         hops=max(step.hop_level for step in steps),
         main_question=instance.main_question,
         final_answer=instance.final_answer,
-        tools=tuple(ArenaTool(tool=made.tool, code=made.code) for made in plan.tools),
+        tools=tuple(ArenaTool(tool=merged.tool, code=merged.code) for merged in draft.tools),
         steps=steps,
         state=state,
         expected_state=canonical_json(expected_state(instance)) if state else "",
         entities=instance.entities,
         composition=instance.composition,
-        prompt_hash=plan.notes.prompt_hash,
+        prompt_hash=draft.notes.prompt_hash,
     )
 
 
-def _state(plan: ArenaDraft) -> str:
+def _state(draft: ArenaDraft) -> str:
     """The arena's world as JSON; empty where no tool is stateful."""
-    instance = plan.instance
+    instance = draft.instance
     questions = {question.id: question for question in instance.sub_questions}
     writes: dict[str, set[str]] = {}
-    for made in plan.tools:
-        served = [questions[number] for number in made.calls]
+    for merged in draft.tools:
+        served = [questions[number] for number in merged.calls]
         if any(is_stateful(instance, question) for question in served):
-            writes[made.tool.name] = {table for one in served for table in may_write(one)}
+            writes[merged.tool.name] = {
+                table for question in served for table in may_write(question)
+            }
     if not writes:
         return ""
     allowed = {name: sorted(tables) for name, tables in writes.items()}
@@ -232,11 +259,11 @@ def measure(metrics: StageMetrics, arena: Arena) -> None:
 
 
 def summarise(metrics: StageMetrics, embedder: Embedder) -> None:
-    """Add what is known at the end."""
+    """Add the yield, arenas over instances, and which embedder measured similarity."""
     for name in ("instances", "arenas"):
         metrics.count(name, 0)
-    whole = metrics.counts["instances"]
-    metrics.value("yield", round(metrics.counts["arenas"] / whole, 4) if whole else 0.0)
+    instances = metrics.counts["instances"]
+    metrics.value("yield", round(metrics.counts["arenas"] / instances, 4) if instances else 0.0)
     metrics.value("embedder", embedder.name)
 
 
@@ -246,7 +273,7 @@ def _figures(arena: Arena) -> Iterator[tuple[str, object]]:
     yield "domain", arena.domain
     yield "language", arena.language
     yield "hops", arena.hops
-    yield "calls", sum(step.tool_name is not None for step in arena.steps)
+    yield "calls", len([step for step in arena.steps if step.tool_name is not None])
     yield "tools", len(arena.tools)
     yield "sub_questions", len(arena.steps)
     for band in Band:

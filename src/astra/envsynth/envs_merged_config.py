@@ -33,26 +33,29 @@ class SuiteFile(StageConfig):
 class CodeConfig(StageConfig):
     """Code-interpreter arenas (rStar2-Agent): a typed answer and one stateful ``python`` tool."""
 
-    seed: int = 0
-    instances: dict[Split, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
-    """Generated problems per split; none: only ``files``."""
-    table_share: float = Field(default=0.5, ge=0.0, le=1.0)
-    """Of the generated problems: over tables; the rest is mathematics."""
-    dev_families: float = Field(default=0.1, gt=0.0, lt=0.5)
-    held_out_families: float = Field(default=0.25, gt=0.0, lt=0.5)
+    seed: int
+    instances: dict[Split, Annotated[int, Field(ge=0)]]
+    """How many generated problems per split; none: only ``files``."""
+    table_share: float = Field(ge=0.0, le=1.0)
+    """The share of generated problems that ask about tables; the rest is mathematics."""
+    dev_families: float = Field(gt=0.0, lt=0.5)
+    held_out_families: float = Field(gt=0.0, lt=0.5)
     """Shares of the families that these two splits own; training has the rest."""
-    files: tuple[ProblemFile, ...] = ()
-    decontaminate: tuple[SuiteFile, ...] = ()
+    files: tuple[ProblemFile, ...]
+    """Supplied problems."""
+    decontaminate: tuple[SuiteFile, ...]
+    """Suites whose problems no arena may resemble."""
 
     @property
     def enabled(self) -> bool:
+        """Whether any arena is asked for."""
         return bool(self.files) or any(self.instances.values())
 
 
 class EnvsMergedConfig(StageConfig):
     teacher: ModelConfig
-    nodes: Nodes = "needed"
-    """As in stage envs: which sub-questions must have an environment."""
+    nodes: Nodes
+    """Which sub-questions must have an environment; the choice of stage envs."""
     merge_attempts: int = Field(ge=1)
     """Tries of one merge, each told why the one before failed."""
     per_band: int = Field(ge=0)
@@ -62,5 +65,5 @@ class EnvsMergedConfig(StageConfig):
     """Asks that one group of tools may cost before it stays apart."""
     verify_batch: int = Field(ge=1)
     """Merged tools verified, or arenas replayed, together at most; bounds the open sessions."""
-    code: CodeConfig = CodeConfig()
+    code: CodeConfig
     sandbox: SandboxLimits

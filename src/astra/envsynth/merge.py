@@ -1,23 +1,27 @@
 """One tool per operation within an instance (ASTRA section 4.2, merging).
 
-A teacher groups sub-questions that one tool can serve and extends the base member's data until
-it serves all; every member's gold call is proved again on the merged code. A merge that keeps
-failing falls back to the separate tools. Tool names end up unique.
+A teacher groups sub-questions that one tool can serve. The group's first member is its base: the
+teacher extends the data in the base's code until it serves all. ``_Merge`` then replays every
+member's gold call: the merged code is one more candidate, proved in the sandbox like the tools of
+stage ``envs``. A merge that keeps failing falls back to the separate tools. Tool names end up
+unique.
 """
 
 from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 from astra.envsynth import asks
-from astra.envsynth.candidates import CandidateTool, Proof, candidate_of
+from astra.envsynth.candidates import candidate_of
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.static import Problem, call_problem, recorded
+from astra.envsynth.verify import Verify
 from astra.envsynth.worlds import is_stateful
 from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes
 from astra.llm.pool import map_bounded
@@ -30,7 +34,6 @@ from astra.records.tool import Tool
 from astra.store.metrics import StageMetrics
 
 Member = tuple[SubQuestion, Environment]
-Verify = Callable[[CandidateTool], Awaitable[Proof]]
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,17 @@ class MergedTool:
 
 @dataclass
 class ArenaDraft:
-    """An instance with its environments on the way to merged tools."""
+    """An instance on its way to an arena; ``merge_tools`` fills ``tools`` and ``tries``."""
 
     instance: QAInstance
     environments: Mapping[int, Environment]
+    """The verified tools by id of their sub-question, as stage ``envs`` left them."""
     tools: list[MergedTool] = field(default_factory=list[MergedTool])
+    """The tools of the arena."""
     tries: list[Rejection] = field(default_factory=list[Rejection])
     """What failed on the way; the tools it was about stay apart."""
     notes: PromptNotes = field(default_factory=PromptNotes)
+    """Which prompts the teacher was asked with."""
 
     def failed(self, part: str, problem: Problem, attempt: int = 0) -> None:
         """Note a failed try of grouping or merging."""
@@ -68,57 +74,53 @@ class ArenaDraft:
 
 
 async def merge_tools(
-    plan: ArenaDraft,
+    draft: ArenaDraft,
     teacher: Teacher,
     verify: Verify,
     config: EnvsMergedConfig,
     metrics: StageMetrics,
 ) -> None:
-    """Fill the plan's ``tools`` and ``tries``; count what became of its groups."""
+    """Fill the draft's ``tools`` and ``tries``; count what became of its groups."""
     merges = [
-        _Merge(plan, members, teacher, verify, config)
-        for members in await _clusters(plan, teacher, metrics)
+        _Merge(draft, members, teacher, verify, config)
+        for members in await _groups(draft, teacher, metrics)
     ]
-    async with aclosing(map_bounded(merges, _Merge.tools, len(merges))) as merged:
-        tools = [tool async for made in merged for tool in made]
-    plan.tools = unique_names(tools)
+    async with aclosing(map_bounded(merges, _Merge.tools, len(merges))) as by_group:
+        tools = [tool async for tools_of_group in by_group for tool in tools_of_group]
+    draft.tools = unique_names(tools)
     for merge in merges:
         merge.count(metrics)
         for attempt, problem in enumerate(merge.problems):
-            plan.failed(merge.part, problem, attempt)
+            draft.failed(merge.part, problem, attempt)
 
 
-async def _clusters(
-    plan: ArenaDraft, teacher: Teacher, metrics: StageMetrics
-) -> list[list[Member]]:
+async def _groups(draft: ArenaDraft, teacher: Teacher, metrics: StageMetrics) -> list[list[Member]]:
     """Groups of members, by first id; all apart, with the reason noted, if none can be had."""
     members = {
-        question.id: (question, plan.environments[question.id])
-        for question in plan.instance.sub_questions
-        if question.id in plan.environments
+        question.id: (question, draft.environments[question.id])
+        for question in draft.instance.sub_questions
+        if question.id in draft.environments
     }
-    groups = await _grouped(plan, list(members.values()), teacher)
+    groups = await _grouped_ids(draft, list(members.values()), teacher)
     if isinstance(groups, tuple):
         metrics.count(f"clustering_failed_{groups[0]}")
-        plan.failed("grouping", groups)
+        draft.failed("grouping", groups)
         return [[member] for member in members.values()]
     named = {number for group in groups for number in group}
     apart = [[number] for number in members if number not in named]
     return [[members[number] for number in group] for group in sorted([*groups, *apart])]
 
 
-async def _grouped(
-    plan: ArenaDraft, members: list[Member], teacher: Teacher
+async def _grouped_ids(
+    draft: ArenaDraft, members: list[Member], teacher: Teacher
 ) -> list[list[int]] | Problem:
     """The ids of each group that the teacher sees; ids left out stay alone."""
     if len(members) < 2:
         return []
     try:
-        reply = await plan.notes.of(teacher).ask(asks.cluster_ask(plan.instance, members))
-    except ProviderError as error:
-        return "provider_error", str(error)[:200]
-    except ParseError as error:
-        return "parse_error", str(error)[:200]
+        reply = await draft.notes.of(teacher).ask(asks.cluster_ask(draft.instance, members))
+    except (ProviderError, ParseError) as error:
+        return asks.failure(error)
     named = [number for group in reply.groups for number in group]
     known = {question.id for question, _ in members}
     if len(set(named)) != len(named) or not set(named) <= known:
@@ -131,15 +133,15 @@ class _Merge:
 
     def __init__(
         self,
-        plan: ArenaDraft,
+        draft: ArenaDraft,
         members: list[Member],
         teacher: Teacher,
         verify: Verify,
         config: EnvsMergedConfig,
     ) -> None:
-        self._instance = plan.instance
+        self._instance = draft.instance
         self._members = members
-        self._teacher = plan.notes.of(AskBudget(config.max_asks).of(teacher))
+        self._teacher = draft.notes.of(AskBudget(config.max_asks).of(teacher))
         self._verify = verify
         self._attempts = config.merge_attempts if len(members) > 1 else 0
         self._merged = False
@@ -151,11 +153,11 @@ class _Merge:
         """The merged tool, or those of the members."""
         try:
             for attempt in range(self._attempts):
-                made = await self._try(attempt)
-                if isinstance(made, MergedTool):
+                result = await self._try(attempt)
+                if isinstance(result, MergedTool):
                     self._merged = True
-                    return [made]
-                self.problems.append(made)
+                    return [result]
+                self.problems.append(result)
         except AskBudgetSpent as error:
             detail = f"{error}; the last problem was {self._feedback or 'none'}"
             self.problems.append(("ask_budget_spent", detail))
@@ -165,6 +167,7 @@ class _Merge:
         ]
 
     def count(self, metrics: StageMetrics) -> None:
+        """Count what became of the group; a member alone is none."""
         if len(self._members) < 2:
             return
         metrics.count("groups")
@@ -179,13 +182,15 @@ class _Merge:
         return ": ".join(self.problems[-1]) if self.problems else ""
 
     async def _try(self, attempt: int) -> MergedTool | Problem:
-        made = await self._draft(attempt)
-        if not isinstance(made, MergedTool):
-            return made
-        candidate = candidate_of(self._instance, made.tool, made.code, made.calls)
-        return (await self._verify(candidate)).problem or made
+        merged = await self._unproved(attempt)
+        if not isinstance(merged, MergedTool):
+            return merged
+        candidate = candidate_of(self._instance, merged.tool, merged.code, merged.calls)
+        proof = await self._verify(candidate)
+        return proof.problem or merged
 
-    async def _draft(self, attempt: int) -> MergedTool | Problem:
+    async def _unproved(self, attempt: int) -> MergedTool | Problem:
+        """The merged tool as the teacher writes it, its calls checked against the document."""
         base = self._members[0][1]
         if all(
             environment.code == base.code or is_stateful(self._instance, question)
@@ -198,10 +203,8 @@ class _Merge:
             try:
                 ask = asks.merge_ask(self._members, self._feedback, attempt)
                 reply = await self._teacher.ask(ask)
-            except ProviderError as error:
-                return "provider_error", str(error)[:200]
-            except ParseError as error:
-                return "parse_error", str(error)[:200]
+            except (ProviderError, ParseError) as error:
+                return asks.failure(error)
             code, calls = reply.code, {call.id: call.arguments for call in reply.calls}
         if sorted(calls) != sorted(question.id for question, _ in self._members):
             return "calls_missing", f"all members or none: the calls are for {sorted(calls)}"
@@ -215,30 +218,29 @@ class _Merge:
 def unique_names(tools: Sequence[MergedTool]) -> list[MergedTool]:
     """Tools in order; a name already taken gets ``_by_<parameter>``, else a number."""
     taken: set[str] = set()
-    named: list[MergedTool] = []
-    for made in tools:
-        name = made.tool.name
-        required = made.tool.parameters.get("required", ())
-        choices = [name, *(f"{name}_by_{parameter}" for parameter in reversed(required))]
-        number = 2
-        while choices[0] in taken:
-            choices.pop(0)
-            if not choices:
-                choices, number = [f"{name}_{number}"], number + 1
-        taken.add(choices[0])
-        named.append(made if choices[0] == name else rename(made, choices[0]))
-    return named
+    unique: list[MergedTool] = []
+    for merged in tools:
+        name = merged.tool.name
+        required = merged.tool.parameters.get("required", ())
+        by_parameter = [f"{name}_by_{parameter}" for parameter in reversed(required)]
+        numbered = (f"{name}_{number}" for number in count(2))
+        free = next(
+            choice for choice in chain([name], by_parameter, numbered) if choice not in taken
+        )
+        taken.add(free)
+        unique.append(merged if free == name else rename(merged, free))
+    return unique
 
 
-def rename(made: MergedTool, name: str) -> MergedTool:
+def rename(merged: MergedTool, name: str) -> MergedTool:
     """The same tool under another name, in document and code alike."""
-    old = made.tool.name
-    lines = made.code.splitlines(keepends=True)
-    tokens = list(tokenize.generate_tokens(io.StringIO(made.code).readline))
-    for token in reversed(tokens):
+    old = merged.tool.name
+    lines = merged.code.splitlines(keepends=True)
+    tokens = list(tokenize.generate_tokens(io.StringIO(merged.code).readline))
+    for token in reversed(tokens):  # from the end, so that earlier positions stay true
         if token.type == tokenize.NAME and token.string == old:
             row, column = token.start
             line = lines[row - 1]
             lines[row - 1] = line[:column] + name + line[column + len(old) :]
-    tool = made.tool.model_copy(update={"name": name})
-    return MergedTool(tool, "".join(lines), made.calls)
+    tool = merged.tool.model_copy(update={"name": name})
+    return MergedTool(tool, "".join(lines), merged.calls)

@@ -1,4 +1,4 @@
-"""Wrong calls that a true tool must not answer with the gold answer."""
+"""Wrong calls made from a gold call: a true tool must not do for them what it does for that."""
 
 from __future__ import annotations
 
@@ -25,20 +25,25 @@ _BEYOND = {"above": 10**9, "below": -(10**9)}
 
 
 class PerturbationKind(StrEnum):
+    """What is wrong about a call."""
+
     OTHER = "other"  # another known value of one argument
     UNKNOWN = "unknown"  # a value nobody knows
     MISSING = "missing"  # one argument left out, or all
-    SWAPPED = "swapped"
-    WRONG_TYPE = "wrong_type"
+    SWAPPED = "swapped"  # two arguments of one type exchanged
+    WRONG_TYPE = "wrong_type"  # a value of another type
     OPTIONAL = "optional"  # an optional argument given that nothing has
 
 
 @dataclass(frozen=True)
 class Perturbation:
+    """One wrong call."""
+
     kind: PerturbationKind
     argument: str
     """Which argument was changed; empty where several were."""
     arguments: dict[str, Any]
+    """All arguments of the call."""
 
 
 def perturbations(
@@ -48,10 +53,10 @@ def perturbations(
     code: str,
     gold: Mapping[str, Any],
 ) -> tuple[Perturbation, ...]:
-    """Perturbed versions of a gold call, without repeats, in a fixed order.
+    """Perturbed versions of a gold call, without repeats; the same calls for the same inputs.
 
-    The code is read only to find values that it knows: wrong calls that get no answer prove
-    little.
+    ``code`` is only read to find values that the tool knows, since wrong calls that get no answer
+    prove little. For a stateful tool it is the table that the tool reads.
     """
     rng = random.Random(int(content_id([instance.id, question.id, dict(gold)]), 16))
     wrong: list[Perturbation] = []
@@ -63,19 +68,19 @@ def perturbations(
         wrong.append(
             Perturbation(PerturbationKind.WRONG_TYPE, name, {**gold, name: _mistyped(value)})
         )
-        rest = {key: item for key, item in gold.items() if key != name}
+        rest = {other: given for other, given in gold.items() if other != name}
         wrong.append(Perturbation(PerturbationKind.MISSING, name, rest))
     wrong.append(Perturbation(PerturbationKind.MISSING, "", {}))
     if question.operation is None or question.operation.op not in SYMMETRIC_OPS:
         wrong += _swaps(gold)
     seen = {canonical_json(dict(gold))}
-    kept: list[Perturbation] = []
-    for item in wrong:
-        key = canonical_json(item.arguments)
+    distinct: list[Perturbation] = []
+    for perturbation in wrong:
+        key = canonical_json(perturbation.arguments)
         if key not in seen:
             seen.add(key)
-            kept.append(item)
-    return tuple(kept)
+            distinct.append(perturbation)
+    return tuple(distinct)
 
 
 def optional_probes(tool: Tool, gold: Mapping[str, Any]) -> tuple[Perturbation, ...]:
@@ -123,9 +128,9 @@ def _others(
                 }
     if isinstance(value, str) and not pool and _as_date(value) is None:
         pool = {json.dumps(entity): entity for entity in instance.entities}
-    others = [item for key, item in sorted(pool.items()) if item != value and key not in gold_rows]
-    known = [item for item in others if isinstance(item, str) and item in code]
-    further = [item for item in others if item not in known]
+    others = [cell for key, cell in sorted(pool.items()) if cell != value and key not in gold_rows]
+    known = [cell for cell in others if isinstance(cell, str) and cell in code]
+    further = [cell for cell in others if cell not in known]
     return [
         *_mates(instance, question, gold, name),
         *rng.sample(known, min(KNOWN_VALUES, len(known))),
@@ -137,22 +142,23 @@ def _others(
 def _mates(
     instance: QAInstance, question: SubQuestion, gold: Mapping[str, Any], name: str
 ) -> list[Any]:
-    """Of a yes-or-no question: values that stand beside the other arguments. They give the other
-    answer, which values drawn at random seldom do where the answer is no.
+    """Values of a yes-or-no question's argument that stand in a row with all its other arguments.
+
+    They give the other answer, which values drawn at random seldom do where the answer is no.
     """
     if question.answer.type != AnswerType.BOOLEAN or question.writes:
         return []
     rest = [value for other, value in gold.items() if other != name]
-    found: dict[str, Any] = {}
+    mates: dict[str, Any] = {}
     for table in instance.knowledge:
         if rest and name in table.columns:
             position = table.columns.index(name)
-            found |= {
+            mates |= {
                 json.dumps(row[position]): row[position]
                 for row in table.rows
                 if row[position] != gold[name] and all(value in row for value in rest)
             }
-    return [found[key] for key in sorted(found)]
+    return [mates[key] for key in sorted(mates)]
 
 
 def _states(row: Sequence[Any], value: Any) -> bool:
@@ -161,6 +167,7 @@ def _states(row: Sequence[Any], value: Any) -> bool:
 
 
 def _shifted(value: Any) -> list[Any]:
+    """Values near a number or a date, which code that computes will answer."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):
@@ -186,9 +193,8 @@ def _mistyped(value: Any) -> Any:
 
 def _swaps(gold: Mapping[str, Any]) -> Sequence[Perturbation]:
     """Neighbouring arguments of one type exchanged."""
-    names = list(gold)
     swapped: list[Perturbation] = []
-    for one, other in pairwise(names):
+    for one, other in pairwise(gold):
         if type(gold[one]) is type(gold[other]):
             mixed = {**gold, one: gold[other], other: gold[one]}
             swapped.append(Perturbation(PerturbationKind.SWAPPED, "", mixed))

@@ -1,8 +1,9 @@
 """An arena proves its own reward before it ships.
 
-The reference (every gold call, the true final answer) must score F1 = 2m / (2m + eps) over its
-m sub-tasks, final answer included, and succeed; calling nothing, calls with empty arguments, a
-dropped gold call and a missing final answer must each score strictly less.
+The reference (every gold call, the true final answer) must succeed and score F1 = 2m / (2m + eps)
+over its m sub-tasks, final answer included: that many sub-tasks and calls in the formula of
+``arena/reward.py``. Calling nothing, calls with empty arguments, a dropped gold call and a missing
+final answer must each score strictly less.
 
 Where tools write, an equivalent reordering must score the same, and the checker of the end state
 must refuse every mutant: an untouched world, each write dropped, any one value corrupted, a row
@@ -33,26 +34,38 @@ from astra.sandbox.protocol import Sandbox
 
 
 def check_arenas(arenas: Sequence[Arena], sandbox: Sandbox) -> list[Problem | None]:
-    """Per arena: None, or why it must not ship."""
+    """Why each arena must not ship; None for one that may."""
     scripts = [list(_scripts(arena)) for arena in arenas]
-    flat = [(arena, calls) for arena, made in zip(arenas, scripts, strict=True) for calls in made]
-    played = iter(play(flat, sandbox))
-    problems: list[Problem | None] = []
-    for arena, made in zip(arenas, scripts, strict=True):
-        runs = [next(played) for _ in made]
-        good = [run for run in runs if not isinstance(run, ArenaError)]
-        broken = next((run for run in runs if isinstance(run, ArenaError)), None)
-        if broken is not None:
-            problems.append(("arena_does_not_load", str(broken)[:200]))
-        else:
-            found = problem_of(arena, good[0], good[1], good[2:])
-            problems.append(found and steady(found))
-    return problems
+    pairs = [
+        (arena, calls)
+        for arena, of_arena in zip(arenas, scripts, strict=True)
+        for calls in of_arena
+    ]
+    played = iter(play(pairs, sandbox))
+    return [
+        _problem(arena, [next(played) for _ in of_arena])
+        for arena, of_arena in zip(arenas, scripts, strict=True)
+    ]
+
+
+def _problem(arena: Arena, played: Sequence[PlayedScript | ArenaError]) -> Problem | None:
+    """The verdict on the played ``_scripts`` of an arena, in their order."""
+    scripts: list[PlayedScript] = []
+    for script in played:
+        if isinstance(script, ArenaError):
+            return "arena_does_not_load", str(script)[:200]
+        scripts.append(script)
+    reference, emptied, *variants = scripts
+    problem = _reward_problem(arena, reference, emptied)
+    if problem is None:
+        problem = _state_problem(arena, reference, variants)
+    return problem and steady(problem)
 
 
 def _scripts(arena: Arena) -> Iterator[list[ToolCall]]:
-    """The reference, every tool without arguments, and where tools write: the reference with
-    independent calls the other way round, and without each of its writes."""
+    """The reference, and the same calls without arguments. Where tools write also the reference
+    with independent calls the other way round, and then without each of its writes in turn.
+    """
     reference = reference_calls(arena)
     yield reference
     yield [call.model_copy(update={"arguments": "{}"}) for call in reference]
@@ -70,69 +83,74 @@ def _mirrored(arena: Arena) -> Arena:
     return arena.model_copy(update={"steps": steps})
 
 
-def problem_of(
-    arena: Arena, reference: PlayedScript, emptied: PlayedScript, variants: Sequence[PlayedScript]
-) -> Problem | None:
-    """Judge the scores of the reference and of its mutants; pure."""
-    final = render_answer(arena.final_answer)
-    executed = reference.calls
-    failed = next((done for done in executed if done.result.status != CallStatus.OK), None)
+def _reward_problem(arena: Arena, reference: PlayedScript, emptied: PlayedScript) -> Problem | None:
+    """Why the reference scores less than it must, or an episode that does less scores as much."""
+    final, executed = render_answer(arena.final_answer), reference.calls
+    failed = next((call for call in executed if call.result.status != CallStatus.OK), None)
     if failed is not None:
         return "replay_failed", f"{failed.call.name}: {failed.result.content[:150]}"
     if not executed:
         return "no_tool_needed", "no sub-question needs a tool"
-    gold = _score(arena, executed, final, reference.end_state)
+    gold = _reference_score(arena, reference)
     subtasks = len(executed) + 1
     expected = 2 * subtasks / (2 * subtasks + EPSILON)
     if not gold.success or abs(gold.reward - expected) > 1e-12:
-        state = "" if gold.state_reached is not False else ", the world ends up wrong"
-        return "reference_fails", f"F1 {gold.reward:.6f}, success {gold.success}{state}"
+        fault = ", the world ends up wrong" if gold.state_reached is False else ""
+        return "reference_fails", f"F1 {gold.reward:.6f}, success {gold.success}{fault}"
     state = state_of(arena)
     start = state.world.tables if state else None
-    mutants = {
+    mutants: dict[str, tuple[Sequence[ExecutedCall], str | None, Tables | None]] = {
         "no_call_passes": ((), final, start),
         "empty_arguments_pass": (emptied.calls, final, emptied.end_state),
         "missing_answer_passes": (executed, None, reference.end_state),
     }
-    for reason, (calls, text, end) in mutants.items():
-        score = _score(arena, calls, text, end)
-        if score.success or score.reward >= gold.reward:
+    for reason, (calls, text, end_state) in mutants.items():
+        score = _score(arena, calls, text, end_state)
+        if _passes(score, gold):
             return reason, f"F1 {score.reward:.6f}"
-    for at in range(len(executed)):
-        if state is not None and state.writes.get(executed[at].call.name):
-            continue  # what a dropped write leaves behind has to be executed
+    for at, dropped in enumerate(executed):
+        if state is not None and state.writes.get(dropped.call.name):
+            continue  # what a dropped write leaves behind has to be executed: ``_state_problem``
         rest = [*executed[:at], *executed[at + 1 :]]
         score = _score(arena, rest, final, reference.end_state)
-        if score.success or score.reward >= gold.reward:
-            return "dropped_call_passes", f"without {executed[at].call.name}: {score.reward:.6f}"
-    return None if state is None else _state_problem(arena, state, reference, variants, gold)
+        if _passes(score, gold):
+            return "dropped_call_passes", f"without {dropped.call.name}: {score.reward:.6f}"
+    return None
 
 
 def _state_problem(
-    arena: Arena,
-    state: ArenaState,
-    reference: PlayedScript,
-    variants: Sequence[PlayedScript],
-    gold: EpisodeScore,
+    arena: Arena, reference: PlayedScript, variants: Sequence[PlayedScript]
 ) -> Problem | None:
-    final = render_answer(arena.final_answer)
-    mirrored, *dropped = variants
+    """Why the score depends on the order of calls, or a wrong end state is accepted."""
+    state = state_of(arena)
+    if state is None:
+        return None
+    final, gold = render_answer(arena.final_answer), _reference_score(arena, reference)
+    mirrored, *without_a_write = variants
     score = _score(arena, mirrored.calls, final, mirrored.end_state)
     if score.reward != gold.reward:
         return "order_matters", f"independent calls the other way round: F1 {score.reward:.6f}"
-    for run in dropped:
-        score = _score(arena, run.calls, final, run.end_state)
-        if score.success or score.reward >= gold.reward:
-            return "dropped_write_passes", f"F1 {score.reward:.6f} with {len(run.calls)} calls"
-    expected = expected_tables(arena.expected_state)
+    for script in without_a_write:
+        score = _score(arena, script.calls, final, script.end_state)
+        if _passes(score, gold):
+            return "dropped_write_passes", f"F1 {score.reward:.6f} with {len(script.calls)} calls"
     if any(writes(state, step) for step in arena.steps):
         untouched = _score(arena, reference.calls, final, state.world.tables)
         if untouched.state_reached:
             return "untouched_state_passes", "the writes change nothing that is compared"
-    for reason, end in state_mutants(state, expected):
-        if _score(arena, reference.calls, final, end).state_reached:
+    for reason, end_state in state_mutants(state, expected_tables(arena.expected_state)):
+        if _score(arena, reference.calls, final, end_state).state_reached:
             return reason, "the checker takes a wrong end state for the right one"
     return None
+
+
+def _reference_score(arena: Arena, reference: PlayedScript) -> EpisodeScore:
+    return _score(arena, reference.calls, render_answer(arena.final_answer), reference.end_state)
+
+
+def _passes(score: EpisodeScore, gold: EpisodeScore) -> bool:
+    """Whether a mutant is paid like the reference."""
+    return score.success or score.reward >= gold.reward
 
 
 def state_mutants(state: ArenaState, expected: Tables) -> Iterator[tuple[str, Tables]]:
@@ -141,6 +159,7 @@ def state_mutants(state: ArenaState, expected: Tables) -> Iterator[tuple[str, Ta
     yield "wiped_state_passes", {name: [] for name in expected}
     for name, rows in expected.items():
         written = [at for at, row in enumerate(rows) if row not in before[name]]
+        # Of a table that nobody writes one row stands for all.
         for at in written or range(min(1, len(rows))):
             for column in state.columns[name]:
                 if state.fields.get(name, {}).get(column) == FieldClass.IGNORE:
@@ -157,6 +176,7 @@ def _with(tables: Tables, name: str, rows: list[Row], at: int, row: Row) -> Tabl
 
 
 def _corrupted(cell: object) -> object:
+    """Another value of the same type; true for an empty cell."""
     if isinstance(cell, bool) or cell is None:
         return not cell
     return cell + 1 if isinstance(cell, int | float) else f"{cell} x"

@@ -8,15 +8,18 @@ from astra.records.qa import QAInstance, Split
 from astra.records.score import Rejection
 
 PRIORITY = (Split.HELDOUT, Split.DEV, Split.TRAIN)
-"""A row that meets an earlier split's loses: what is measured stays, training data give way."""
+"""An instance that shares something with an earlier split is dropped: training data give way to
+what is measured."""
 GUARDED = PRIORITY[:-1]
-"""Splits that another gives way to: of the largest, the last, nothing need be remembered."""
+"""Splits that a later one gives way to. Nothing gives way to the last and largest, so its names
+need not be remembered."""
 
 
 class SplitGuard:
-    """Built from all instances in a first pass; judges each in a second.
+    """The entities and compositions of the measured splits, and who may not use them.
 
-    Memory grows with the names in the splits that are measured.
+    It reads all instances once; ``violation`` then judges each in a second pass. Memory grows with
+    the names in the splits that are measured.
     """
 
     def __init__(self, instances: Iterable[QAInstance]) -> None:
@@ -28,6 +31,7 @@ class SplitGuard:
                 self._compositions[instance.split].add(instance.composition)
 
     def violation(self, instance: QAInstance) -> Rejection | None:
+        """The rejection of an instance that meets an earlier split of ``PRIORITY``."""
         for split in PRIORITY[: PRIORITY.index(instance.split)]:
             shared = self._entities[split].intersection(map(_folded, instance.entities))
             if shared:

@@ -1,4 +1,4 @@
-"""What can be said about a generated tool before it runs."""
+"""Checks of a generated tool before it runs: its document, its gold call and its code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Problem = tuple[str, str]
 
 
 def steady(problem: Problem) -> Problem:
-    """Without addresses of objects, which differ from run to run."""
+    """The problem without addresses of objects, which differ from run to run."""
     return problem[0], _PLACE.sub("", problem[1])
 
 
@@ -41,7 +41,7 @@ def recorded(problem: Problem) -> str:
 
 
 def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:
-    """Whether the document is a usable function schema that does not give the answer away."""
+    """Why the document is no usable function schema, or gives the answer away."""
     if not _NAME.fullmatch(tool.name):
         return "bad_name", f"tool name {tool.name!r} is not snake_case"
     if not tool.description.strip():
@@ -65,13 +65,13 @@ def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:
 
 
 def call_problem(tool: Tool, arguments: Mapping[str, Any]) -> Problem | None:
-    """Whether the gold arguments satisfy the document."""
+    """Why the gold arguments do not satisfy the document."""
     fault = violation(tool.parameters, dict(arguments))
     return ("call_violates_schema", fault) if fault else None
 
 
 def reach_problem(tool: Tool, arguments: Mapping[str, Any], told: Sequence[Any]) -> Problem | None:
-    """Whether an agent can know the gold arguments: text stands in what it was told.
+    """Why an agent cannot know the gold arguments: text that stands nowhere in what it was told.
 
     Numbers and dates may be written in many ways, and values of an enumeration stand in the
     document; these are not judged.
@@ -109,9 +109,8 @@ def _validator(schema: str) -> Draft202012Validator:
 def code_problem(
     tool: Tool, code: str, allowed: Collection[str], stateful: bool = False
 ) -> Problem | None:
-    """Whether the source parses, imports only what is allowed and has the schema's signature.
-
-    A stateful tool's first parameter is ``world``.
+    """Why the source cannot be used: it must parse, import only what is allowed, use neither clock
+    nor chance, and have the schema's signature. A stateful tool's first parameter is ``world``.
     """
     if len(code) > MAX_CODE_CHARS:
         return "code_too_long", f"{len(code)} characters, at most {MAX_CODE_CHARS}"
@@ -129,15 +128,18 @@ def code_problem(
             f"uses {', '.join(drawn)}: results must not vary by time or chance",
         )
     functions = [
-        node for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == tool.name
-    ]  # fmt: skip
+        statement
+        for statement in tree.body
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+        and statement.name == tool.name
+    ]
     if len(functions) != 1 or isinstance(functions[0], ast.AsyncFunctionDef):
         return "no_function", f"define exactly one plain function named {tool.name}"
     return _signature_problem(functions[0], tool, stateful)
 
 
 def _chance(tree: ast.AST) -> Iterator[str]:
+    """Names by which the source reaches for chance, the clock or an object's address."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in _CHANCE_MODULES)
@@ -155,13 +157,14 @@ def _signature_problem(function: ast.FunctionDef, tool: Tool, stateful: bool) ->
         return "signature_mismatch", "use plain named parameters and no decorators"
     if stateful and (not spec.args or spec.args[0].arg != "world"):
         return "signature_mismatch", "the first parameter of a stateful tool is world"
-    optional = {one.arg for one in spec.args[len(spec.args) - len(spec.defaults) :]}
+    optional = {argument.arg for argument in spec.args[len(spec.args) - len(spec.defaults) :]}
     optional |= {
-        one.arg
-        for one, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+        argument.arg
+        for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
         if default is not None
     }
-    names = {one.arg for one in [*spec.args[stateful:], *spec.kwonlyargs]}
+    own = spec.args[1:] if stateful else spec.args
+    names = {argument.arg for argument in [*own, *spec.kwonlyargs]}
     properties = set(tool.parameters.get("properties", {}))
     required = set(tool.parameters.get("required", ()))
     if names != properties:

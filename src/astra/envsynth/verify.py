@@ -1,21 +1,21 @@
-"""Environments proved in the sandbox: gold calls pass, wrong calls do not.
+"""Candidates proved in the sandbox: gold calls pass, wrong calls do not.
 
-Two fresh sessions per distinct code. Session one: every gold call, every perturbed call, every
-gold call again. Session two: every gold call several times. A stateful tool meets the same world
-in all of them, and gets its rows reversed and an empty world besides. The same checks hold
+Each distinct candidate is checked without running it (``static``), then makes the calls of its
+``schedule`` in two fresh sessions, and ``proof`` judges what they returned. The same checks hold
 whichever teacher wrote the code.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from astra.arena.state import entry_of, settle
-from astra.envsynth.candidates import CandidateTool, Observed, Proof, Ran, Trial, schedules
-from astra.envsynth.proof import prove
+from astra.envsynth.candidates import CandidateTool
+from astra.envsynth.proof import Proof, prove
+from astra.envsynth.schedule import Observed, Trial, TrialRun, schedules
 from astra.envsynth.static import (
     Problem,
     call_problem,
@@ -32,17 +32,23 @@ from astra.sandbox.protocol import (
     Session,
 )
 
+SESSIONS = 2
+"""Sessions per candidate, one for each of its schedules."""
+TRIES = 2
+"""How often a candidate is executed before a timeout or an outage counts."""
+Verify = Callable[[CandidateTool], Awaitable[Proof]]
+"""How a flow waits for one proof while ``verify`` works on a batch: ``Batcher.do``."""
 log = logging.getLogger("astra")
 
 
 def verify(
     candidates: Sequence[CandidateTool], sandbox: Sandbox, limits: SandboxLimits
 ) -> list[Proof]:
-    """One verdict per candidate, whatever else is verified with it.
+    """One proof per candidate, in order, whatever else is verified with it.
 
     A timeout or an outage is tried once more before it counts.
     """
-    verdicts: dict[str, Proof] = {}
+    proofs: dict[str, Proof] = {}
     distinct: dict[str, CandidateTool] = {}
     keys = [candidate.key for candidate in candidates]
     for key, candidate in zip(keys, candidates, strict=True):
@@ -51,28 +57,28 @@ def verify(
         distinct[key] = candidate
         problem = static_problem(candidate, limits)
         if problem is not None:
-            verdicts[key] = Proof(problem)
-    for _ in range(2):
+            proofs[key] = Proof(problem)
+    for _ in range(TRIES):
         pending = [
-            key for key in distinct
-            if key not in verdicts or _is_transient(verdicts[key].problem)
-        ]  # fmt: skip
-        runs = _execute([distinct[key] for key in pending], sandbox)
-        for key, run in zip(pending, runs, strict=True):
-            verdicts[key] = prove(run) if isinstance(run, Observed) else Proof(run)
-    return [_stated(distinct[key], verdicts[key]) for key in keys]
+            key for key in distinct if key not in proofs or _is_transient(proofs[key].problem)
+        ]
+        outcomes = _execute([distinct[key] for key in pending], sandbox)
+        for key, outcome in zip(pending, outcomes, strict=True):
+            proofs[key] = prove(outcome) if isinstance(outcome, Observed) else Proof(outcome)
+    return [_stated(distinct[key], proofs[key]) for key in keys]
 
 
-def _stated(candidate: CandidateTool, verdict: Proof) -> Proof:
-    if verdict.problem is None:
-        return verdict
-    if verdict.problem[0] == "sandbox_infra":
-        log.warning("sandbox, tool %s: %s", candidate.tool.name, verdict.problem[1])
-    return replace(verdict, problem=steady(verdict.problem))
+def _stated(candidate: CandidateTool, proof: Proof) -> Proof:
+    """The proof as it leaves: without what differs from run to run, an outage logged."""
+    if proof.problem is None:
+        return proof
+    if proof.problem[0] == "sandbox_infra":
+        log.warning("sandbox, tool %s: %s", candidate.tool.name, proof.problem[1])
+    return replace(proof, problem=steady(proof.problem))
 
 
 def static_problem(candidate: CandidateTool, limits: SandboxLimits) -> Problem | None:
-    """Everything that needs no execution."""
+    """Why a candidate fails before it is executed."""
     for call in candidate.calls:
         if call.answer.value in (None, "", [], {}):
             return "empty_answer", "the gold answer is empty"
@@ -88,6 +94,7 @@ def static_problem(candidate: CandidateTool, limits: SandboxLimits) -> Problem |
 
 
 def _is_transient(problem: Problem | None) -> bool:
+    """Whether a busy machine, not the tool, may have caused a problem."""
     if problem is None:
         return False
     late = problem[0] == "load_error" and problem[1].startswith(SandboxStatus.TIMEOUT.value)
@@ -95,39 +102,44 @@ def _is_transient(problem: Problem | None) -> bool:
 
 
 def _execute(candidates: Sequence[CandidateTool], sandbox: Sandbox) -> list[Observed | Problem]:
-    sources = [dict([_source(candidate)]) for candidate in candidates]
-    opened = sandbox.sessions([source for source in sources for _ in range(2)])
-    requests: list[tuple[Session, str, Mapping[str, Any]]] = []
-    results: list[Observed | Problem] = []
+    """What the sessions of each candidate returned, or why its code does not load.
+
+    All sessions are open at once, and all calls go to the sandbox together.
+    """
+    entries = [_entry(candidate) for candidate in candidates]
+    planned = [trials for candidate in candidates for trials in schedules(candidate)]
+    opened = sandbox.sessions([{name: code} for name, code in entries for _ in range(SESSIONS)])
+    runs: list[list[TrialRun]] = [[] for _ in opened]
     try:
-        for at, candidate in enumerate(candidates):
-            function, _ = _source(candidate)
-            for session, trials in zip(
-                opened[2 * at : 2 * at + 2], schedules(candidate), strict=True
-            ):
-                if not isinstance(session, SandboxLoadError):
-                    requests += [(session, function, _given(trial)) for trial in trials]
-        answers = iter(sandbox.call_many(requests))
-        for at, candidate in enumerate(candidates):
-            loads = opened[2 * at : 2 * at + 2]
-            taken = [
-                [_ran(candidate, trial, next(answers)) for trial in trials]
-                for session, trials in zip(loads, schedules(candidate), strict=True)
-                if not isinstance(session, SandboxLoadError)
-            ]
-            failed = next((one for one in loads if isinstance(one, SandboxLoadError)), None)
-            if failed is not None:
-                results.append(("load_error", str(failed)[:200]))
-            else:
-                results.append(Observed(candidate, taken[0], taken[1]))
+        jobs = [
+            (number, session, trial)
+            for number, (session, trials) in enumerate(zip(opened, planned, strict=True))
+            if not isinstance(session, SandboxLoadError)
+            for trial in trials
+        ]
+        requests: list[tuple[Session, str, Mapping[str, Any]]] = [
+            (session, entries[number // SESSIONS][0], _given(trial))
+            for number, session, trial in jobs
+        ]
+        for (number, _, trial), result in zip(jobs, sandbox.call_many(requests), strict=True):
+            runs[number].append(_run(candidates[number // SESSIONS], trial, result))
     finally:
         for session in opened:
             if not isinstance(session, SandboxLoadError):
                 session.close()
-    return results
+    outcomes: list[Observed | Problem] = []
+    for at, candidate in enumerate(candidates):
+        mine = slice(SESSIONS * at, SESSIONS * (at + 1))
+        failures = [one for one in opened[mine] if isinstance(one, SandboxLoadError)]
+        if failures:
+            outcomes.append(("load_error", str(failures[0])[:200]))
+        else:
+            outcomes.append(Observed(candidate, *runs[mine]))
+    return outcomes
 
 
-def _source(candidate: CandidateTool) -> tuple[str, str]:
+def _entry(candidate: CandidateTool) -> tuple[str, str]:
+    """The function that a session calls, and the source that defines it."""
     name, code = candidate.tool.name, candidate.code
     return (name, code) if candidate.state is None else entry_of(name, code)
 
@@ -138,8 +150,8 @@ def _given(trial: Trial) -> Mapping[str, Any]:
     return {"state": trial.world.model_dump(), "arguments": trial.arguments}
 
 
-def _ran(candidate: CandidateTool, trial: Trial, result: SandboxResult) -> Ran:
+def _run(candidate: CandidateTool, trial: Trial, result: SandboxResult) -> TrialRun:
     if candidate.state is None or trial.world is None:
-        return Ran(result, "")
+        return TrialRun(trial, result, "")
     settled, after = settle(candidate.state, candidate.tool.name, trial.world, result)
-    return Ran(settled, candidate.hash(after.tables))
+    return TrialRun(trial, settled, candidate.hash(after.tables))

@@ -20,14 +20,15 @@ from astra.records.qa import Bar, QAInstance, QuestionKind, SubQuestion, Table
 from astra.records.state import ArenaState, FieldClass, Tables, World, Write, WriteAction
 
 Nodes = Literal["needed", "non_leaf"]
+"""Which sub-questions get a tool: every one that needs it, or only those that others build on."""
 _FIRST_MORNING = datetime(2024, 1, 1, 9)
 
 
-def nodes_of(instance: QAInstance, nodes: Nodes) -> list[SubQuestion]:
+def needing_tool(instance: QAInstance, nodes: Nodes) -> list[SubQuestion]:
     """The sub-questions that get a tool: all that may need one, or only those others build on;
     and those that are offered though they must not be called.
     """
-    built_on = {number for one in instance.sub_questions for number in one.dependencies}
+    built_on = {number for question in instance.sub_questions for number in question.dependencies}
     return [
         question
         for question in instance.sub_questions
@@ -49,6 +50,7 @@ def is_refused(instance: QAInstance, question: SubQuestion) -> bool:
 
 
 def has_writes(instance: QAInstance) -> bool:
+    """Whether any step's tool writes: then every tool over a table is stateful."""
     return any(acts(question) for question in instance.sub_questions)
 
 
@@ -62,7 +64,7 @@ def arena_state(instance: QAInstance, writes: Mapping[str, Sequence[str]]) -> Ar
     """The world as an episode meets it. ``writes``: stateful tools and what each may change."""
     seed = int(content_id([instance.id, "world"]), 16)
     fields = {table.name: table.fields for table in instance.knowledge if table.fields}
-    made = sorted(name for name, kinds in fields.items() if FieldClass.IGNORE in kinds.values())
+    with_ids = sorted(name for name, kinds in fields.items() if FieldClass.IGNORE in kinds.values())
     morning = _FIRST_MORNING + timedelta(days=seed % 366)
     return ArenaState(
         world=World(
@@ -71,7 +73,8 @@ def arena_state(instance: QAInstance, writes: Mapping[str, Sequence[str]]) -> Ar
                 for table in instance.knowledge
             },
             clock=morning.isoformat(),
-            ids={name: 100 + (seed >> 9 + at) % 800 for at, name in enumerate(made)},
+            # First ids differ between instances and between tables.
+            ids={name: 100 + (seed >> 9 + at) % 800 for at, name in enumerate(with_ids)},
         ),
         columns={table.name: table.columns for table in instance.knowledge},
         fields=fields,
@@ -87,11 +90,12 @@ def may_write(question: SubQuestion) -> set[str]:
 
 def key_of(table: Table) -> str:
     """The column that names the rows of a table, no two alike: the first, unless tools make it or
-    rows share it already; empty where there is none."""
+    rows share it already; empty where there is none.
+    """
     first = table.columns[0]
     names = [row[0] for row in table.rows]
-    made = table.fields.get(first) == FieldClass.IGNORE
-    return "" if made or len(set(names)) < len(names) else first
+    generated = table.fields.get(first) == FieldClass.IGNORE
+    return "" if generated or len(set(names)) < len(names) else first
 
 
 def _named_rows(
@@ -106,8 +110,9 @@ def _named_rows(
 
 
 def taken(instance: QAInstance, question: SubQuestion, before: World) -> World | None:
-    """``before``, where the key of a row that the step's call adds is another row's already; None
-    where it adds none with a key."""
+    """The world ``before`` with another row under the key of each row that the step's call adds;
+    None where the call adds no row with a key.
+    """
     tables = dict(before.tables)
     for write, table, key in _named_rows(instance, effects(instance, question)):
         name = write.values[key]
@@ -120,8 +125,8 @@ def taken(instance: QAInstance, question: SubQuestion, before: World) -> World |
 
 def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
     """The world that the gold call of a sub-question meets, and its tables afterwards."""
-    order = sorted(instance.sub_questions, key=lambda one: (one.hop_level, one.id))
-    earlier = [write for one in order[: order.index(question)] for write in one.writes]
+    order = _reference_order(instance)
+    earlier = [write for other in order[: order.index(question)] for write in other.writes]
     state = arena_state(instance, {})
     before = _after(state, earlier)
     effect = () if is_refused(instance, question) else effects(instance, question)
@@ -130,13 +135,15 @@ def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
 
 
 def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
-    """What the step's call writes where it is made: its ``writes``; those of a barred step, which
-    states none, follow from its operation: ``select`` is the cell, the other argument the key.
+    """What the step's call writes where it is made: the ``writes`` of the step.
+
+    A barred step states none. Its write follows from its operation: an insertion's values are its
+    arguments; otherwise ``select`` names the argument that is written, the others choose the row.
     """
     operation = question.operation
     if question.bar is None or operation is None or not acts(question):
         return question.writes
-    answers = {one.id: one.answer.value for one in instance.sub_questions}
+    answers = {other.id: other.answer.value for other in instance.sub_questions}
     given = {
         name: answers[value["from"]] if isinstance(value, dict) else value
         for name, value in operation.arguments.items()
@@ -150,8 +157,12 @@ def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
 
 def expected_state(instance: QAInstance) -> Tables:
     """The tables after every write of the instance in the reference order."""
-    order = sorted(instance.sub_questions, key=lambda one: (one.hop_level, one.id))
-    return _after(arena_state(instance, {}), [w for one in order for w in one.writes]).tables
+    writes = [write for question in _reference_order(instance) for write in question.writes]
+    return _after(arena_state(instance, {}), writes).tables
+
+
+def _reference_order(instance: QAInstance) -> list[SubQuestion]:
+    return sorted(instance.sub_questions, key=lambda question: (question.hop_level, question.id))
 
 
 def _after(state: ArenaState, writes: Sequence[Write]) -> World:
@@ -160,13 +171,15 @@ def _after(state: ArenaState, writes: Sequence[Write]) -> World:
 
 
 def world_problem(instance: QAInstance, question: SubQuestion) -> Problem | None:
-    """Whether the writes up to a sub-question can happen, and its own change something."""
+    """Why a sub-question cannot be proved: a write up to it cannot happen, or its own changes
+    nothing.
+    """
     try:
         before, after = around(instance, question)
     except StateError as error:
         return "impossible_write", str(error)
-    wanted = () if is_refused(instance, question) else effects(instance, question)
-    for write, table, key in _named_rows(instance, wanted):
+    own_writes = () if is_refused(instance, question) else effects(instance, question)
+    for write, table, key in _named_rows(instance, own_writes):
         name = write.values[key]
         if any(row[key] == name for row in before.tables[table.name]):
             return "impossible_write", f"{table.name} has a row named {name!r} already"

@@ -16,7 +16,9 @@ import astra
 
 ROOT = Path(astra.__file__).parent
 RUNTIME = "runtime"
+"""The folder of a package that holds this project's code."""
 REQUIREMENTS = ("pydantic>=2.12", "jsonschema>=4.23", "pyyaml>=6", "pyseccomp>=0.1.2")
+"""What that code needs besides the framework."""
 _STARTED_BY_PATH = ("sandbox/zygote*.py",)
 """Files of sandboxed processes: started or loaded by path, so no import leads to them."""
 _IMPORT = re.compile(r"^(\s*)from astra(?=[.\s])", re.MULTILINE)
@@ -74,8 +76,8 @@ def rewritten(source: str, package: str, modules: Mapping[str, str]) -> str:
 
     What an adapter says to this project's type checker stays behind.
     """
-    kept = [line for line in source.splitlines(keepends=True) if not line.startswith("# pyright:")]
-    text = "".join(kept)
+    lines = source.splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.startswith("# pyright:"))
     for name, module in modules.items():
         dotted = module.removesuffix(".py").replace("/", ".")
         adapter = f"from astra.export.adapters.{name} "

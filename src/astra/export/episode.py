@@ -1,8 +1,8 @@
 """One episode of an exported arena: chat messages in, tool messages and a reward out.
 
-Every framework drives this class, so that none has a reward of its own: calls run in the
-sandbox, what the model wrote wrongly is answered and counted, and the score is computed from
-executed results by the same code as in stage ``rl``.
+Every framework drives ``ArenaEpisode``, so that none has a reward of its own: calls run in the
+sandbox, broken calls are answered and counted, and the score is computed from executed results by
+the same code as in stage ``rl``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox
 
 MIN_TIER = "ASTRA_SANDBOX_MIN_TIER"
-"""Environment variable: the weakest isolation to accept, A, B (default) or C."""
+"""The environment variable that names the weakest isolation to accept: A, B (default) or C."""
 
 
 class ArenaFault(ExportError):
@@ -85,14 +85,17 @@ class ArenaEpisode:
 
     @property
     def calls(self) -> tuple[ExecutedCall, ...]:
+        """The calls so far with their results, broken ones included."""
         return tuple(self._episode.calls)
 
     @property
     def done(self) -> bool:
+        """Whether no further message is taken."""
         return self._episode.stop_reason is not None
 
     @property
     def stop_reason(self) -> StopReason | None:
+        """Why the episode ended; None while it goes on."""
         return self._episode.stop_reason
 
     def offer(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -101,18 +104,19 @@ class ArenaEpisode:
         Each call gets one tool message, in order; a message without calls ends the episode.
         Raises ArenaFault when the sandbox failed.
         """
-        taken = assistant_message(message, len(self._episode.calls))
-        before = len(self._episode.messages) + 1
-        wanted = self._episode.offer(taken)
-        if wanted:
-            results = execute_batch([(self._env, call) for call in wanted])
+        assistant = assistant_message(message, len(self._episode.calls))
+        first_reply = len(self._episode.messages) + 1  # the assistant's message comes before it
+        calls = self._episode.offer(assistant)
+        if calls:
+            results = execute_batch([(self._env, call) for call in calls])
             self._episode.observe(results)
             self._refuse_faults(results)
         if self._episode.stop_reason == StopReason.ANSWERED:
-            self._final = taken.content
-        return [chat_document(reply) for reply in self._episode.messages[before:]]
+            self._final = assistant.content
+        return [chat_document(reply) for reply in self._episode.messages[first_reply:]]
 
     async def offer_async(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Run ``offer`` in a thread, so that episodes of one event loop do not wait for another."""
         return await asyncio.to_thread(self.offer, message)
 
     def _refuse_faults(self, results: Sequence[ToolResult]) -> None:
@@ -122,7 +126,7 @@ class ArenaEpisode:
                 raise ArenaFault(f"arena {self.row.id}: {result.content}")
 
     def cut(self, reason: StopReason = StopReason.MAX_TOKENS) -> None:
-        """The framework ends the episode: what was written last is no final answer."""
+        """End the episode for the framework: what was written last is no final answer."""
         self._episode.abort(reason)
 
     def score(self) -> EpisodeScore:
@@ -132,6 +136,7 @@ class ArenaEpisode:
         return score_row(self.row, self._episode.calls, self._final, self._env.tables)
 
     def close(self) -> None:
+        """End the sandbox's session."""
         self._env.close_now()
 
 

@@ -19,9 +19,11 @@ from astra.errors import AstraError
 from astra.records.base import Frozen, content_id
 from astra.records.environment import Arena, ArenaTool
 from astra.records.qa import Split
+from astra.rollout.live import PAPER_LIMITS
 from astra.sandbox.limits import SandboxLimits
 
 ROWS_FILE = "arenas.jsonl"
+"""Where a package keeps its arenas."""
 
 
 class ExportError(AstraError):
@@ -33,7 +35,7 @@ class EpisodeOptions(Frozen):
 
     reward: RewardMode = RewardMode.F1
     final_answer: FinalAnswer = FinalAnswer.SUBTASK
-    limits: EpisodeLimits = EpisodeLimits()
+    limits: EpisodeLimits = PAPER_LIMITS.episode()
     sandbox: SandboxLimits = SandboxLimits()
 
 
@@ -82,6 +84,7 @@ def draw_extra_tools(
 
 
 def row_line(row: ExportedArena) -> str:
+    """The row as one line of ``arenas.jsonl``."""
     return json.dumps(row.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
 
 

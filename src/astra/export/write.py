@@ -22,6 +22,8 @@ _ALWAYS = ("pyproject.toml", "README.md")
 
 
 class ExportFormat(StrEnum):
+    """The frameworks that arenas can be written for, and plain JSON lines."""
+
     VERIFIERS = "verifiers"
     TRL = "trl"
     OPENENV = "openenv"
@@ -31,10 +33,12 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True)
 class _Target:
+    """What a framework's package consists of."""
+
     requirement: str
     """The framework, in the versions that were tried."""
     modules: Mapping[str, str]
-    """Adapter -> the file of the package that it becomes."""
+    """The file of the package that each adapter becomes."""
     templates: tuple[str, ...] = ()
     """Files beside the package, besides those that every export has."""
 

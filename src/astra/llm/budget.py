@@ -18,9 +18,9 @@ from astra.llm.cache import AnswerCache, Spent
 from astra.settings import BudgetConfig, Caps, Price
 
 BYTES_PER_TOKEN = 3
-"""Low on purpose: an estimate should rather be too many tokens."""
+"""How many bytes of a prompt make a token; low on purpose: an estimate should not be too low."""
 COMPLETION_TOKENS = 4096
-"""Taken to be possible where a request does not limit its completion."""
+"""The completion that a request is taken to need if it sets no limit."""
 
 
 class BudgetReached(StageStop):
@@ -29,12 +29,12 @@ class BudgetReached(StageStop):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Of one request, estimated or as the server reports them."""
+    """The tokens of one request, estimated or as the server reports them."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
-    """Of ``prompt``: those the provider had cached."""
+    """How many of ``prompt`` the provider had cached."""
 
     @property
     def total(self) -> int:
@@ -42,7 +42,7 @@ class Tokens:
 
 
 def estimate(body: Mapping[str, Any]) -> Tokens:
-    """The most that a request is likely to use."""
+    """The most tokens that a request is likely to use."""
     texts = sum(len(str(message.get("content") or "").encode()) for message in body["messages"])
     texts += len(str(body.get("tools") or "")) + len(str(body.get("response_format") or ""))
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or COMPLETION_TOKENS
@@ -50,6 +50,7 @@ def estimate(body: Mapping[str, Any]) -> Tokens:
 
 
 def cost(tokens: Tokens, price: Price | None) -> float:
+    """What the tokens cost, in the money of ``runtime.prices`` (per million tokens)."""
     if price is None:
         return 0.0
     cached = price.prompt if price.cached_prompt is None else price.cached_prompt
@@ -75,10 +76,11 @@ class Budget:
             ("run", config.run, cache.spent(self._name)),
         )
         self._now = Spent()
-        """Spent by this process."""
+        """What this process has spent."""
         self._reserved = Spent()
+        """What the requests in flight may still take."""
         self._open = 0
-        """Asks between their first admitted request and the commit of their answer."""
+        """How many asks are between their first admitted request and the commit of the answer."""
         self._changed = asyncio.Event()
 
     def price(self, model: str) -> Price | None:
@@ -93,11 +95,11 @@ class Budget:
             )
 
     def hold(self) -> Hold:
-        """The part of one ask; close it once its answer is committed or given up."""
+        """The account of one ask; close it once the answer is committed or given up."""
         return Hold(self)
 
     def _reached(self, amount: Spent) -> str:
-        """Which cap ``amount`` more would break, or nothing."""
+        """The message for the cap that ``amount`` more would break; empty if none would."""
         for scope, caps, before in self._caps:
             for unit in ("requests", "tokens", "money"):
                 cap = getattr(caps, unit)
@@ -134,6 +136,7 @@ class Hold:
             return
         amount = Spent(1, tokens.total, cost(tokens, budget.price(model)))
         while problem := budget._reached(amount):
+            # Its own reservation is given up first, so that waiting asks do not block each other.
             self.close()
             if budget._open == 0:
                 raise BudgetReached(problem)
@@ -154,6 +157,7 @@ class Hold:
         return money
 
     def close(self) -> None:
+        """Give back what is reserved, and let waiting asks look again; idempotent."""
         self._reserve(Spent())
         if self._open:
             self._open = False
@@ -161,8 +165,8 @@ class Hold:
             self._budget._notify()
 
     def _reserve(self, amount: Spent) -> None:
-        rest = _sum(self._budget._reserved, self._reserved, -1)
-        self._budget._reserved = _sum(rest, amount)
+        others = _sum(self._budget._reserved, self._reserved, -1)
+        self._budget._reserved = _sum(others, amount)
         self._reserved = amount
 
 

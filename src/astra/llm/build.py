@@ -1,4 +1,4 @@
-"""The one place that turns a role's config into something that answers asks."""
+"""The factory of teachers: turns a role's configuration into what answers its asks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _instead: ContextVar[Factory | None] = ContextVar("teachers_instead", default=No
 
 @contextmanager
 def teachers_from(factory: Factory) -> Generator[None]:
-    """Within the block every role is answered by what ``factory`` makes: prompts are shown
-    without asking that way, and answers overheard."""
+    """Let ``factory`` make what answers every role within the block.
+
+    Prompts are shown that way without asking, and answers overheard.
+    """
     token = _instead.set(factory)
     try:
         yield

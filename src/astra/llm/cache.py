@@ -1,11 +1,15 @@
-"""Teacher answers by content: what was paid for once is never asked again.
+"""The cache of answers: what was paid for once is never asked again.
 
-One SQLite file under the cache root, outside the workspace, shared by all stages, experiments
-and processes. Keys are hashes; values are JSON replies, so the file holds no prompt, no
-credential and no code. An answer is committed before the asker sees it: from then on it survives
-a kill of this process, and within a second, when a thread has had the disk synchronised, a power
-cut as well. The commit is a write to the page cache, made where the reply is parsed: handing it
-to another thread would cost more than it takes, and let replies pile up into bursts.
+It is one SQLite file, ``answers.sqlite`` under the cache root, outside the workspace, shared by
+all stages, experiments and processes. The key of an answer is a hash of all that determines it
+(``answer_key``): model, messages, reply schema, sampling and sample index
+(``openai_backend.teacher_key``, and for agents ``policy.EndpointPolicy.act``). The value is the
+JSON reply, so the file holds no prompt, no credential and no code.
+
+An answer is committed before the asker sees it: from then on it survives a kill of this process.
+Within a second, when a thread has had the disk synchronised, it survives a power cut as well. The
+commit is a write to the page cache, made where the reply is parsed: handing it to another thread
+would cost more than it takes, and let replies pile up into bursts.
 
 The same file keeps the ledger: what was spent under each budget, by stage and model.
 """
@@ -43,7 +47,7 @@ SPEND = (
     "money = money + excluded.money"
 )
 SYNC_S = 1.0
-"""How long a committed answer may wait until it also survives a power cut."""
+"""How long a committed answer may wait, in seconds, until it also survives a power cut."""
 
 
 class CacheError(StageStop):
@@ -61,7 +65,7 @@ class CacheStats:
 
 @dataclass(frozen=True)
 class Spent:
-    """Requests, tokens and money; a sum or an amount."""
+    """Requests, tokens and money of one request, or summed over several."""
 
     requests: int = 0
     tokens: int = 0
@@ -70,7 +74,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class CachedReply:
-    """One row: what the model replied to the ask that ``key`` stands for."""
+    """One row of the cache: what a model replied to the ask that ``key`` stands for."""
 
     key: str
     model: str
@@ -83,6 +87,7 @@ def answer_key(request: Mapping[str, Any]) -> str:
 
 
 def cache_path(root: Path | None = None) -> Path:
+    """Where the cache lies, whether it is there or not."""
     return (root or cache_root()) / "answers.sqlite"
 
 
@@ -102,6 +107,7 @@ class AnswerCache:
         self._sync: _Sync | None = None
 
     def get(self, key: str) -> dict[str, Any] | None:
+        """The committed value of a key, if there is one."""
         row = self._connection.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
         return json.loads(row[0]) if row else None
 
@@ -131,30 +137,34 @@ class AnswerCache:
         return [(row[0], row[1], row[2], Spent(*row[3:])) for row in rows]
 
     def stats(self) -> CacheStats:
+        """How many answers there are, and how large, by model."""
         rows = self._connection.execute(
             "SELECT model, COUNT(*), SUM(LENGTH(value)) FROM answers GROUP BY model ORDER BY model"
         ).fetchall()
         models = {model: (count, size) for model, count, size in rows}
         return CacheStats(self.path, self.path.stat().st_size, models)
 
-    def answers(self, model: str | None = None) -> Iterator[CachedReply]:
-        """All answers, or those of one model, in the order of their keys."""
-        chosen = "" if model is None else "WHERE model = ?"
+    def replies(self, model: str | None = None) -> Iterator[CachedReply]:
+        """All cached replies, or those of one model, in the order of their keys."""
+        clause = "" if model is None else "WHERE model = ?"
         rows = self._connection.execute(
-            f"SELECT key, model, value FROM answers {chosen} ORDER BY key",
+            f"SELECT key, model, value FROM answers {clause} ORDER BY key",
             () if model is None else (model,),
         )
         for key, name, value in rows:
             yield CachedReply(key, name, json.loads(value))
 
-    def add(self, answers: Iterator[CachedReply]) -> int:
-        """Add answers whose key is new, all or none; returns how many were. Known ones stay."""
+    def add(self, replies: Iterator[CachedReply]) -> int:
+        """Add the replies whose key is new, all or none of them; returns how many were new.
+
+        A reply whose key is known already stays as it is.
+        """
         added = 0
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            for one in answers:
+            for reply in replies:
                 added += self._connection.execute(
-                    PUT.replace("REPLACE", "IGNORE"), _row(one.key, one.model, one.value)
+                    PUT.replace("REPLACE", "IGNORE"), _row(reply.key, reply.model, reply.value)
                 ).rowcount
         except BaseException:
             self._connection.execute("ROLLBACK")
@@ -163,19 +173,22 @@ class AnswerCache:
         return added
 
     def prune(self, model: str | None, older_than_s: float | None) -> int:
-        """Delete answers of ``model`` that are older; None: any. Returns how many went."""
+        """Delete the answers of ``model`` that are older than ``older_than_s`` seconds.
+
+        None stands for any model, or any age. Returns how many were deleted.
+        """
         conditions, values = ["1"], list[Any]()
         if model is not None:
             conditions, values = [*conditions, "model = ?"], [*values, model]
         if older_than_s is not None:
             conditions.append("committed < ?")
             values.append(int(time.time() - older_than_s))
-        gone = self._connection.execute(
+        deleted = self._connection.execute(
             f"DELETE FROM answers WHERE {' AND '.join(conditions)}", values
         ).rowcount
         self._connection.execute("VACUUM")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return gone
+        return deleted
 
     def close(self) -> None:
         """Synchronise the disk and close; idempotent."""
@@ -202,7 +215,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 class _Sync(threading.Thread):
-    """Has the disk synchronised and the log folded into the file, while there are writes."""
+    """A thread that has the disk synchronised and SQLite's log folded into the file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(name="answers", daemon=True)
@@ -212,14 +225,14 @@ class _Sync(threading.Thread):
         self.start()
 
     def changed(self) -> None:
-        """Something was committed. Raises CacheError if what was before it cannot be kept."""
+        """Note a commit. Raises CacheError if an earlier one could not be brought to disk."""
         if self._problem is not None:
             raise _unwritable(self._path, self._problem)
         if not self._dirty.is_set():
             self._dirty.set()
 
     def stop(self) -> None:
-        """Synchronise once more, and wait for it; that this failed is said, not raised."""
+        """Synchronise once more and wait for it; a failure is logged, not raised."""
         self._stopped.set()
         self._dirty.set()
         self.join()
@@ -250,7 +263,7 @@ def _unwritable(path: Path, error: Exception) -> CacheError:
 
 
 def _row(key: str, model: str, value: Mapping[str, Any]) -> tuple[str, str, str, int]:
-    # In the model's own order of keys: later prompts show the reply, and a replayed one must not
-    # lead to other prompts than the fresh one did.
+    # The keys stay in the model's own order: later prompts show the reply, and a replayed one
+    # must not lead to other prompts than the fresh one did.
     text = json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return key, model, text, int(time.time())

@@ -40,29 +40,30 @@ from astra.llm.wire import (
 log = logging.getLogger("astra")
 
 BACKOFF_S = 1.0
+"""The longest pause before the second try of a request; it doubles with each further try."""
 BACKOFF_MAX_S = 30.0
 OUTAGE_ASKS = 8
-"""So many asks in a row without any answer are an outage; one is, if none was ever answered."""
+"""How many asks in a row without an answer are an outage; one is, if none was ever answered."""
 UNUSABLE_ASKS = 50
-"""So many asks in a row whose replies no repair made usable show that the model cannot do it."""
+"""How many asks in a row without a usable reply, repairs included, show that the model cannot
+do it."""
 
 
 @dataclass(frozen=True)
 class ChatBodies:
-    """What to send: a body that any server takes, and perhaps a better one.
-
-    ``structured`` is the body to prefer where the server enforces JSON schemas; ``plain`` then
-    shows the schema in its messages instead. ``schema_id`` tells schemas apart; ``enforced``
-    says that a server which takes the schema must follow it.
-    """
+    """The request bodies of one ask: one that any server takes, and perhaps a better one."""
 
     plain: Mapping[str, Any]
+    """The body for any server; it shows the JSON schema of the reply in its messages."""
     structured: Mapping[str, Any] | None = None
+    """The body for a server that takes JSON schemas."""
     schema_id: str = ""
+    """Tells schemas apart: a server may refuse one and take another."""
     enforced: bool = False
+    """Whether a server that takes the schema must follow it."""
 
     def structured_for(self, server: Server) -> bool:
-        """Whether to try the structured body there."""
+        """Whether to try the structured body at ``server``."""
         return (
             self.structured is not None
             and server.structured is not False
@@ -79,6 +80,7 @@ class Attempts:
     taken: int = 0
 
     def take(self) -> bool:
+        """Use up one try; False if none was left."""
         self.left -= 1
         self.taken += 1
         return self.left >= 0
@@ -103,10 +105,10 @@ class ChatTransport:
         self._unusable_in_a_row = 0
 
     def attempts(self) -> Attempts:
-        """For one new ask; close its ``hold`` when the ask is done."""
+        """The tries of one new ask; the caller closes their ``hold`` when the ask is done."""
         return Attempts(self.gateway.runtime.max_attempts, self.gateway.budget.hold())
 
-    async def chat(self, request: ChatBodies, attempts: Attempts) -> ChatReply:
+    async def chat(self, bodies: ChatBodies, attempts: Attempts) -> ChatReply:
         """One completion. Raises ProviderError once the attempts are spent, RefusedRequest at
         once, and StageStop for faults that concern every request.
         """
@@ -114,10 +116,11 @@ class ChatTransport:
         tried = 0
         avoid: Server | None = None
         while attempts.take():
-            self.usage.retries += tried > 0
+            if tried > 0:
+                self.usage.retries += 1
             tried += 1
             try:
-                reply = await self._send(request, attempts, avoid)
+                reply = await self._send(bodies, attempts, avoid)
             except RefusedRequest as error:
                 self._count_failure(str(error), refused=True)
                 raise
@@ -135,7 +138,7 @@ class ChatTransport:
         raise ProviderError(f"no answer after {tried} attempts, the last: {problem}")
 
     def usable(self, yes: bool) -> None:
-        """Whether an ask's replies came to something. Raises EndpointError if none do."""
+        """Note whether an ask's replies could be used. Raises EndpointError if none can."""
         self._unusable_in_a_row = 0 if yes else self._unusable_in_a_row + 1
         if self._unusable_in_a_row >= UNUSABLE_ASKS:
             raise EndpointError(
@@ -145,6 +148,7 @@ class ChatTransport:
             )
 
     def _count_failure(self, problem: str, refused: bool) -> None:
+        """Count an ask without an answer. Raises EndpointError where it shows an outage."""
         self._failed_in_a_row += 1
         never = not refused and not any(s.answered[self.model] for s in self.servers)
         if never or self._failed_in_a_row >= OUTAGE_ASKS:
@@ -168,13 +172,14 @@ class ChatTransport:
         if self.model not in server.refuses:
             server.refuses[self.model] = problem
             log.warning("endpoint %s is left out for %s: %s", server.url, self.model, problem)
-        if all(self.model in one.refuses for one in self.servers):
+        if all(self.model in candidate.refuses for candidate in self.servers):
             raise EndpointError(
                 f"endpoint refused the request for good ({problem}); check its key, "
                 "its quota, base_url and the role's model"
             )
 
     async def _pause(self, server: Server | None, tried: int, retry_after_s: float | None) -> None:
+        """Wait before the next try: a random time up to a ceiling that doubles with each."""
         if retry_after_s is not None and server is not None:
             # All requests of this endpoint wait, and others go elsewhere meanwhile.
             server.rest(retry_after_s)
@@ -183,22 +188,22 @@ class ChatTransport:
             await asyncio.sleep(self._jitter.uniform(0, ceiling))
 
     async def _send(
-        self, request: ChatBodies, attempts: Attempts, avoid: Server | None
+        self, bodies: ChatBodies, attempts: Attempts, avoid: Server | None
     ) -> ChatReply:
         """One request; if the structured body is refused, the plain one right after it."""
         try:
-            server, structured, reply = await self._request(request, attempts, avoid)
+            server, structured, reply = await self._request(bodies, attempts, avoid)
         except _RefusedSchema as refused:
-            # Refused again: it was not the schema.
-            server, _, reply = await self._request(request, attempts, avoid, refused.server)
+            # If the plain body is refused as well, it was not the schema, and this raises.
+            server, _, reply = await self._request(bodies, attempts, avoid, refused.server)
             if server.structured:
-                server.refused_schemas.add(request.schema_id)
+                server.refused_schemas.add(bodies.schema_id)
             elif server.structured is None:
                 server.structured = False
                 log.info("%s enforces no JSON schema; replies are parsed instead", server.url)
             return reply
         whole = bool(reply.content) and not reply.truncated
-        if structured and request.enforced and whole and not is_object(reply.content):
+        if structured and bodies.enforced and whole and not is_object(reply.content):
             server.ignored_schema()
         elif structured and server.structured is None:
             server.structured = True
@@ -206,27 +211,29 @@ class ChatTransport:
 
     async def _request(
         self,
-        request: ChatBodies,
+        bodies: ChatBodies,
         attempts: Attempts,
         avoid: Server | None,
         plain_at: Server | None = None,
     ) -> tuple[Server, bool, ChatReply]:
-        """One request, once budget, rate limits and places in flight allow it; with the server it
-        went to and whether it was the structured body. ``plain_at``: the plain body, there.
+        """One request, once budget, rate limits and places in flight allow it.
+
+        Returns the server, whether it got the structured body, and the reply. ``plain_at``: the
+        server to which the plain body is to go.
         """
         expected = Tokens()
         if self.gateway.paced:
-            expected = estimate(request.plain)
+            expected = estimate(bodies.plain)
         await attempts.hold.admit(self.model, expected)
         again = attempts.taken > 1 or plain_at is not None
         async with self.gateway.places(self.model).taken(again):
             server = plain_at or self._choose(avoid)
-            structured = plain_at is None and request.structured_for(server)
-            body = request.structured if structured else None
+            structured = plain_at is None and bodies.structured_for(server)
+            body = bodies.structured if structured else None
             await self._turn_at(server, expected)
             server.in_flight += 1
             try:
-                reply = await self._exchange(server, body or request.plain, attempts.hold, expected)
+                reply = await self._exchange(server, body or bodies.plain, attempts.hold, expected)
             except RefusedRequest:
                 if structured:
                     raise _RefusedSchema(server) from None
@@ -244,7 +251,7 @@ class ChatTransport:
     async def _exchange(
         self, server: Server, body: Mapping[str, Any], hold: Hold, expected: Tokens
     ) -> ChatReply:
-        """Send and read; books what was used whatever comes of it."""
+        """Send a body and read the reply; the tokens used are booked whatever comes of it."""
         self.usage.requests += 1
         used = Tokens()
         sent_at = time.monotonic()
@@ -269,7 +276,7 @@ class ChatTransport:
         return reply
 
     def _book(self, document: Any, body: Mapping[str, Any]) -> Tokens:
-        """Count the tokens of a reply."""
+        """Count the tokens of a reply, estimated where the server does not report them."""
         tokens = reported_tokens(document)
         if tokens is None:
             self.usage.unreported += 1

@@ -1,4 +1,4 @@
-"""What the roles of a stage share: endpoints, places in flight, budget, cache and run log.
+"""The gateway: what a stage's roles share (endpoints, places, budget, cache, run log).
 
 A teacher and a judge of one stage draw on the same endpoints, so their limits are kept in
 common. Whoever runs the stage owns the gateway (``llm.build.Teachers``) and closes it.
@@ -25,7 +25,7 @@ log = logging.getLogger("astra")
 
 
 class Gateway:
-    """Shared state of the roles of one stage. Made anywhere, used in one event loop at a time.
+    """What the roles of one stage share. It is used in one event loop at a time.
 
     Raises EndpointError without an endpoint or key.
     """
@@ -33,7 +33,7 @@ class Gateway:
     def __init__(
         self, runtime: RuntimeConfig, stage: str, reporter: Reporter | None = None
     ) -> None:
-        """``reporter``: whose progress lines also tell rate, cost and cache hits."""
+        """``reporter``: its progress lines also tell rate, cost and cache hits."""
         self.runtime = runtime
         self.servers: list[Server] = build_servers(runtime.endpoints, runtime.request_timeout_s)
         self.cache = AnswerCache()
@@ -58,14 +58,17 @@ class Gateway:
         return usage
 
     def places(self, model: str) -> Places:
-        """Of the requests in flight; each model has its own, so that none starves another."""
+        """A model's places in flight; each model has its own, so that none starves another."""
         places = self._places.get(model)
         if places is None:
             places = self._places[model] = Places(self.runtime.concurrency)
         return places
 
     async def enter(self) -> None:
-        """To be called in the event loop before it is used there; cheap from the second time."""
+        """Open the connections in the running event loop; cheap where they are open already.
+
+        Whoever asks calls it first.
+        """
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
@@ -94,10 +97,15 @@ class Gateway:
         elapsed = max(time.monotonic() - self._started, 1e-9)
         tokens = sum(usage.prompt_tokens + usage.completion_tokens for usage in self.usages)
         money = sum(usage.cost for usage in self.usages)
+        failures = sum(usage.failures for usage in self.usages)
         parts = [f"{answers} answers", f"{tokens / elapsed:.0f} tokens/s"]
-        parts += [f"cost {money:.2f}"] * (money > 0) + [f"{hits} from the cache"] * (hits > 0)
-        failed = sum(usage.failures for usage in self.usages)
-        return ", ".join([*parts, *[f"{failed} asks failed"] * (failed > 0)])
+        if money > 0:
+            parts.append(f"cost {money:.2f}")
+        if hits > 0:
+            parts.append(f"{hits} from the cache")
+        if failures > 0:
+            parts.append(f"{failures} asks failed")
+        return ", ".join(parts)
 
     def close(self) -> None:
         """Write the run log and close the cache; idempotent.
@@ -115,9 +123,10 @@ class Gateway:
                 log.info("%s", usage.summary())
 
     def track(self) -> None:
-        """The numbers of the run log as MLflow runs, one a role."""
-        asked = [usage for usage in self.usages if usage.requests or usage.cache_hits]
-        for usage in asked:
+        """Log the numbers of the run log as MLflow runs, one per role that asked anything."""
+        for usage in self.usages:
+            if not (usage.requests or usage.cache_hits):
+                continue
             numbers = {
                 name: value
                 for name, value in usage.document().items()

@@ -1,4 +1,4 @@
-"""What is known of the asks of one record or item: the templates answered, and how many asks."""
+"""Notes on the asks of one record or item: the templates answered, and how many asks."""
 
 from __future__ import annotations
 

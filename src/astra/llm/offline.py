@@ -9,7 +9,7 @@ from astra.records.base import content_id
 
 
 class OfflineTeacher:
-    """Answers each ask with its domain's rule, seeded by the ask itself.
+    """A teacher that answers each ask with its domain's rule, seeded by the ask itself.
 
     A rule that cannot answer raises ProviderError; a reply of the wrong type is a ParseError.
     """
@@ -21,8 +21,8 @@ class OfflineTeacher:
     async def ask(self, ask: Ask[Reply]) -> Reply:
         handler = self._handlers.get(ask.template)
         if handler is None:
-            known = ", ".join(sorted(self._handlers))
-            raise ProviderError(f"the offline teacher has no rule for {ask.template!r} ({known})")
+            rules = ", ".join(sorted(self._handlers))
+            raise ProviderError(f"the offline teacher has no rule for {ask.template!r} ({rules})")
         seed = content_id([self.name, ask.template, dict(ask.variables), ask.sample])
         reply = handler(ask.variables, random.Random(int(seed, 16)))
         if not isinstance(reply, ask.response):

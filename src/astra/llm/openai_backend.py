@@ -1,4 +1,7 @@
-"""A teacher behind OpenAI-compatible endpoints: render, look up, ask, parse, repair, commit."""
+"""A teacher behind OpenAI-compatible endpoints: render, look up, ask, parse, repair, commit.
+
+``teacher_key`` says by what an answer is found again.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from astra.llm.structured import (
 from astra.prompting import render
 
 ECHO_CHARS = 4000
-"""How much of an unusable reply its repair shows again."""
+"""How much of an unusable reply the request for its repair shows again."""
 
 
 def sampling_fields(config: ModelConfig) -> dict[str, Any]:
-    """Request fields of a role; ``extra`` overrides, and null there removes a field."""
+    """The sampling fields of a role's requests; ``extra`` overrides, null there removes one."""
     fields: dict[str, Any] = {
         "temperature": config.temperature,
         "top_p": config.top_p,
@@ -57,26 +60,26 @@ class OpenAITeacher:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def ask(self, ask: Ask[Reply]) -> Reply:
-        """The reply, from the cache if it was ever given. ProviderError, ParseError otherwise."""
+        """The reply, from the cache if it was ever given. Raises ProviderError or ParseError."""
         await self._gateway.enter()
         prompt = render(ask.template, ask.shown)
         key = self.key(ask, prompt)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            known = self._committed(key, ask.response)
-            if known is not None:
+            reply = self._committed(key, ask.response)
+            if reply is not None:
                 self.usage.cache_hits += 1
             else:
-                known = await self._answer(ask, key, prompt)
+                reply = await self._answer(ask, key, prompt)
         self._gateway.reporter.tick()
-        return known
+        return reply
 
     def key(self, ask: Ask[Reply], prompt: str) -> str:
-        """Under which the answer to an ask is kept."""
+        """The key under which the answer to an ask is cached."""
         return teacher_key(self._config, prompt, ask.response, ask.sample)
 
     async def _answer(self, ask: Ask[Reply], key: str, prompt: str) -> Reply:
-        """Ask and commit. The ask stays open in the budget until its answer is kept."""
+        """Ask and commit. The ask's budget stays reserved until the answer is committed."""
         attempts = self._transport.attempts()
         try:
             reply = await self._converse(prompt, ask.response, attempts)
@@ -97,8 +100,8 @@ class OpenAITeacher:
         """Ask, then ask for repairs while attempts are left."""
         repair: list[dict[str, str]] = []
         while True:
-            request = chat_request(self._config.model, self._sampling, prompt, response, repair)
-            reply = await self._transport.chat(request, attempts)
+            bodies = chat_bodies(self._config.model, self._sampling, prompt, response, repair)
+            reply = await self._transport.chat(bodies, attempts)
             try:
                 if reply.truncated:
                     raise ParseError("the reply was cut off at the token limit; be brief")
@@ -120,7 +123,12 @@ class OpenAITeacher:
 
 
 def teacher_key(config: ModelConfig, prompt: str, response: type[BaseModel], sample: int) -> str:
-    """The cache key of an ask: model, rendered messages, schema, sampling and sample index."""
+    """The cache key of an ask.
+
+    It covers the model, the rendered messages, the reply's schema, the sampling fields and the
+    sample index: an ask that differs in one of them is a new one. Endpoints, keys of access and
+    the template's name are not part of it.
+    """
     return answer_key(
         {
             "backend": "openai",
@@ -134,7 +142,7 @@ def teacher_key(config: ModelConfig, prompt: str, response: type[BaseModel], sam
 
 
 def committed_reply(value: Mapping[str, Any] | None, response: type[Reply]) -> Reply | None:
-    """A cached value as the reply; None if there is none, or validation became stricter."""
+    """A cached value as a reply; None if there is none, or it is not valid any more."""
     if value is None:
         return None
     try:
@@ -143,22 +151,22 @@ def committed_reply(value: Mapping[str, Any] | None, response: type[Reply]) -> R
         return None
 
 
-def chat_request(
+def chat_bodies(
     model: str,
     sampling: Mapping[str, Any],
     prompt: str,
     response: type[BaseModel],
     repair: Sequence[Mapping[str, str]] = (),
 ) -> ChatBodies:
-    """An ask as it is sent, with the messages of a repair after it."""
+    """The request bodies of an ask, with the messages of a repair after its own."""
     base = {"model": model, **sampling}
     form, schema_id, enforced = response_format(response)
-    shown = f"{prompt}\n\n{instructions(response)}"
+    instructed = f"{prompt}\n\n{instructions(response)}"
     return ChatBodies(
-        plain={**base, "messages": [_user(shown), *repair]},
+        plain={**base, "messages": [_user(instructed), *repair]},
         structured={
             **base,
-            "messages": [_user(prompt if enforced else shown), *repair],
+            "messages": [_user(prompt if enforced else instructed), *repair],
             "response_format": form,
         },
         schema_id=schema_id,

@@ -1,4 +1,4 @@
-"""Places of requests in flight, handed to asks that were begun before those that were not."""
+"""Places in flight: how many requests may run at once, and who gets the next free place."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 
 class Places:
-    """So many requests at once. Whoever was tried before goes first, then whoever came first.
+    """Places for ``count`` requests at once; asks tried before go first, then by arrival.
 
-    Items keep many asks open. In an outage each would otherwise make its first try before any
+    Items keep many asks open. In an outage each ask would otherwise make its first try before any
     made its last one, and the outage would be known only when all had waited their turn.
     """
 
@@ -22,7 +22,7 @@ class Places:
 
     @asynccontextmanager
     async def taken(self, again: bool) -> AsyncGenerator[None]:
-        """Hold a place. ``again``: for a further request of an ask."""
+        """Hold a place within the block. ``again``: the ask has made a request before."""
         await self._come(self._again if again else self._new)
         try:
             yield

@@ -17,7 +17,7 @@ from astra.records.tool import Tool
 
 
 class EndpointPolicy:
-    """Acts through chat completions; has the shape of ``astra.agent.protocols.Policy``.
+    """An agent that acts through chat completions (``astra.agent.protocols.Policy``).
 
     ``sample`` tells repeated episodes of one task apart in the cache. Raises ProviderError when
     no answer comes, ParseError when it is empty, OutOfTokens when the turn was cut off.
@@ -39,7 +39,10 @@ class EndpointPolicy:
         return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
-        """The next assistant message; argument texts are passed on as the model wrote them."""
+        """The next assistant message; argument texts are passed on as the model wrote them.
+
+        It is cached by the whole request (model, sampling, messages, tools) and ``sample``.
+        """
         body: dict[str, Any] = {
             "model": self._config.model,
             **sampling_fields(self._config),
@@ -49,10 +52,10 @@ class EndpointPolicy:
             body["tools"] = [tool.openai() for tool in tools]
         key = answer_key({"backend": "openai", "request": body, "sample": self._sample})
         await self._gateway.enter()
-        known = self._gateway.cache.get(key)
-        if known is not None:
+        cached = self._gateway.cache.get(key)
+        if cached is not None:
             self.usage.cache_hits += 1
-            return Message.model_validate(known)
+            return Message.model_validate(cached)
         attempts = self._transport.attempts()
         try:
             first_id = sum(len(message.tool_calls) for message in messages)
@@ -102,7 +105,10 @@ def wire_message(message: Message) -> dict[str, Any]:
 
 
 def _message(reply: ChatReply, first_id: int) -> Message:
-    """Ids are ours (``call_<n>`` through the episode): servers leave them out or repeat them."""
+    """A reply as an assistant message.
+
+    Call ids are our own (``call_<n>`` through the episode): servers leave them out or repeat them.
+    """
     calls = tuple(
         ToolCall(id=f"call_{first_id + position}", name=name, arguments=arguments)
         for position, (name, arguments) in enumerate(reply.tool_calls)

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Generic, TypeVar
 
 AHEAD = 16
-"""Results that may wait for one slow item before them, times the bound."""
+"""How many results, per item worked on at once, may wait for one slow item before them."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,9 +25,9 @@ async def flow(
     work: Callable[[Item], Awaitable[Iterable[Result]]],
     open_items: int,
 ) -> AsyncGenerator[Result, None]:
-    """What came of each item, in the items' order; at most ``open_items`` are worked on.
+    """The outcomes of each item, in the items' order; at most ``open_items`` are worked on.
 
-    As ``map_bounded`` otherwise.
+    It is ``map_bounded`` for work that gives several results per item.
     """
     async with aclosing(map_bounded(items, work, open_items)) as results:
         async for outcomes in results:
@@ -93,7 +93,7 @@ class _Source(Generic[Item]):
             return self._place, item
 
     async def close(self) -> None:
-        """What a flow before this one has open ends with it."""
+        """Close asynchronous items: what a flow before this one has open ends with it."""
         if isinstance(self._items, AsyncGenerator):
             await self._items.aclose()
 

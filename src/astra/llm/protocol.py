@@ -1,4 +1,4 @@
-"""How a domain asks: an Ask names a template, its variables and the reply it expects."""
+"""Asks and teachers: an ask names a template, its variables and the reply it expects."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 
 class Role(StrEnum):
+    """What a model does in a stage."""
+
     TEACHER = "teacher"
     JUDGE = "judge"
     EMULATOR = "emulator"
@@ -44,19 +46,22 @@ class ModelsConfig(StageConfig):
 
 @dataclass(frozen=True)
 class Ask(Generic[Reply]):
-    """One question to a teacher. ``variables`` are JSON-able; ``sample`` tells repeats apart.
-
-    ``limits`` are further variables of the template: what the asker's own checks will hold the
-    reply to. ``names`` (the template's variable ``names``) are drawn for askers whose reply makes
-    up names. Offline rules neither see these two nor draw by them.
-    """
+    """One question to a teacher."""
 
     template: str
+    """``<domain>/<name>`` of the prompt."""
     variables: Mapping[str, Any]
+    """What the template shows; JSON-able."""
     response: type[Reply]
+    """The model of the reply."""
     sample: int = 0
+    """Tells repeats of the same ask apart."""
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Further variables of the template: the bounds that the asker's checks hold the reply to.
+    Offline rules do not see them."""
     names: tuple[str, ...] = ()
+    """The template's variable ``names``, for replies that make up names. Offline rules do not see
+    them."""
 
     @property
     def shown(self) -> Mapping[str, Any]:
@@ -85,4 +90,4 @@ class Teacher(Protocol):
 
 Handler = Callable[[Mapping[str, Any], random.Random], BaseModel]
 OfflineHandlers = Mapping[str, Handler]
-"""Template name -> rule. A handler is pure: same variables and generator, same reply."""
+"""Template name -> rule. A rule is pure: the same variables and generator give the same reply."""

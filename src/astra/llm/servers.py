@@ -1,4 +1,4 @@
-"""Endpoints as this process knows them: load, health, limits, and what they have refused."""
+"""Endpoints as a process knows them: load, health, limits, and what they have refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from astra.errors import StageStop
 from astra.settings import Endpoint
 
 UNHEALTHY_FAULTS = 3
-"""So many faults in a row let an endpoint rest, each further one for twice as long."""
+"""How many faults in a row let an endpoint rest; each further one doubles the rest."""
 REST_S = 0.5
 REST_MAX_S = 30.0
 IGNORED_SCHEMAS = 2
-"""So many replies that are no JSON, though a schema was to be enforced, show that it is not."""
+"""How many replies without JSON show that an endpoint does not enforce the schema it took."""
 
 
 class EndpointError(StageStop):
@@ -31,7 +31,7 @@ class EndpointError(StageStop):
 
 
 class Pace:
-    """At most ``per_minute`` units a minute, evenly: each unit moves the next start."""
+    """A rate limit of ``per_minute`` units, spread evenly: each unit moves the next start."""
 
     def __init__(self, per_minute: int | None) -> None:
         self._per_second = per_minute / 60 if per_minute else None
@@ -63,14 +63,14 @@ class Server:
     rests_until: float = 0.0
     faults_in_a_row: int = 0
     refuses: dict[str, str] = field(default_factory=dict[str, str])
-    """Models that it will not serve in this run, and why."""
+    """The models that it will not serve in this run, and why."""
     structured: bool | None = None
     """Whether it takes ``response_format``; None until tried."""
     ignored_schemas: int = 0
     refused_schemas: set[str] = field(default_factory=set[str])
-    """Of a server that takes it: schemas that it refused all the same."""
+    """The schemas that it refused although it takes others."""
     answered: Counter[str] = field(default_factory=Counter[str])
-    """Completions by model."""
+    """How many completions it gave, by model."""
 
     def __post_init__(self) -> None:
         self._chat = httpx2.URL(self.url.rstrip("/") + "/chat/completions")
@@ -120,12 +120,13 @@ class Server:
         return max(self.rests_until, self.requests.free_at, self.tokens.free_at)
 
     def rest(self, seconds: float) -> None:
-        """Nothing is sent for so long, as the server asked."""
+        """Send nothing there for some seconds, as the server asked."""
         self.rests_until = max(self.rests_until, time.monotonic() + seconds)
 
     def failed(self, sent_at: float, jitter: random.Random) -> None:
-        """A fault that more requests would probably meet. Those sent before a rest began say
-        nothing new.
+        """Count a fault that more requests would probably meet.
+
+        Faults of requests that were sent before the last rest began say nothing new.
         """
         now = time.monotonic()
         if now < self.rests_until or sent_at < self.rests_until:
@@ -136,18 +137,19 @@ class Server:
             self.rest(min(REST_S * 2.0**beyond, REST_MAX_S) * jitter.uniform(0.5, 1.0))
 
     def succeeded(self, model: str) -> None:
+        """Count a completion; the endpoint is healthy."""
         self.faults_in_a_row = 0
         self.answered[model] += 1
 
     def ignored_schema(self) -> None:
-        """A whole reply was no JSON although the schema was to be enforced."""
+        """Count a whole reply that was no JSON although the schema was to be enforced."""
         self.ignored_schemas += 1
         if self.ignored_schemas >= IGNORED_SCHEMAS:
             self.structured = False
 
 
 def build_servers(endpoints: Sequence[Endpoint], timeout_s: float) -> list[Server]:
-    """All endpoints. Raises EndpointError naming the missing setting."""
+    """The servers of all endpoints. Raises EndpointError naming the missing setting."""
     if not endpoints:
         raise EndpointError(
             "backend openai needs an endpoint and runtime.endpoints is empty; add one in "

@@ -32,14 +32,14 @@ def parse_reply(text: str, response: type[Reply]) -> Reply:
     """The one object in ``text`` that is a valid ``response``. Raises ParseError saying why not."""
     whole = _decoded(text)
     body = text if whole is not None else without_thinking(text)
-    found = [whole] if whole is not None else list(_objects(body))
-    if not found:
+    candidates = [whole] if whole is not None else list(_objects(body))
+    if not candidates:
         raise ParseError(
             "the reply is empty" if not body.strip() else "the reply holds no complete JSON object"
         )
     valid: dict[str, Reply] = {}
     problem = ""
-    for candidate in found:
+    for candidate in candidates:
         try:
             valid[canonical_json(candidate)] = _validated(candidate, response)
         except ValueError as error:
@@ -67,7 +67,7 @@ def is_object(text: str) -> bool:
 
 
 def _objects(body: str) -> Iterator[Any]:
-    """Outermost JSON objects: the whole text, else those in fences, else those in prose.
+    """The outermost JSON objects: the whole text, else those in fences, else those in prose.
 
     A broken object ends the search: what is nested in it was not the reply.
     """
@@ -76,16 +76,16 @@ def _objects(body: str) -> Iterator[Any]:
         if decoded:
             yield from decoded
             return
-    found: list[Any] = []
+    objects: list[Any] = []
     start = _START.search(body)
     while start:
         try:
             value, end = STRICT.raw_decode(body, start.start())
         except (ValueError, RecursionError):
             return
-        found.append(value)
+        objects.append(value)
         start = _START.search(body, end)
-    yield from found
+    yield from objects
 
 
 def _decoded(text: str) -> Any | None:
@@ -100,12 +100,13 @@ def _validated(value: Any, response: type[Reply]) -> Reply:
     try:
         return response.model_validate_json(json.dumps(value, allow_nan=False), strict=True)
     except ValidationError as error:
-        shown = [
+        problems = [
             f"{'.'.join(map(str, problem['loc'])) or 'object'}: {problem['msg']}"
             for problem in error.errors(include_input=False, include_url=False)
         ]
-        more = f"; and {len(shown) - _MAX_PROBLEMS} more" if len(shown) > _MAX_PROBLEMS else ""
-        raise ValueError("; ".join(shown[:_MAX_PROBLEMS]) + more) from None
+        more = len(problems) - _MAX_PROBLEMS
+        unsaid = f"; and {more} more" if more > 0 else ""
+        raise ValueError("; ".join(problems[:_MAX_PROBLEMS]) + unsaid) from None
 
 
 @lru_cache(maxsize=256)

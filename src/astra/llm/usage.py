@@ -1,4 +1,4 @@
-"""What asking cost: counts per stage and model, appended to the git-ignored run log.
+"""Usage: what asking cost, counted per stage and model and appended to the run log.
 
 Tokens and retries depend on the run, not on the inputs, so they never enter metrics/*.json.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 USAGE_LOG = Path("runs/usage.jsonl")
 STEP = math.log(1.05)
-"""Latencies are counted in classes of 5 %, so that memory does not grow with them."""
+"""The width of a class of latencies, 5 %: they are counted, so that memory does not grow."""
 
 
 @dataclass
@@ -29,11 +29,11 @@ class Latency:
 
     def quantile(self, share: float) -> float | None:
         """The least time that ``share`` of the requests did not exceed, to 5 %; None if none."""
-        left = share * self.classes.total()
-        for place in sorted(self.classes):
-            left -= self.classes[place]
-            if left <= 1e-9:
-                return round(math.exp(place * STEP), 4)
+        uncovered = share * self.classes.total()
+        for width in sorted(self.classes):
+            uncovered -= self.classes[width]
+            if uncovered <= 1e-9:
+                return round(math.exp(width * STEP), 4)
         return None
 
 
@@ -56,26 +56,27 @@ class Usage:
     """Asks that ended without an answer."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """Of the prompt tokens: those that the provider had cached."""
+    """How many of the prompt tokens the provider had cached."""
     completion_tokens: int = 0
     unreported: int = 0
     """Replies whose tokens the server did not state; they are estimated."""
     cost: float = 0.0
-    """By runtime.prices; 0 for a model without a price."""
+    """What the tokens cost by runtime.prices; 0 for a model without a price."""
     faults: Counter[str] = field(default_factory=Counter[str])
     """Requests without a usable reply, by kind: http_429, timeout, connection, no_completion,
     refusal, unparsable."""
     latency: Latency = field(default_factory=Latency)
 
     def document(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name not in ("latency", "faults")
+        """The counters as one line of the run log."""
+        counters: dict[str, Any] = {
+            counter.name: getattr(self, counter.name)
+            for counter in fields(self)
+            if counter.name not in ("latency", "faults")
         }
-        shown["cost"] = round(self.cost, 6)
+        counters["cost"] = round(self.cost, 6)
         return {
-            **shown,
+            **counters,
             "faults": dict(sorted(self.faults.items())),
             "latency_p50_s": self.latency.quantile(0.5),
             "latency_p95_s": self.latency.quantile(0.95),

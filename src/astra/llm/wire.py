@@ -1,4 +1,4 @@
-"""Chat completions as servers really send them: replies read, faults classified."""
+"""Chat completions as servers really send them: how replies are read and faults classified."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def reported_tokens(document: Any) -> Tokens | None:
 
 
 def read_reply(document: Any) -> ChatReply:
+    """The completion in a response's JSON. Raises Retriable if there is none, or Refusal."""
     try:
         choice = document["choices"][0]
         message = choice["message"]
@@ -79,7 +80,7 @@ def _arguments(given: Any) -> str:
 
 
 def _clean(text: str) -> str:
-    """Half of a surrogate pair (a character cut in two) is no text; it becomes U+FFFD."""
+    """``text`` with U+FFFD for half a surrogate pair (a character cut in two), which is no text."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -97,17 +98,17 @@ class Fault(Exception):
 
 
 class Retriable(Fault):
-    """Another attempt may not meet it."""
+    """A fault that another attempt may not meet."""
 
     def __init__(self, message: str, kind: str, retry_after_s: float | None = None) -> None:
         super().__init__(message, kind)
         self.retry_after_s = retry_after_s
         self.server: Server | None = None
-        """Where it was met."""
+        """The server that it was met at."""
 
 
 class Fatal(Fault):
-    """Every request to this endpoint for this model would meet it."""
+    """A fault that every request to this endpoint for this model would meet."""
 
 
 class Refusal(Fault):

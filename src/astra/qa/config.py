@@ -28,7 +28,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Weight = Annotated[float, Field(ge=0.0)]
 
 
-ACTING = frozenset(
+ACTING_KINDS = frozenset(
     {
         QuestionKind.WRITE,
         QuestionKind.MIXED,
@@ -36,21 +36,20 @@ ACTING = frozenset(
         QuestionKind.ALREADY_SATISFIED,
     }
 )
-
-
-MADE = ACTING | {
+"""Kinds that ask for an action, whether it can be done or not."""
+PLANNED_KINDS = ACTING_KINDS | {
     QuestionKind.READ_ONLY,
     QuestionKind.MISSING_TOOL,
     QuestionKind.MISSING_PARAMETER,
 }
-"""Kinds that are planned here; records may know others, made elsewhere."""
+"""Kinds that this stage plans; records know others, which other programs make."""
 
 
 class TableFile(StageConfig):
     """One table of a knowledge source."""
 
     path: str
-    """Below sources/knowledge: .csv, .parquet, or .sqlite / .db."""
+    """The file, below sources/knowledge: .csv, .parquet, or .sqlite / .db."""
     key: str
     """The column of unique names that things are asked by; also the tools' parameter."""
     table: str = ""
@@ -68,11 +67,11 @@ class TableSource(StageConfig):
 
     weight: float = Field(ge=0.0)
     domain: str = ""
-    """Empty: the source's name."""
+    """The domain of its questions; empty: the source's name."""
     language: Language = "en"
     tables: dict[str, TableFile] = Field(min_length=1)
     phrases: dict[str, str] = Field(default_factory=dict[str, str])
-    """Relation -> noun phrase with ``{x}``, where the one made of column names reads badly."""
+    """Relation -> noun phrase with ``{x}``, where the one built from column names reads badly."""
     words: dict[str, str] = Field(default_factory=dict[str, str])
     """Column or thing -> its word in the source's language, where that is not English."""
 
@@ -84,7 +83,7 @@ class TableSource(StageConfig):
 
 
 class HopRange(StageConfig):
-    """Deepest hop level; equal ends fix it."""
+    """The range of the deepest hop level; equal ends fix it."""
 
     min: int = Field(ge=1, le=20)
     max: int = Field(ge=1, le=20)
@@ -111,17 +110,17 @@ class Corpus(StageConfig):
 
     mode: Mode
     path: str
-    """Below sources/knowledge: .jsonl, .txt with one item per line, or a folder of texts."""
+    """A file or folder below sources/knowledge: .jsonl, .txt with an item per line, or texts."""
     language: Language = "en"
     domain: str = ""
-    """Of items that do not name theirs."""
+    """The domain of items that do not name theirs."""
     hops: HopRange
     samples: int = Field(default=1, ge=1)
     """Questions per item."""
     limit: int | None = Field(default=None, ge=1)
-    """Most items, the first ones; None: all."""
+    """The most items that are taken, the first ones; None: all."""
     mask: Share = 0.5
-    """Taxonomy: how often the examples are withheld (ASTRA release: 0.5)."""
+    """Mode ``taxonomy``: how often the examples are withheld (ASTRA release: 0.5)."""
 
     @model_validator(mode="after")
     def _below(self) -> Self:
@@ -130,7 +129,7 @@ class Corpus(StageConfig):
 
 
 def refuse_outside(path: str) -> None:
-    """Knowledge files are declared dependencies, so they lie in one folder. ValueError."""
+    """Refuse a path out of the knowledge folder, a declared dependency. Raises ValueError."""
     if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
         raise ValueError(
             f"{path!r} must lie below sources/knowledge (link it there if it is large)"
@@ -142,9 +141,11 @@ class QAConfig(StageConfig):
 
     teacher: ModelConfig
     seed: int
+    """Seeds worlds, names and plans."""
     languages: dict[Language, Share]
+    """The share of each language."""
     kinds: dict[QuestionKind, Share]
-    """Share of each task kind. With more than ``read_only``, questions name the outcomes."""
+    """The share of each task kind. With more than ``read_only``, questions name the outcomes."""
     extended: bool
     """Whether worlds are also asked joins, sorting, filters, records, units, checks and writes."""
     sources: dict[SourceName, Weight]
@@ -158,17 +159,19 @@ class QAConfig(StageConfig):
     worlds: int = Field(ge=1)
     """Variants of each generated world per split."""
     names_per_kind: int = Field(ge=90)
-    """Made-up names of people, and of things, that a split draws from."""
+    """How many made-up names of people, and as many of things, a split draws from."""
     names_per_type: int = Field(ge=10)
-    """Most real names per entity type and split."""
+    """The most real names per entity type and split."""
     instances: dict[Split, Annotated[int, Field(ge=0)]]
+    """How many questions each split is to have from tables and worlds."""
     scenarios: dict[Scenario, Share]
+    """The share of each scenario."""
     hops: dict[Annotated[int, Field(ge=1, le=20)], Annotated[float, Field(ge=0.0)]]
-    """Deepest hop level -> weight within a scenario; levels outside are never made."""
+    """Deepest hop level -> weight within a scenario; other levels do not occur."""
     max_steps: int = Field(ge=1, le=20)
-    """Most sub-questions of an instance."""
+    """The most sub-questions that an instance has."""
     compositions: dict[Split, Share]
-    """Share of question compositions that each split owns."""
+    """The share of question compositions that each split owns."""
     distractor_rows: int = Field(ge=4)
     """Rows in the knowledge excerpt beyond those that the answers need."""
     lookup_weight: float = Field(ge=1.0)
@@ -185,26 +188,29 @@ class QAConfig(StageConfig):
             if abs(sum(shares.values()) - 1.0) > 1e-6:
                 raise ValueError(f"{name} must add up to 1, not {sum(shares.values()):g}")
         weights = [*self.sources.values(), *(table.weight for table in self.tables.values())]
-        for name, found in (("hops", self.hops.values()), ("sources", weights)):
-            if sum(found) <= 0:
+        for name, given in (("hops", self.hops.values()), ("sources", weights)):
+            if sum(given) <= 0:
                 raise ValueError(f"{name} needs a positive weight")
-        if foreign := sorted(set(self.kinds_used) - MADE):
-            raise ValueError(f"kinds {foreign} are not made by this stage, only {sorted(MADE)}")
-        if not self.extended and set(self.kinds_used) & ACTING:
+        if foreign := sorted(set(self.kinds_used) - PLANNED_KINDS):
+            planned = sorted(PLANNED_KINDS)
+            raise ValueError(f"kinds {foreign} are not made by this stage, only {planned}")
+        if not self.extended and set(self.kinds_used) & ACTING_KINDS:
             raise ValueError("kinds that act need extended operations: set extended to true")
         return self
 
     @property
     def kinds_used(self) -> list[QuestionKind]:
+        """The kinds that have a share."""
         return [kind for kind in QuestionKind if self.kinds.get(kind, 0.0) > 0]
 
     @property
     def languages_used(self) -> list[Language]:
+        """The languages that have a share, sorted."""
         return [language for language, share in sorted(self.languages.items()) if share > 0]
 
 
 class Threshold(StageConfig):
-    """Least quality score (QS) that leaves: a value, or a percentile of the scores measured."""
+    """The least quality score (QS) that passes: a value, or a percentile of all scores."""
 
     kind: Literal["absolute", "percentile"]
     value: float
@@ -225,6 +231,6 @@ class QAValidConfig(StageConfig):
     allow_plain_dependencies: bool
     """Whether a sub-question that others depend on may do without a tool (ASTRA: no)."""
     duplicate_similarity: float = Field(ge=0.5, le=1.0)
-    """Jaccard similarity of words and word pairs at which the later of two questions goes."""
+    """The Jaccard similarity of words and word pairs from which on the later question goes."""
     contamination: str | None
-    """Index of benchmark suites whose texts are kept out; None: not checked."""
+    """The index of benchmark suites whose texts are kept out; None: nothing is checked."""

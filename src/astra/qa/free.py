@@ -1,11 +1,12 @@
-"""Questions that a teacher makes and decomposes freely: the paper's five modes (section 4.1).
+"""Questions that a teacher makes and decomposes freely: the five modes of ASTRA section 4.1.
 
-Where questions planned from tables (plan.py) hold by construction, these hold by check: every
-rule of rules.py, and those of ``_problem`` below. An item of a corpus decides the split of what is
-made of it; made-up names, where a mode needs any, are offered from the split's own pool.
+Questions planned from tables (questions/plan.py) hold by construction; these hold by check, by
+every rule of rules.py and those of ``_problem`` below. An item of a corpus decides the split of
+the questions about it. Where a mode needs made-up names, they are offered from the split's pool.
 
-Counted drops: ``teacher``, ``off_request`` (another scenario than asked for, or another question
-than given), ``ungrounded`` (an answer that the text does not state), and every reason of rules.py.
+Reasons for rejection: ``teacher`` (it gave no usable reply), ``off_request`` (another scenario
+than asked for, or another question than given), ``ungrounded`` (an answer that the text does not
+state), and every reason of rules.py.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from astra.qa.knowledge.operations import UNORDERED
 from astra.qa.knowledge.worlds import name_stock
 from astra.qa.questions.shapes import split_of
 from astra.qa.replies import Synthesis, SynthesisStep
-from astra.qa.report import told
+from astra.qa.report import refusal_detail
 from astra.qa.rules import Problem, check, ends, states, summary
 from astra.records.base import canonical_json, content_id
 from astra.records.qa import (
@@ -43,32 +44,39 @@ from astra.records.score import Rejection
 from astra.text.names import Pool
 
 TEMPLATES = {"en": "qa/synthesise", "zh": "qa/synthesise_zh"}
+"""Language -> prompt."""
 OFFERED = {"person": 30, "thing": 40}
-"""Made-up names that a question is offered."""
-INVENTING = (Mode.BASE, Mode.TAXONOMY)
-"""Modes whose every name is made up: only offered ones may occur."""
+"""How many names of each sort a question is offered."""
+INVENTING_MODES = (Mode.BASE, Mode.TAXONOMY)
+"""Modes in which every name is made up: only offered names may occur."""
 Outcome = QAInstance | Rejection
 
 
 @dataclass(frozen=True)
 class FreeRequest:
-    """One question to be made of an item."""
+    """One question that is to be made from an item."""
 
     corpus: str
+    """The corpus's name; ``spec`` is its configuration."""
     spec: Corpus
     item: Item
     sample: int
+    """The question's number among those of its item, from 0."""
     split: Split
     variables: dict[str, Any]
+    """Variables of the ask."""
 
 
 def count_requests(config: QAConfig, folder: Path) -> int:
-    """How many questions ``requests_of`` wants. Reads every item: KnowledgeError as there."""
+    """How many requests ``requests_of`` gives. Reads every item and raises as it does."""
     return sum(spec.samples for _, spec, _ in _items(config, folder))
 
 
 def requests_of(config: QAConfig, folder: Path) -> Iterator[FreeRequest]:
-    """Every question wanted of every corpus whose language is used, in order."""
+    """A request per item and sample of every corpus whose language is used, in order.
+
+    Raises KnowledgeError where a corpus cannot be read.
+    """
     for name, spec, item in _items(config, folder):
         for sample in range(spec.samples):
             yield _request(config, name, spec, item, sample)
@@ -83,8 +91,9 @@ def _items(config: QAConfig, folder: Path) -> Iterator[tuple[str, Corpus, Item]]
 
 def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int) -> FreeRequest:
     identity = [spec.mode, spec.language, item.domain, item.text, item.question, item.description]
-    # Names in a text or a given question stay in one split; made-up ones are the split's own.
-    owner = content_id([*identity, sample] if spec.mode in INVENTING else identity)
+    # All samples of a text or a given question name the same things, so they share a split. Where
+    # names are made up, each sample has those of its own split.
+    owner = content_id([*identity, sample] if spec.mode in INVENTING_MODES else identity)
     split = split_of(owner, config.compositions)
     rng = random.Random(int(content_id(["request", config.seed, *identity, sample]), 16))
     masked = spec.mode is Mode.TAXONOMY and rng.random() < spec.mask
@@ -109,7 +118,7 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
 
 
 def _scenario(config: QAConfig, spec: Corpus, rng: random.Random) -> Scenario:
-    """Drawn by the configured shares among those that the hop range allows."""
+    """A scenario that the hop range allows, drawn by the configured shares."""
     possible = [
         scenario
         for scenario in Scenario
@@ -129,7 +138,7 @@ def _offered(
 
 
 async def synthesise(request: FreeRequest, teacher: Teacher) -> Outcome:
-    """The instance that the teacher makes of a request, if every rule passes it."""
+    """The instance that the teacher makes for a request, if every rule passes it."""
     item = f"{request.corpus}/{request.split}/{request.item.domain}/{request.item.place}"
     part = f"sample {request.sample}"
     template = TEMPLATES[request.spec.language]
@@ -138,20 +147,31 @@ async def synthesise(request: FreeRequest, teacher: Teacher) -> Outcome:
     except (ProviderError, ParseError) as error:
         return Rejection(item=item, part=part, reason="teacher", detail=str(error))
     instance = build_instance(request, reply, template_hash(template))
-    # A last comparison is no hop of the question, though it stands on a level of its own.
-    most = request.variables["max_hops"] + (summary(instance.sub_questions) is not None)
-    hops = range(request.variables["min_hops"], most + 1)
-    problem = _problem(request, instance) or check(instance, hops, _known_names(request, instance))
+    problem = _problem(request, instance) or check(
+        instance, _allowed_hops(request, instance), _known_names(request, instance)
+    )
     if problem is not None:
         reason, why = problem
-        return Rejection(item=item, part=part, reason=reason, detail=told(why, instance))
+        return Rejection(item=item, part=part, reason=reason, detail=refusal_detail(why, instance))
     return instance
 
 
+def _allowed_hops(request: FreeRequest, instance: QAInstance) -> range:
+    """The hop levels that the request allows.
+
+    A last comparison is no hop of the question, though it stands on a level of its own.
+    """
+    most = request.variables["max_hops"]
+    if summary(instance.sub_questions) is not None:
+        most += 1
+    return range(request.variables["min_hops"], most + 1)
+
+
 def build_instance(request: FreeRequest, reply: Synthesis, prompt_hash: str) -> QAInstance:
-    """The record: what the reply says, with what its records show of each answer."""
+    """The record: what the reply says, with what its tables show of each answer."""
     spec, item = request.spec, request.item
     steps = tuple(_step(step, reply.knowledge) for step in reply.sub_questions)
+    # A teacher may forget to list a name that it answers with.
     named = {s.answer.value for s in reply.sub_questions if s.answer.type is AnswerType.STRING}
     return QAInstance(
         split=request.split,
@@ -174,11 +194,11 @@ def build_instance(request: FreeRequest, reply: Synthesis, prompt_hash: str) -> 
 def _step(step: SynthesisStep, tables: Sequence[Table]) -> SubQuestion:
     answer = step.answer
     if step.operation is not None:
-        known = {
+        details = {
             "domain_size": _domain_size(step.operation, tables),
             "ordered": step.operation.op not in UNORDERED,
         }
-        answer = answer.model_copy(update=known)
+        answer = answer.model_copy(update=details)
     return SubQuestion(
         id=step.id,
         hop_level=step.hop_level,
@@ -190,7 +210,7 @@ def _step(step: SynthesisStep, tables: Sequence[Table]) -> SubQuestion:
 
 
 def _domain_size(operation: Operation, tables: Sequence[Table]) -> int | None:
-    """How many answers the records hold, or could: a count is one of as many as there are rows."""
+    """How many answers the tables hold; a count may be any number up to that of the rows."""
     for table in tables:
         if table.name == operation.table:
             column = operation.select.partition(":")[0]
@@ -201,7 +221,7 @@ def _domain_size(operation: Operation, tables: Sequence[Table]) -> int | None:
 
 
 def _final(answer: Answer, steps: tuple[SubQuestion, ...]) -> Answer:
-    """An only last answer keeps what is known of it; of several the order counts."""
+    """The final answer with what is known of the only last one; of several, the order counts."""
     last = ends(steps)
     if len(last) != 1:
         return answer.model_copy(update={"ordered": True})
@@ -210,12 +230,13 @@ def _final(answer: Answer, steps: tuple[SubQuestion, ...]) -> Answer:
 
 
 def _composition(request: FreeRequest, steps: tuple[SynthesisStep, ...]) -> str:
-    """What is asked of what in which arrangement, without names."""
-    asked = [f"{s.relation}({','.join(map(str, s.dependencies)) or '@'})" for s in steps]
-    return f"{request.item.domain}:free:" + ";".join(asked)
+    """The signature: what is asked of what in which arrangement, without names."""
+    nodes = [f"{s.relation}({','.join(map(str, s.dependencies)) or '@'})" for s in steps]
+    return f"{request.item.domain}:free:" + ";".join(nodes)
 
 
 def _problem(request: FreeRequest, instance: QAInstance) -> Problem | None:
+    """How the instance differs from what was requested, or is not stated by its text."""
     wanted, given = request.variables["scenario"], request.item.question
     if wanted and instance.scenario != wanted:
         return ("off_request", f"asked for {wanted}, got {instance.scenario}")
@@ -223,14 +244,14 @@ def _problem(request: FreeRequest, instance: QAInstance) -> Problem | None:
         return ("off_request", f"asked to decompose {given!r}, got {instance.main_question!r}")
     if request.spec.mode is Mode.KNOWLEDGE_BASE:
         text = request.item.text
-        for stated in _claims(instance):
-            if not states(text, stated):
-                return ("ungrounded", f"the text does not state {stated!r}")
+        for claim in _claims(instance):
+            if not states(text, claim):
+                return ("ungrounded", f"the text does not state {claim!r}")
     return None
 
 
 def _claims(instance: QAInstance) -> Iterator[Any]:
-    """What a text has to state: table cells, and texts that no operation derives from them."""
+    """The values that a text has to state: table cells, and text answers that nothing derives."""
     for table in instance.knowledge:
         for row in table.rows:
             yield from row
@@ -241,7 +262,7 @@ def _claims(instance: QAInstance) -> Iterator[Any]:
 
 
 def _known_names(request: FreeRequest, instance: QAInstance) -> set[str]:
-    """Names that may occur: the offered ones where all are made up, else any."""
-    if request.spec.mode in INVENTING:
+    """The names that may occur: the offered ones where all are made up, else any."""
+    if request.spec.mode in INVENTING_MODES:
         return {name for names in request.variables["names"].values() for name in names}
     return set(instance.entities)

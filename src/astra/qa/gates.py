@@ -1,7 +1,7 @@
-"""What an instance that scored well enough has to pass besides: it is new, and no benchmark's.
+"""Gates that an instance must pass after its score: it is new, and no text of a benchmark's.
 
-A gate is asked about each such instance in order of id and says why it must go (reason and detail),
-or None. Gates may remember what they let pass.
+A gate is asked about each instance that scored well enough, in the order of their ids. It returns
+why the instance must go, or None. A gate may remember what it let pass.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ class OwnQuestions:
 
 
 def spaced(text: str) -> str:
-    """Text whose Chinese characters stand apart, each a word of its own, as overlap counts them."""
+    """The text with spaces around each Chinese character: near-duplicates are found by words."""
     return re.sub(rf"([{CHINESE}])", r" \1 ", text)

@@ -22,7 +22,9 @@ from astra.records.score import Rejection, Score, Scored, Unscored
 TRIES = 3
 """Asks of one judgement whose ids do not fit (ASTRA release: 3)."""
 NOT_APPLICABLE = "not applicable"
+"""The reason of an Unscored where a verifier has nothing to judge."""
 VERIFIERS = ("dependency", "atomicity", "sequential", "completeness")
+"""The four verifiers of ASTRA section 4.1; each is a prompt of its name."""
 Report = TypeVar("Report", bound=BaseModel)
 
 
@@ -43,11 +45,11 @@ class Opinion:
     score: Score
     against: str = ""
     attempt: int = 0
-    """How many of its tries failed before an ask without a usable reply."""
+    """How many of the verifier's tries had failed before it was left without a usable reply."""
 
 
 class Hearing:
-    """One instance before its judge: what is asked of it, and the tries that failed."""
+    """One instance before its judge: the asks about it, the tries that failed, the prompts used."""
 
     def __init__(self, instance: QAInstance, judge: Teacher) -> None:
         self.instance = instance
@@ -60,20 +62,20 @@ class Hearing:
         """A report whose verdicts cover exactly ``ids``. Raises JudgeFailed."""
         problem = said = ""
         for sample in range(TRIES):
-            if problem:
+            if problem:  # of the try before; that of the last try goes with JudgeFailed instead
                 self.tries.append(self._misfit(name, problem, said, sample - 1))
             try:
-                found = await self._judge.ask(Ask(f"qa/{name}", self._variables, model, sample))
+                report = await self._judge.ask(Ask(f"qa/{name}", self._variables, model, sample))
             except (ProviderError, ParseError) as error:
                 raise JudgeFailed(str(error), sample) from None
-            verdicts = getattr(found, "verdicts", None)
+            verdicts = getattr(report, "verdicts", None)
             if verdicts is None:
-                return found
+                return report  # it judges the whole instance
             stated = [verdict.id for verdict in verdicts]
             if sorted(stated) == sorted(ids):
-                return found
+                return report
             problem = f"verdicts for {stated}, asked for {sorted(ids)}"
-            said = words(name, verdicts)
+            said = reasons(name, verdicts)
         raise JudgeFailed(problem, TRIES - 1, said)
 
     def _misfit(self, name: str, problem: str, said: str, attempt: int) -> Rejection:
@@ -90,41 +92,44 @@ class Hearing:
     async def necessity(self) -> dict[int, Necessity]:
         """The verdict on each step that is carried out. Raises JudgeFailed."""
         ids = {step.id for step in self.instance.sub_questions if step.bar is None}
-        found = await self.ask("necessity", NecessityReport, ids)
-        return {verdict.id: verdict for verdict in found.verdicts}
+        report = await self.ask("necessity", NecessityReport, ids)
+        return {verdict.id: verdict for verdict in report.verdicts}
 
     async def opinion(self, name: str) -> Opinion:
-        """What one of VERIFIERS makes of the instance."""
+        """The score that one of VERIFIERS gives the instance: the share of steps that it passes."""
         steps = self.instance.sub_questions
+        # A step without dependencies has none to judge.
         ids = {step.id for step in steps if name != "dependency" or step.dependencies}
         if not ids:
             return Opinion(Unscored(reason=NOT_APPLICABLE))
         try:
             if name == "completeness":
-                return _whole(await self.ask(name, CompletenessReport, ids))
+                return _completeness(await self.ask(name, CompletenessReport, ids))
             verdicts = (await self.ask(name, StepReport, ids)).verdicts
         except JudgeFailed as error:
             return Opinion(Unscored(reason=str(error)), error.said, error.attempt)
         failed = [verdict for verdict in verdicts if not verdict.ok]
         score = Scored(value=fmean(float(verdict.ok) for verdict in verdicts))
-        return Opinion(score, words(name, failed))
+        return Opinion(score, reasons(name, failed))
 
 
-def _whole(found: CompletenessReport) -> Opinion:
-    complete = found.complete and not found.missing
-    against = f"completeness: missing {list(found.missing)}" if found.missing else ""
-    if not complete and not against:
-        against = "completeness: not complete"
-    return Opinion(Scored(value=float(complete)), against)
+def _completeness(report: CompletenessReport) -> Opinion:
+    """The opinion of a report on the whole; complete with something missing is not complete."""
+    if report.missing:
+        against = f"completeness: missing {list(report.missing)}"
+        return Opinion(Scored(value=0.0), against)
+    if not report.complete:
+        return Opinion(Scored(value=0.0), "completeness: not complete")
+    return Opinion(Scored(value=1.0))
 
 
-def words(name: str, verdicts: Iterable[Necessity | StepVerdict]) -> str:
-    """The reasons of verdicts, a line each."""
-    return "\n".join(f"{name}, sub-question {one.id}: {one.reason}" for one in verdicts)
+def reasons(name: str, verdicts: Iterable[Necessity | StepVerdict]) -> str:
+    """The reasons that verdicts give, a line each."""
+    return "\n".join(f"{name}, sub-question {verdict.id}: {verdict.reason}" for verdict in verdicts)
 
 
 def judge_variables(instance: QAInstance) -> dict[str, Any]:
-    """What every judge reads."""
+    """The variables of every judge's ask: the question, its steps and their answers."""
     return {
         "domain": instance.domain,
         "language": instance.language,

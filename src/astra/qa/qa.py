@@ -1,15 +1,17 @@
-"""Stage ``qa``: plans -> asks -> decomposed questions that pass the rule checks.
+"""Stage ``qa``: questions are planned, asked of the teacher, and kept if the rules pass them.
 
-Counted drops: ``no_plan`` (no question could be made), ``teacher`` (no answer), ``off_outline``
-(the reply answers another question than the one asked), ``no_closing`` (it does not name the
-outcomes), and every reason of rules.py.
+Questions of tables are planned first (questions/plan.py) and worded by the teacher; those of
+corpora are made by the teacher (free.py).
+
+Reasons for rejection: ``no_plan`` (no question could be planned), ``teacher`` (it gave no usable
+reply), ``off_outline`` (the reply is to another question than the one asked), ``no_closing`` (the
+question does not end by naming the outcomes), and every reason of rules.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterator
-from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,22 +22,21 @@ from astra.prompting import template_hash
 from astra.qa.config import QAConfig
 from astra.qa.free import FreeRequest, count_requests, requests_of, synthesise
 from astra.qa.knowledge.operations import AGGREGATES, BOUNDED, UNORDERED, WEEKDAYS, WRITE_OPS
-from astra.qa.knowledge.packaged import KnowledgeError
-from astra.qa.knowledge.schema import KnowledgeSource, Relation
+from astra.qa.knowledge.schema import KnowledgeError, KnowledgeSource, Relation
 from astra.qa.knowledge.sources import (
     KNOWLEDGE,
     Sources,
+    all_sources,
     build_sources,
-    every,
     shared_entities,
     source_weights,
 )
 from astra.qa.questions.outcomes import OUTCOMES
 from astra.qa.questions.outline import ask_variables, outline_variables
-from astra.qa.questions.plan import Cell, Planner, QuestionPlan, Unplanned, cells_of
+from astra.qa.questions.plan import Planner, QuestionPlan, Stratum, Unplanned, strata_of
 from astra.qa.questions.shapes import Composition
 from astra.qa.replies import Decomposition
-from astra.qa.report import told
+from astra.qa.report import refusal_detail
 from astra.qa.rules import answering, check
 from astra.records.qa import (
     Answer,
@@ -48,37 +49,41 @@ from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
 
 TEMPLATE = "qa/decompose"
+"""The prompt for classic operations, in English questions that only read."""
 OUTLINES = {"en": "qa/outline", "zh": "qa/outline_zh"}
-"""What ``qa/decompose`` does not cover: other operations and kinds, Chinese."""
+"""Language -> the prompt for what ``qa/decompose`` does not cover."""
 Outcome = QAInstance | Rejection
-Wanted = FreeRequest | tuple[Cell, QuestionPlan | Unplanned]
+Wanted = FreeRequest | tuple[Stratum, QuestionPlan | Unplanned]
 """One question that is to be made."""
 
 
-def questions(
-    generator: QuestionWriter, teacher: Teacher, open_items: int, metrics: StageMetrics
+def instances(
+    writer: QuestionWriter, teacher: Teacher, open_items: int, metrics: StageMetrics
 ) -> AsyncGenerator[Outcome, None]:
-    """One outcome per wanted instance, in a fixed order. Counts ``in``."""
+    """One outcome per wanted question, in a fixed order. Counts ``in``."""
 
     async def work(wanted: Wanted) -> list[Outcome]:
-        outcome = await generator.make(wanted, teacher)
+        outcome = await writer.make(wanted, teacher)
         metrics.count("in")
         return [outcome]
 
-    return flow(generator.wanted(), work, open_items)
+    return flow(writer.wanted(), work, open_items)
 
 
 class QuestionWriter:
-    """All cells of a configuration. Building it loads the knowledge and enumerates shapes."""
+    """Lists the questions that a configuration wants, and makes each with a teacher.
+
+    Building it loads all knowledge and enumerates every composition. Raises KnowledgeError.
+    """
 
     def __init__(self, config: QAConfig, knowledge: Path = KNOWLEDGE) -> None:
         self._config = config
-        sources: dict[Split, Sources] = {
+        sources_of: dict[Split, Sources] = {
             split: build_sources(config, split, knowledge)
             for split in Split
             if config.instances.get(split, 0) > 0
         }
-        shared = shared_entities(sources)
+        shared = shared_entities(sources_of)
         if shared:
             raise KnowledgeError(
                 f"knowledge sources put names into two splits: {sorted(shared)[:5]}; leave "
@@ -88,58 +93,59 @@ class QuestionWriter:
         # Read once ahead of any paid work: a broken corpus is found now, not hours later.
         self._requested = count_requests(config, knowledge)
         weights = source_weights(config)
-        self._cells = [
-            (cell, Planner(config, cell, found[cell.language], weights))
-            for split, found in sources.items()
-            for cell in cells_of(config, split)
+        self._planners = [
+            Planner(config, stratum, sources[stratum.language], weights)
+            for split, sources in sources_of.items()
+            for stratum in strata_of(config, split)
         ]
         self._names = {
-            split: frozenset[str]().union(*(source.names for source in every(found)))
-            for split, found in sources.items()
+            split: frozenset[str]().union(*(source.names for source in all_sources(sources)))
+            for split, sources in sources_of.items()
         }
 
     def composition_counts(self) -> dict[str, int]:
         """Compositions that each split owns within the hop budget, over languages and kinds."""
         counts: Counter[str] = Counter()
-        for cell, planner in self._cells:
-            counts[cell.split.value] += planner.composition_count()
+        for planner in self._planners:
+            counts[planner.stratum.split.value] += planner.composition_count()
         return dict(counts)
 
     def total(self) -> int:
-        return sum(cell.total for cell, _ in self._cells) + self._requested
+        """How many questions are wanted."""
+        return sum(planner.stratum.total for planner in self._planners) + self._requested
 
     def wanted(self) -> Iterator[Wanted]:
         """Every question to be made: those planned from tables, then those of corpora."""
-        for cell, planner in self._cells:
+        for planner in self._planners:
             for plan in planner.plans():
-                yield cell, plan
+                yield planner.stratum, plan
         yield from requests_of(self._config, self._folder)
 
     async def make(self, wanted: Wanted, teacher: Teacher) -> Outcome:
         """The instance that the teacher makes, if every rule passes it."""
         if isinstance(wanted, FreeRequest):
             return await synthesise(wanted, teacher)
-        cell, plan = wanted
+        stratum, plan = wanted
         if isinstance(plan, Unplanned):
             return Rejection(
-                item=f"{cell.split}/{cell.kind}/{plan.scenario}",
-                part=f"{cell.language} {plan.number}",
+                item=f"{stratum.split}/{stratum.kind}/{plan.scenario}",
+                part=f"{stratum.language} {plan.number}",
                 reason="no_plan",
                 detail=plan.why,
             )
-        return await self._decompose(cell, plan, teacher)
+        return await self._decompose(stratum, plan, teacher)
 
-    def ask(self, cell: Cell, plan: QuestionPlan) -> Ask[Decomposition]:
-        """What the teacher is asked for a plan."""
+    def ask(self, stratum: Stratum, plan: QuestionPlan) -> Ask[Decomposition]:
+        """The ask that words a plan."""
         closes = self._config.kinds_used != [QuestionKind.READ_ONLY]
-        if plan.composition.classic and cell.language == "en" and not closes:
-            return Ask(TEMPLATE, ask_variables(plan, cell.language), Decomposition)
-        variables = outline_variables(plan, cell.language, closes)
-        return Ask(OUTLINES[cell.language], variables, Decomposition)
+        if plan.composition.classic and stratum.language == "en" and not closes:
+            return Ask(TEMPLATE, ask_variables(plan, stratum.language), Decomposition)
+        variables = outline_variables(plan, stratum.language, closes)
+        return Ask(OUTLINES[stratum.language], variables, Decomposition)
 
-    async def _decompose(self, cell: Cell, plan: QuestionPlan, teacher: Teacher) -> Outcome:
-        item = f"{cell.split}/{plan.composition.signature}/{', '.join(plan.names)}"
-        ask = self.ask(cell, plan)
+    async def _decompose(self, stratum: Stratum, plan: QuestionPlan, teacher: Teacher) -> Outcome:
+        item = f"{stratum.split}/{plan.composition.signature}/{', '.join(plan.names)}"
+        ask = self.ask(stratum, plan)
         try:
             reply = await teacher.ask(ask)
         except (ProviderError, ParseError) as error:
@@ -150,26 +156,26 @@ class QuestionWriter:
                 f"asked {plan.composition.scenario} {plan.operations}, "
                 f"got {reply.scenario} {stated}"
             )
-            return Rejection(item=item, reason="off_outline", detail=told(why, reply))
+            return Rejection(item=item, reason="off_outline", detail=refusal_detail(why, reply))
         ending = ask.variables.get("closing", "")
         if not reply.main_question.endswith(ending):
             why = f"does not end in {ending!r}"
-            return Rejection(item=item, reason="no_closing", detail=told(why, reply))
+            return Rejection(item=item, reason="no_closing", detail=refusal_detail(why, reply))
         instance = build_instance(
-            plan, reply, cell, self._names[cell.split], template_hash(ask.template)
+            plan, reply, stratum, self._names[stratum.split], template_hash(ask.template)
         )
         allowed = {hops for hops, weight in self._config.hops.items() if weight > 0}
-        problem = check(instance, allowed, self._names[cell.split])
+        problem = check(instance, allowed, self._names[stratum.split])
         if problem is not None:
             reason, why = problem
-            return Rejection(item=item, reason=reason, detail=told(why, instance))
+            return Rejection(item=item, reason=reason, detail=refusal_detail(why, instance))
         return instance
 
 
 def build_instance(
     plan: QuestionPlan,
     reply: Decomposition,
-    cell: Cell,
+    stratum: Stratum,
     names: Collection[str],
     prompt_hash: str,
 ) -> QAInstance:
@@ -177,7 +183,6 @@ def build_instance(
 
     ``names`` are the entity names of the split.
     """
-    made = plan.composition
     steps = tuple(
         step.model_copy(
             update={
@@ -187,14 +192,16 @@ def build_instance(
                 "tool_necessity": None,
             }
         )
-        for number, (step, node) in enumerate(zip(reply.sub_questions, made.nodes, strict=True))
+        for number, (step, node) in enumerate(
+            zip(reply.sub_questions, plan.composition.nodes, strict=True)
+        )
     )
-    known = plan.source.entities_in(plan.tables)
+    in_tables = plan.source.entities_in(plan.tables)
     mentioned = {literal for literal in plan.literals if literal in names}
     return QAInstance(
-        split=cell.split,
-        domain=made.domain,
-        language=cell.language,
+        split=stratum.split,
+        domain=plan.composition.domain,
+        language=stratum.language,
         source=plan.source.name,
         kind=plan.kind,
         scenario=reply.scenario,
@@ -202,24 +209,25 @@ def build_instance(
         final_answer=_final(reply.final_answer, steps, plan),
         sub_questions=steps,
         knowledge=plan.tables,
-        entities=tuple(sorted(known | set(plan.names) | mentioned)),
-        composition=made.signature,
+        entities=tuple(sorted(in_tables | set(plan.names) | mentioned)),
+        composition=plan.composition.signature,
         prompt_hash=prompt_hash,
     )
 
 
 def _completed(answer: Answer, plan: QuestionPlan, number: int) -> Answer:
+    """The answer of the plan's node ``number``, with what its relation says of it."""
     relation, literal = plan.composition.nodes[number].relation, plan.literals[number]
-    known: dict[str, Any] = {
+    details: dict[str, Any] = {
         "domain_size": domain_size(plan.source, relation, plan.composition),
         "ordered": relation.op not in UNORDERED,
     }
     if relation.op == "convert" and relation.extra == "unit":
         # The factors are not whole, so that a tool may or may not round as we do.
-        known |= {"unit": str(literal), "tolerance": 0.01}
+        details |= {"unit": str(literal), "tolerance": 0.01}
     elif relation.unit:
-        known["unit"] = relation.unit
-    return answer.model_copy(update=known)
+        details["unit"] = relation.unit
+    return answer.model_copy(update=details)
 
 
 def _final(answer: Answer, steps: tuple[SubQuestion, ...], plan: QuestionPlan) -> Answer:
@@ -227,8 +235,8 @@ def _final(answer: Answer, steps: tuple[SubQuestion, ...], plan: QuestionPlan) -
     if plan.composition.final == "outcome":
         return answer.model_copy(update={"domain_size": len(OUTCOMES["en"])})
     last = [step.answer for step in answering(steps)]
-    known = [end.domain_size for end in last if end.domain_size is not None]
-    size = prod(known) if len(known) == len(last) else None
+    sizes = [end.domain_size for end in last if end.domain_size is not None]
+    size = prod(sizes) if len(sizes) == len(last) else None
     if len(last) == 1:
         kept = {"ordered": last[0].ordered, "unit": last[0].unit, "tolerance": last[0].tolerance}
     else:
@@ -236,42 +244,22 @@ def _final(answer: Answer, steps: tuple[SubQuestion, ...], plan: QuestionPlan) -
     return answer.model_copy(update={"domain_size": size, **kept})
 
 
-def domain_size(source: KnowledgeSource, relation: Relation, made: Composition) -> int | None:
-    """How many answers the relation has in the whole source, where that can be counted."""
-    if relation.op in ("greater", "less"):
-        return len(made.starts)
-    if relation.op in ("check", "weekday"):
-        return 2 if relation.op == "check" else len(WEEKDAYS)
-    if not relation.table or relation.op == "convert":
-        return None
-    return _distinct(_Key(source, relation))
-
-
 ANSWERS_PER_KEY = AGGREGATES | BOUNDED | WRITE_OPS | {"list", "sort", "record"}
 """Operations that have about as many answers as there are things to ask them of."""
 
 
-class _Key:
-    """A source and relation as a cache key: by the source's identity, tables being large."""
-
-    def __init__(self, source: KnowledgeSource, relation: Relation) -> None:
-        self.source = source
-        self.relation = relation
-
-    def __hash__(self) -> int:
-        return hash((id(self.source), self.relation))
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Key)
-            and self.source is other.source
-            and self.relation == other.relation
-        )
-
-
-@lru_cache(maxsize=4096)
-def _distinct(key: _Key) -> int:
-    source, relation = key.source, key.relation
+def domain_size(
+    source: KnowledgeSource, relation: Relation, composition: Composition
+) -> int | None:
+    """How many answers the relation has in the whole source, where that can be counted."""
+    if relation.op in ("greater", "less"):
+        return len(composition.starts)
+    if relation.op == "check":
+        return 2
+    if relation.op == "weekday":
+        return len(WEEKDAYS)
+    if not relation.table or relation.op == "convert":
+        return None
     keys = source.column(relation.table, relation.key)
     if relation.op == "count":
         filters = [keys]

@@ -1,12 +1,13 @@
 """Stage ``qa_valid``: tool necessity and the four verifiers (ASTRA section 4.1).
 
-Necessity is judged of the steps that are carried out; barred ones need no tool by definition.
+Necessity is judged for the steps that are carried out; barred ones need no tool by definition.
 Fail closed: a verifier that gave no usable reply leaves ``Unscored``, QS is then ``Unscored``,
 and the instance is rejected. A verifier with nothing to judge (no dependencies) is
 ``Unscored(NOT_APPLICABLE)`` and stays out of the mean.
 
 Which instances pass is decided when all are judged (selection.py). Rejections name an instance by
-the id it has in table ``qa``; judging gives it another, as identity covers ``tool_necessity``.
+the id that it has in table ``qa``; judging gives it another one, as identity covers
+``tool_necessity``.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from astra.prompting import joined_hashes
 from astra.qa import report
 from astra.qa.config import QAValidConfig
 from astra.qa.gates import FreshQuestions, Gate, OwnQuestions
-from astra.qa.hearing import NOT_APPLICABLE, VERIFIERS, Hearing, JudgeFailed, words
+from astra.qa.hearing import NOT_APPLICABLE, VERIFIERS, Hearing, JudgeFailed, reasons
 from astra.qa.knowledge.operations import PLAIN_OPS
 from astra.qa.replies import Necessity
-from astra.qa.report import told
-from astra.qa.selection import QS, JudgedInstance, Waiting
+from astra.qa.report import refusal_detail
+from astra.qa.selection import QS, JudgedInstance, JudgedShelf
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.score import Rejection, Score, Scored, Unscored
 from astra.store.metrics import StageMetrics
@@ -47,14 +48,14 @@ async def valid(
     metrics.count("sub_questions", 0)
     metrics.count("sub_questions_with_tool", 0)
     gates = _gates(config, metrics)
-    with Waiting() as waiting:
+    with JudgedShelf() as shelf:
         async with aclosing(judge_all(instances, judge, config, open_items, metrics)) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, JudgedInstance):
-                    waiting.add(outcome)
+                    shelf.add(outcome)
                 else:
                     yield outcome
-        for outcome in waiting.select(config, gates):
+        for outcome in shelf.select(config, gates):
             yield outcome
 
 
@@ -74,15 +75,15 @@ def judge_all(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[JudgedInstance | Rejection, None]:
-    """What came of judging each instance, in order. Counts ``in`` and distribution ``qs``."""
+    """The outcomes of judging each instance, in order. Counts ``in`` and distribution ``qs``."""
 
     async def work(instance: QAInstance) -> list[JudgedInstance | Rejection]:
         outcomes = await judge_instance(instance, judge, config)
         metrics.count("in")
-        score = (
-            outcomes[-1].instance.scores[QS] if isinstance(outcomes[-1], JudgedInstance) else None
-        )
-        if isinstance(score, Scored):
+        last = outcomes[-1]
+        if isinstance(last, JudgedInstance) and isinstance(
+            score := last.instance.scores[QS], Scored
+        ):
             metrics.distribution("qs", [f"{score.value:.2f}"])
         return outcomes
 
@@ -96,7 +97,7 @@ async def judge_instance(
     hearing = Hearing(instance, judge)
     outcome = await _judge(hearing, config)
     # The verifiers run together, so their tries come in any order.
-    tries = sorted(hearing.tries, key=lambda one: (one.part, one.attempt))
+    tries = sorted(hearing.tries, key=lambda rejection: (rejection.part, rejection.attempt))
     return [*tries, outcome]
 
 
@@ -117,8 +118,8 @@ async def _judge(hearing: Hearing, config: QAValidConfig) -> JudgedInstance | Re
     refused = _unneeded(instance, needs, config)
     if refused is not None:
         return refused
-    async with aclosing(map_bounded(VERIFIERS, hearing.opinion, len(VERIFIERS))) as found:
-        opinions = dict(zip(VERIFIERS, [one async for one in found], strict=True))
+    async with aclosing(map_bounded(VERIFIERS, hearing.opinion, len(VERIFIERS))) as judged:
+        opinions = dict(zip(VERIFIERS, [opinion async for opinion in judged], strict=True))
     scores = {name: opinion.score for name, opinion in opinions.items()}
     score = quality(scores)
     against = "\n".join(opinion.against for opinion in opinions.values() if opinion.against)
@@ -126,12 +127,12 @@ async def _judge(hearing: Hearing, config: QAValidConfig) -> JudgedInstance | Re
         return Rejection(
             item=instance.id,
             reason="unscored",
-            detail=told(score.reason, instance),
+            detail=refusal_detail(score.reason, instance),
             said=against,
             attempt=max(opinion.attempt for opinion in opinions.values()),
         )
-    judged = _with_verdicts(hearing, needs, {**scores, QS: score})
-    return JudgedInstance(item=instance.id, instance=judged, against=against)
+    scored = _with_verdicts(hearing, needs, {**scores, QS: score})
+    return JudgedInstance(item=instance.id, instance=scored, against=against)
 
 
 def _with_verdicts(
@@ -159,8 +160,8 @@ def _unneeded(
 ) -> Rejection | None:
     """Why the verdicts on necessity leave no instance, if they do."""
 
-    def refused(reason: str, why: str, on: Iterable[Necessity]) -> Rejection:
-        detail, said = told(why, instance), words("necessity", on)
+    def refused(reason: str, why: str, verdicts: Iterable[Necessity]) -> Rejection:
+        detail, said = refusal_detail(why, instance), reasons("necessity", verdicts)
         return Rejection(item=instance.id, reason=reason, detail=detail, said=said)
 
     if (step := _conflict(instance.sub_questions, needs)) is not None:
@@ -172,7 +173,7 @@ def _unneeded(
         return refused("no_tool_needed", "", needs.values())
     if config.allow_plain_dependencies:
         return None
-    used = {d for step in instance.sub_questions for d in step.dependencies}
+    used = {id for step in instance.sub_questions for id in step.dependencies}
     idle = sorted(step for step in used if step not in needs or not needs[step].needs_tool)
     if not idle:
         return None
@@ -181,7 +182,10 @@ def _unneeded(
 
 
 def _conflict(steps: Sequence[SubQuestion], needs: dict[int, Necessity]) -> SubQuestion | None:
-    """Where judge and rule disagree: look-ups and calculations need a tool, comparisons do not."""
+    """The first step on which judge and rule disagree, if there is one.
+
+    The rule: look-ups and calculations need a tool, comparisons do not.
+    """
     for step in steps:
         if step.operation is None or step.bar is not None:
             continue
@@ -208,4 +212,4 @@ def measure(metrics: StageMetrics, instance: QAInstance) -> None:
     report.measure(metrics, instance)
     needs = [step.tool_necessity for step in instance.sub_questions]
     metrics.count("sub_questions", len(needs))
-    metrics.count("sub_questions_with_tool", sum(bool(need) for need in needs))
+    metrics.count("sub_questions_with_tool", needs.count(True))

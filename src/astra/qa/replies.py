@@ -1,6 +1,6 @@
-"""What teacher and judges are asked to reply: the response models of this domain's asks.
+"""Replies that teacher and judges are asked for: the response models of this domain's asks.
 
-A judge's reason stands before its verdict: fields are written in this order.
+A judge's reason stands before its verdict, as models write fields in the order of the schema.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ class Decomposition(Frozen):
 
 
 class SynthesisStep(Frozen):
+    """A sub-question of a free question, before the rules have passed it."""
+
     id: int
     hop_level: int
     question: str
@@ -43,6 +45,8 @@ class Synthesis(Frozen):
 
 
 class Necessity(Frozen):
+    """The judge's verdict on whether one sub-question needs a tool."""
+
     id: int
     reason: str
     needs_tool: bool

@@ -1,4 +1,4 @@
-"""What stages ``qa`` and ``qa_valid`` count, plot and tell of questions."""
+"""What stages ``qa`` and ``qa_valid`` say of questions: counts, distributions, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measure(metrics: StageMetrics, instance: QAInstance) -> None:
 
 
 def describe(instance: QAInstance) -> Mapping[str, object]:
-    """What the stages plot."""
+    """The properties of an instance that the stages plot."""
     return {
         "split": instance.split,
         "scenario": instance.scenario,
@@ -33,8 +33,8 @@ def describe(instance: QAInstance) -> Mapping[str, object]:
     }
 
 
-def told(why: str, asked: QAInstance | Decomposition) -> str:
-    """Why a question is refused, and the question with its sub-questions and their answers."""
+def refusal_detail(why: str, asked: QAInstance | Decomposition) -> str:
+    """Why a question is refused, then the question and its sub-questions with their answers."""
     steps = (f"{step.id}. {step.question} {step.answer.value}" for step in asked.sub_questions)
-    whole = f"{asked.main_question} {asked.final_answer.value}"
-    return " | ".join([part for part in (why, whole, *steps) if part])
+    question = f"{asked.main_question} {asked.final_answer.value}"
+    return " | ".join([part for part in (why, question, *steps) if part])

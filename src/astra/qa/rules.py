@@ -1,6 +1,7 @@
 """Rule checks of a decomposed question, made before any judge is asked and for every teacher.
 
-Pure functions over a record. Each returns the reasons found; an instance with any is rejected.
+``check`` goes through the rules in order and gives the first problem; an instance with one is
+rejected. A rule is a pure function of the record that yields its problems.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from astra.qa.knowledge.operations import (
     references,
     table_named,
 )
-from astra.qa.knowledge.schema import is_empty
 from astra.qa.questions.outcomes import OUTCOMES
 from astra.qa.questions.shapes import scenario_of, steps_of
 from astra.records.base import canonical_json
@@ -61,9 +61,9 @@ def check(
     instance: QAInstance, allowed_hops: Collection[int], names: Collection[str]
 ) -> Problem | None:
     """The first problem, or None. ``names`` are the entity names of the instance's split."""
-    # Later checks presuppose earlier ones, so the first reason is the true one.
-    for found in (_topology, _answers, _kind, _dependencies, _derivation, _final, _wording):
-        for problem in found(instance):
+    # Later rules presuppose earlier ones, so the first reason is the true one.
+    for rule in (_topology, _answers, _kind, _dependencies, _derivation, _final, _wording):
+        for problem in rule(instance):
             return problem
     levels = max(step.hop_level for step in instance.sub_questions)
     if levels not in allowed_hops:
@@ -75,6 +75,7 @@ def check(
 
 
 def _topology(instance: QAInstance) -> Iterator[Problem]:
+    """Ids and dependencies make a DAG, whose levels and scenario are as labelled."""
     steps = instance.sub_questions
     if not steps:
         yield ("no_steps", "no sub-question")
@@ -100,7 +101,7 @@ def _topology(instance: QAInstance) -> Iterator[Problem]:
 
 
 def _kind(instance: QAInstance) -> Iterator[Problem]:
-    """Which steps a kind bars and which it carries out."""
+    """The kind's own steps are barred, and a state is changed only where the kind changes one."""
     steps, kind = instance.sub_questions, instance.kind
     barred = [step for step in steps if step.bar is not None]
     last = ends(steps)
@@ -125,10 +126,15 @@ def _writes(step: SubQuestion) -> bool:
 
 
 def _readings(steps: tuple[SubQuestion, ...]) -> list[tuple[SubQuestion, ...]]:
-    """The steps; and without a last summary, where no operation says whether it needs a tool."""
+    """The sets of steps that a scenario may be read off.
+
+    A last summary without an operation may need a tool or not: the steps count with and without
+    it.
+    """
     last = summary(steps)
-    unstated = last is not None and last.operation is None
-    return [steps, tuple(s for s in steps if s is not last)] if unstated else [steps]
+    if last is None or last.operation is not None:
+        return [steps]
+    return [steps, tuple(step for step in steps if step is not last)]
 
 
 def summary(steps: tuple[SubQuestion, ...]) -> SubQuestion | None:
@@ -141,26 +147,41 @@ def summary(steps: tuple[SubQuestion, ...]) -> SubQuestion | None:
 
 
 def _has_cycle(steps: tuple[SubQuestion, ...]) -> bool:
+    # Take away the steps that wait for none, again and again; what is left waits for itself.
     waiting = {step.id: set(step.dependencies) for step in steps}
-    while ready := [key for key, needs in waiting.items() if not needs]:
-        for key in ready:
-            del waiting[key]
+    while ready := [id for id, needs in waiting.items() if not needs]:
+        for id in ready:
+            del waiting[id]
         for needs in waiting.values():
             needs.difference_update(ready)
     return bool(waiting)
 
 
 def _answers(instance: QAInstance) -> Iterator[Problem]:
+    """Every answer holds something, of the type it states."""
     labelled = [(f"step {s.id}", s.answer) for s in instance.sub_questions]
     for where, answer in [*labelled, ("final answer", instance.final_answer)]:
-        if is_empty(answer):
+        if _is_empty(answer):
             yield ("empty_answer", where)
         elif not _well_typed(answer):
             yield ("answer_type", f"{where}: {answer.value!r} is no {answer.type}")
 
 
+def _is_empty(answer: Answer) -> bool:
+    """Whether an answer is null or blank, or a list or record with no part or an empty one."""
+    value = answer.value
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, list | dict):
+        parts: list[Any] = list(value.values()) if isinstance(value, dict) else value
+        return not parts or any(part is None or part == "" for part in parts)
+    return False
+
+
 def _well_typed(answer: Answer) -> bool:
-    if isinstance(answer.value, bool):
+    if isinstance(answer.value, bool):  # to Python a bool is an int as well
         return answer.type is AnswerType.BOOLEAN
     return isinstance(answer.value, TYPES[answer.type])
 
@@ -192,12 +213,13 @@ def _dependencies(instance: QAInstance) -> Iterator[Problem]:
 
 
 def _state_dependencies(step: SubQuestion, instance: QAInstance) -> set[int]:
-    """What a step may wait for without using the answer: writes before a reading, and the look-up
-    that shows a barred action to be of no use.
+    """Ids that a step may wait for without using their answers: writes that a reading follows, or
+    the look-up that shows a barred action to be of no use or impossible.
     """
     others = [other for other in instance.sub_questions if other.id in step.dependencies]
     if step.bar is None:
         return {other.id for other in others if _writes(other)}
+    # That look-up reads the very cell that the action would write.
     shown = step.operation.select if step.operation else ""
     return {
         other.id
@@ -212,10 +234,15 @@ def _value(argument: Any, answers: dict[int, Any]) -> Any:
 
 
 def _derivation(instance: QAInstance) -> Iterator[Problem]:
-    """Each stated answer and write follows from the state and the answers it depends on."""
+    """Each stated answer and write follows from the state and the answers it depends on.
+
+    Steps are carried out in the order of (hop level, id), each on the state that the writes
+    before it have left. Their stated answers feed later steps, so that one wrong answer is one
+    problem and not several.
+    """
     answers = {step.id: step.answer.value for step in instance.sub_questions}
     tables = instance.knowledge
-    cells: list[str] = []
+    written: list[str] = []
     yield from _joins(instance)
     for step in sorted(instance.sub_questions, key=lambda step: (step.hop_level, step.id)):
         if step.operation is None:
@@ -231,13 +258,14 @@ def _derivation(instance: QAInstance) -> Iterator[Problem]:
             yield ("answer_mismatch", f"{step.id}: says {step.answer.value!r}, is {derived!r}")
         if writes != step.writes:
             yield ("write_mismatch", f"{step.id}: says {step.writes!r}, is {writes!r}")
-        cells += [canonical_json([w.table, w.where or w.values]) for w in writes]
+        written += [canonical_json([w.table, w.where or w.values]) for w in writes]
         tables = after(tables, writes) if writes else tables
-    if len(set(cells)) < len(cells):
+    if len(set(written)) < len(written):
         yield ("conflicting_writes", "two steps write the same cell")
 
 
 def _joins(instance: QAInstance) -> Iterator[Problem]:
+    """A table named ``a+b`` is the join of tables ``a`` and ``b``."""
     for table in instance.knowledge:
         if "+" in table.name:
             try:
@@ -265,11 +293,12 @@ def ends(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
 
 
 def answering(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
-    """The ends that make up a final value: those that are carried out and read."""
+    """The ends whose answers make up a final value: those that are carried out and only read."""
     return [step for step in ends(steps) if step.bar is None and not _writes(step)]
 
 
 def _final(instance: QAInstance) -> Iterator[Problem]:
+    """The final answer is the outcome that the kind has, else what the last steps give."""
     last = answering(instance.sub_questions)
     final = instance.final_answer
     if instance.kind in OUTCOMES["en"]:
@@ -315,19 +344,22 @@ def _wording(instance: QAInstance) -> Iterator[Problem]:
         return  # the question names every outcome
     value = instance.final_answer.value
     revealing = isinstance(value, str) and len(value) > 2 and states(question, value)
+    # A comparison has to name what it compares, the winner included.
     if revealing and not compares:
         yield ("answer_in_question", f"{value!r} is in the question")
 
 
 def _literals(step: SubQuestion) -> list[Any]:
-    """Arguments that the question has to give."""
+    """Arguments that the question has to give: all but references to earlier answers."""
     assert step.operation is not None
-    given = step.operation.arguments.values()
-    parts = [part for value in given for part in (value if isinstance(value, list) else [value])]
-    return [part for part in parts if not isinstance(part, dict)]
+    values: list[Any] = []
+    for argument in step.operation.arguments.values():
+        values += argument if isinstance(argument, list) else [argument]
+    return [value for value in values if not isinstance(value, dict)]
 
 
 CHINESE = "\u3400-\u9fff"
+"""Range of Chinese characters, as it stands in a regular expression's class."""
 _LETTER = rf"[^\W{CHINESE}]"
 """A letter, digit or underscore of a script that writes words apart."""
 

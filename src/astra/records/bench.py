@@ -26,6 +26,8 @@ class EpisodeClass(StrEnum):
 
 
 class BenchEpisode(Record):
+    """One episode of one checkpoint in one of our arenas."""
+
     identity: ClassVar[tuple[str, ...]] = ("suite", "checkpoint", "arena_id")
     suite: str
     checkpoint: str
@@ -62,16 +64,16 @@ class SuiteEpisode(Record):
     entry_id: str
     category: str
     attempt: int
-    """Tries of an entry, counted from 0."""
+    """Which try of the entry it is, counted from 0."""
     outcome: SuiteOutcome
     scores: dict[str, Score]
-    """By name; every one is ``Unscored`` where the outcome is infra."""
+    """The scores by name; every one is ``Unscored`` where the outcome is infra."""
     reason: str
     """Why a score is not full, in the harness's words; empty where there is nothing to say."""
     steps: int
     """Completions that the model was asked for."""
     prompt_tokens: int
-    """Summed over the steps, as the endpoint counted them."""
+    """The sum over the steps, as the endpoint counted them."""
     completion_tokens: int
     messages: tuple[Message, ...]
 
@@ -86,13 +88,13 @@ class SuiteRun(Record):
     suite: str
     checkpoint: str
     model: str
-    """Under which name the endpoint serves it."""
+    """The name under which the endpoint serves it."""
     harness: str
     """The suite's name in the registry; ``suite`` may be a label, one per setting."""
     score: str
     """The name of the suite's headline score in ``SuiteEpisode.scores``."""
     versions: dict[str, str]
-    """Of the harness, its data and what the run used besides (user simulator, judge)."""
+    """The versions of the harness, its data and what else the run used (user simulator, judge)."""
     sample_count: int
     """Entries played; the suite has ``sample_of``."""
     sample_of: int

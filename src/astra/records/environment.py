@@ -20,7 +20,7 @@ class Environment(Record):
     code: str
     """Python source defining a function named ``tool.name``; data are literals inside it."""
     arguments: dict[str, Any]
-    """The gold call."""
+    """The arguments of the gold call."""
     answer: Answer
     checks: dict[str, int]
     """How often each verification was made, for example ``{"fresh_sessions": 2, ...}``."""
@@ -53,7 +53,7 @@ class ArenaStep(Frozen):
     dependencies: tuple[int, ...] = ()
     tool_name: str | None = None
     arguments: dict[str, Any] = {}
-    """The gold call's."""
+    """The arguments of the gold call."""
 
 
 class Arena(Record):

@@ -17,24 +17,28 @@ class Edge(Frozen):
 
 
 class ToolGraph(Record):
+    """The weighted graph of which of a server's tools may follow which."""
+
     identity: ClassVar[tuple[str, ...]] = ("server_id", "nodes", "edges")
     server_id: str
     nodes: tuple[str, ...]
     edges: tuple[Edge, ...]
     proposals: int
-    """Proposed chains that counted (verdict yes, every tool known)."""
+    """How many proposed chains counted (verdict yes, every tool known)."""
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
 
 
 class ArgumentOrigin(StrEnum):
+    """Where a call's argument comes from."""
+
     TASK = "task"  # the user says it
     DEFAULT = "default"  # the schema's default or only value
     OUTPUT = "output"  # an earlier call's result
 
 
 class ArgumentSource(Frozen):
-    """Where a call's argument comes from.
+    """The source of a call's argument.
 
     ``value`` holds it for TASK and DEFAULT; for OUTPUT, ``step`` is the index of the earlier
     step and ``path`` the keys into its JSON result (empty: the whole result).
@@ -47,6 +51,8 @@ class ArgumentSource(Frozen):
 
 
 class ChainStep(Frozen):
+    """One call of a chain or plan, with the source of each argument."""
+
     tool: str
     arguments: dict[str, ArgumentSource]
 
@@ -61,6 +67,6 @@ class Chain(Record):
     votes_for: int
     votes_against: int
     task_sketch: str
-    """The task that the coherence judge wrote for the chain (ASTRA section 3.1, check ii)."""
+    """The task that the first approving model wrote for the chain (ASTRA section 3.1, check ii)."""
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

@@ -24,12 +24,14 @@ class ToolCall(Frozen):
 
 
 class Message(Frozen):
+    """One message of a conversation."""
+
     role: MessageRole
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
-    """Of a tool message: the tool that answered."""
+    """The tool that answered; set in tool messages only."""
 
 
 class CallStatus(StrEnum):

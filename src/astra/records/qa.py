@@ -27,9 +27,9 @@ class Answer(Frozen):
     value: Any
     unit: str = ""
     tolerance: float = 0.0
-    """Of a number: the largest accepted absolute difference."""
+    """The largest accepted absolute difference, for a number."""
     ordered: bool = True
-    """Of a list: whether its items must come in this order (answers to several questions do)."""
+    """Whether a list's items must come in this order (answers to several questions do)."""
     domain_size: int | None = None
     """How many values were possible, where known. Below 20 an equal answer may be chance."""
 
@@ -68,13 +68,13 @@ class Table(Sparse):
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     fields: dict[str, FieldClass] = {}
-    """Of a table that is written: columns whose end state is not compared exactly."""
+    """The columns whose end state is not compared exactly, in a table that is written."""
 
 
 class Operation(Frozen):
     """How a sub-question's answer follows from knowledge, where its source states that.
 
-    ``op`` is one of qa/operations.py. ``arguments`` maps a parameter to a literal, or to
+    ``op`` is one of qa/knowledge/operations.py. ``arguments`` maps a parameter to a literal, or to
     ``{"from": id}`` for the answer of another sub-question.
     """
 
@@ -94,6 +94,8 @@ class Bar(StrEnum):
 
 
 class SubQuestion(Sparse):
+    """One step of a decomposed question, with its answer."""
+
     sparse: ClassVar[tuple[str, ...]] = ("writes", "bar")
     id: int
     hop_level: int
@@ -111,6 +113,8 @@ class SubQuestion(Sparse):
 
 
 class QAInstance(Record):
+    """A question, its decomposition and the knowledge that answers it."""
+
     identity: ClassVar[tuple[str, ...]] = (
         "main_question",
         "final_answer",

@@ -1,4 +1,4 @@
-"""Measured and not measured values, and the reason something was dropped."""
+"""Scores that were measured or not, and rejections: why something was dropped."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from astra.records.base import Frozen, Record
 
 
 class Scored(Frozen):
+    """A measured value."""
+
     kind: Literal["scored"] = "scored"
     value: float
 
@@ -27,17 +29,18 @@ Score = Annotated[Scored | Unscored, Field(discriminator="kind")]
 class Rejection(Record):
     """One item that left the pipeline, or one failed try of an item that went on.
 
-    Rows of ``data/rejected/<stage>.parquet``. Nothing here may depend on the machine or on when
-    it ran (a path, a port, a delay), so that a rebuild gives the same bytes: a fault of a live
-    server is named by its kind, that of an endpoint keeps its text without the address, and the
-    log has both in full.
+    A domain yields it; ``DataStage.reject`` counts it and writes it as a row of
+    ``data/rejected/<stage>.parquet``. Nothing in it may depend on the machine or on when it ran
+    (a path, a port, a delay), so that a rebuild gives the same bytes: a fault of a live server is
+    named by its kind, a fault of an endpoint keeps its text without the address, and the log has
+    both in full.
     """
 
     identity: ClassVar[tuple[str, ...]] = (
         "item", "part", "reason", "detail", "said", "attempt", "final", "repeat",
     )  # fmt: skip
     item: str
-    """Id of the row of the stage's input table that it came from; a name where the input is no
+    """The id of the row of the stage's input table that it came from; a name where the input is no
     table (a document, a plan of questions)."""
     part: str = ""
     """Which part of the item: a sub-question, a sample, a variant, a chain of tools."""
@@ -50,6 +53,6 @@ class Rejection(Record):
     attempt: int = 0
     """How many tries of the same part had failed before."""
     final: bool = True
-    """False: a failed try that was followed by another."""
+    """Whether the item left the pipeline; False for a failed try that was followed by another."""
     repeat: int = 0
     """Tells rows apart that are equal otherwise."""

@@ -19,6 +19,8 @@ class TaskKind(StrEnum):
 
 
 class Task(Record):
+    """A user's request to a server's tools, with the plan that solves it."""
+
     identity: ClassVar[tuple[str, ...]] = ("server_id", "kind", "question", "plan", "augmentation")
     server_id: str
     chain_id: str | None
@@ -32,7 +34,7 @@ class Task(Record):
     that cannot be made, with value None for what the user left out; missing_function and
     irrelevant have no plan."""
     augmentation: str = "none"
-    """none | diverse | complicate | persona"""
+    """How the question was varied: none | diverse | complicate | persona."""
     parent_id: str | None = None
     """The task it was augmented from."""
     withheld_tools: tuple[str, ...] = ()

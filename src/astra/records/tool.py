@@ -60,6 +60,8 @@ class Tool(Frozen):
 
 
 class Execution(StrEnum):
+    """What answers a server's calls."""
+
     LIVE = "live"  # a real MCP server process
     EMULATED = "emulated"  # documents only
 
@@ -94,6 +96,8 @@ class HttpLaunch(Launch):
 
 
 class ToolServer(Record):
+    """A server and the tools it offers, live or as documents."""
+
     identity: ClassVar[tuple[str, ...]] = ("name", "source", "tools")
     sparse: ClassVar[tuple[str, ...]] = ("prompt_hash",)
     name: str

@@ -23,23 +23,26 @@ class StopReason(StrEnum):
 
 
 class Trajectory(Record):
+    """One episode of a task: what was said and called, and why it ended."""
+
     identity: ClassVar[tuple[str, ...]] = ("task_id", "sample", "policy", "messages")
     sparse: ClassVar[tuple[str, ...]] = ("follow_ups", "prompt_hash")
     task_id: str
     server_id: str
     sample: int
+    """Which episode of the task it is, counted from 0."""
     policy: str
     """Backend and model that acted, for example ``offline:expert``."""
     execution: Execution
     language: str
     domain: str
     tools: tuple[Tool, ...]
-    """What the agent saw."""
+    """The tools that the agent saw."""
     messages: tuple[Message, ...]
     calls: tuple[ExecutedCall, ...]
     stop_reason: StopReason
     follow_ups: tuple[str, ...] = ()
-    """Of a conversation: the further tasks that its user asked for, by id."""
+    """The ids of the further tasks that the user of a conversation asked for."""
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
 

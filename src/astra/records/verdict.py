@@ -9,6 +9,8 @@ from astra.records.base import Frozen, Record
 
 
 class Outcome(StrEnum):
+    """What a verdict says of a chain."""
+
     YES = "yes"
     NO = "no"
     ABSTAINED = "abstained"  # no usable answer: outage, or a reply that is not one
@@ -22,11 +24,11 @@ class Verdict(Frozen):
     sample: int
     outcome: Outcome
     detail: str
-    """The task that a yes wrote; why not, otherwise."""
+    """The task that was written for a yes; else why the answer is no, or why there is none."""
 
 
 class ChainVerdict(Record):
-    """A sampled chain with every verdict on it."""
+    """A sampled chain with every verdict on it, accepted or not."""
 
     identity: ClassVar[tuple[str, ...]] = ("server_id", "tools")
     server_id: str

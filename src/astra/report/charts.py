@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 40, 8, 12, 34
 LETTER = 6.4
 """Mean width of a letter at the charts' font size."""
 SPARSE = 15
-"""Series with at most so many points get markers."""
+"""The most points of a series that is drawn with markers."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Charts:
         return self._svg(title, ends, bottom, parts)
 
     def intervals(self, title: str, groups: Mapping[str, Sequence[Interval]]) -> Markup:
-        """Per group one dot with its interval for each member, on an axis from 0 to 1 or more."""
+        """A dot with its interval for each member of each group, on an axis from 0 to 1 or more."""
         every = [one for group in groups.values() for one in group]
         axis = ticks(
             min(0.0, *(one.low for one in every)), max(1.0, *(one.high for one in every)), 5
@@ -134,7 +134,7 @@ class Charts:
         return self._svg(title, said, y, parts)
 
     def counts(self, title: str, histogram: Sequence[tuple[str, float]], most: int = 8) -> Markup:
-        """Horizontal bars; what is left out after ``most`` rows becomes one row."""
+        """Horizontal bars; all rows after the first ``most`` become one."""
         rows = list(histogram[:most])
         if rest := histogram[most:]:
             rows.append((f"{len(rest)} others", sum(value for _, value in rest)))
@@ -152,7 +152,7 @@ class Charts:
         return self._svg(title, said, y + 2, parts)
 
     def flow(self, title: str, kept: int, dropped: int, most: int) -> Markup:
-        """One bar: what a stage kept and what it dropped, of the most that any stage saw."""
+        """One bar: what a stage kept and dropped, beside the ``most`` that any stage saw."""
         height = 12
         place = _scale(0, most or 1, 0, WIDTH - 4)
         # A drop that is there is seen, however few they are.
@@ -201,7 +201,7 @@ def named(checkpoints: str) -> str:
 
 
 def number(value: float) -> str:
-    """At most four significant digits; whole numbers and thousands in full."""
+    """A number with at most four significant digits; whole numbers and thousands in full."""
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
@@ -235,7 +235,7 @@ def _grid(
 
 
 def _legend(names: Sequence[tuple[str, int]]) -> tuple[Markup, int]:
-    """Swatches with names, in as many rows as they need, and the height that takes."""
+    """Swatches with names, in as many rows as they need, and the height of these rows."""
     parts: list[Markup] = []
     x, y = 4.0, 12
     for name, look in names:

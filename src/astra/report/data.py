@@ -66,7 +66,7 @@ CURVES = {
 
 
 def funnels(workspace: Workspace, charts: Charts) -> list[dict[str, Any]]:
-    """One row per stage, with its drops and failed tries; of one that has not run only its name."""
+    """One row per stage, with its drops and failed tries; just the name of one that has not run."""
     return [
         _funnel(flow, document, charts) if document else {"flow": flow, "absent": True}
         for flow in FLOWS
@@ -100,7 +100,7 @@ def _count(document: Mapping[str, Any], name: str) -> int | None:
 
 
 def distributions(workspace: Workspace, charts: Charts) -> dict[str, list[Any]]:
-    """Charts by data stage."""
+    """The charts of each data stage."""
     found: dict[str, list[Any]] = {}
     for stage in DATA_STAGES:
         for name, rows in workspace.histograms(stage).items():
@@ -110,7 +110,7 @@ def distributions(workspace: Workspace, charts: Charts) -> dict[str, list[Any]]:
 
 
 def curves(workspace: Workspace, charts: Charts) -> list[dict[str, Any]]:
-    """Training curves; of a dense one the raw values, faint, and their trailing mean."""
+    """Training curves. A dense one is drawn as faint raw values with their trailing mean."""
     drawn: list[dict[str, Any]] = []
     for title, parts in CURVES.items():
         series: list[Series] = []

@@ -17,11 +17,11 @@ from astra.report.charts import Charts, named, number
 from astra.report.workspace import STAGES, Workspace
 
 TABLE_ROWS = 25
-"""Of a curve that is also given as a table."""
+"""The most rows of the table that a curve is also given as."""
 
 
 def write_report(root: Path, out: Path, examples: int) -> list[str]:
-    """Write the page; returns what it says is missing. Replaces ``out`` in one step."""
+    """Write the page, replacing ``out`` in one step. Returns what the page says is missing."""
     workspace = Workspace(root)
     text = render(workspace, examples)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def write_report(root: Path, out: Path, examples: int) -> list[str]:
 
 
 def render(workspace: Workspace, examples: int) -> str:
-    """The page. Whatever a model, a tool or a file says is escaped by the template."""
+    """The page as HTML. The template escapes whatever a model, a tool or a file says."""
     charts = Charts()
     arenas = scores.arenas(workspace, charts)
     suites = scores.suites(workspace, examples)
@@ -63,7 +63,7 @@ def render(workspace: Workspace, examples: int) -> str:
 
 
 def page(context: Mapping[str, Any]) -> str:
-    """The template filled; its style and script may run by their hashes, nothing else may."""
+    """Fill the template. Its style and script may run, by their hashes; nothing else may."""
     environment = Environment(
         loader=PackageLoader("astra.report"),
         autoescape=True,
@@ -83,7 +83,7 @@ def page(context: Mapping[str, Any]) -> str:
 
 
 def _asset(environment: Environment, name: str) -> str:
-    """A file of the package as it is; nothing is filled into it."""
+    """The text of a file of the package, as it is."""
     loader = environment.loader
     if loader is None:
         raise ValueError("no loader")
@@ -95,7 +95,7 @@ def _digest(text: str) -> str:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most TABLE_ROWS of them, the last one included."""
+    """Every so many points, so that at most TABLE_ROWS are left, the last one included."""
     stride = -(-len(points) // TABLE_ROWS)
     return points[::-1][::stride][::-1] if stride > 1 else points
 

@@ -47,7 +47,7 @@ def _git(workspace: Workspace, *arguments: str) -> str | None:
 
 
 def stages(workspace: Workspace) -> list[dict[str, Any]]:
-    """Per stage of the lock file its outputs with hashes, its parameters, and what differs now."""
+    """The stages of the lock file: outputs with hashes, parameters, and what differs now."""
     lock = _yaml(workspace, "dvc.lock", "no hashes of data and code; `dvc repro` writes it")
     params = _yaml(workspace, str(PARAMS), "no parameters; `make params` writes it")
     locked = lock.get("stages")
@@ -90,7 +90,7 @@ def _is_code(path: str) -> bool:
 def _differences(
     workspace: Workspace, entry: Mapping[str, Any], used: Mapping[str, Any], params: dict[str, Any]
 ) -> list[str]:
-    """What no longer is as the lock file has it; data tables are left to `dvc status`."""
+    """What differs from the lock file by now; `dvc status` compares data tables."""
     found = [
         f"parameters `{block}` differ"
         for block, value in used.items()
@@ -114,8 +114,10 @@ def _at(document: Any, dotted: str) -> Any:
 
 
 def machine(workspace: Workspace) -> dict[str, Any]:
-    """Of the newest finished MLflow run of each stage (of bench: each checkpoint in the arenas,
-    and in the suites) its facts."""
+    """The facts of each stage's newest finished MLflow run.
+
+    ``bench`` has one run for each checkpoint in the arenas, and one for each in the suites.
+    """
     try:
         path = workspace.root / PARAMS
         runtime = load("runtime", RuntimeConfig, path) if path.is_file() else RuntimeConfig()
@@ -139,12 +141,12 @@ def machine(workspace: Workspace) -> dict[str, Any]:
 
 
 def _without_login(text: str) -> str:
-    """Pages are sent around: no user name or password of an address may be on one."""
+    """An address without user name and password, since pages are sent around."""
     return re.sub(r"//[^/@\s]*@", "//", text)
 
 
 def check_store(uri: str) -> None:
-    """Raise soon where no store answers; MLflow itself tries for minutes, or makes an empty one.
+    """Raise soon if no store answers. MLflow itself would try for minutes, or make an empty one.
 
     Raises FileNotFoundError for an SQLite file that is not there yet.
     """

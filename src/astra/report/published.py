@@ -56,35 +56,35 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Row:
-    """A model's figures in the order of COLUMNS; None: not stated."""
+class PublishedRow:
+    """A model's figures in the order of COLUMNS; None where the paper states none."""
 
     model: str
     group: str
-    """base | SFT | RL of the paper's own models, else how others can be used."""
+    """``base``, ``SFT`` or ``RL`` for the paper's own models; for others, how they can be used."""
     figures: tuple[float | None, ...]
 
 
-def _overalls(model: str, group: str, bfcl: float, tau2: float, ace: float) -> Row:
+def _overalls(model: str, group: str, bfcl: float, tau2: float, ace: float) -> PublishedRow:
     none = None
-    return Row(
+    return PublishedRow(
         model, group,
         (none, none, none, none, bfcl, none, none, tau2, none, none, ace, none, none),
     )  # fmt: skip
 
 
 ROWS = (
-    Row("Qwen3-14B", "base",
+    PublishedRow("Qwen3-14B", "base",
         (54, 39.5, 39, 45.5, 44.50, 55, 37.1, 46.05, 45.83, 57.50, 51.67, 80.0, 66.9)),
-    Row("Qwen3-14B + ASTRA SFT", "SFT",
+    PublishedRow("Qwen3-14B + ASTRA SFT", "SFT",
         (67.5, 25.5, 48, 53, 48.50, 63.8, 37.1, 50.45, 51.67, 83.75, 67.71, None, None)),
-    Row("Qwen3-14B + ASTRA SFT + RL", "RL",
+    PublishedRow("Qwen3-14B + ASTRA SFT + RL", "RL",
         (67, 56, 48.5, 61, 58.13, 68, 47.4, 57.70, 54.17, 83.75, 68.96, 80.1, 66.7)),
-    Row("Qwen3-32B", "base",
+    PublishedRow("Qwen3-32B", "base",
         (59, 47.5, 40.5, 51.5, 49.63, 64.7, 34.7, 49.70, 55.83, 63.75, 59.79, 83.0, 66.8)),
-    Row("Qwen3-32B + ASTRA SFT", "SFT",
+    PublishedRow("Qwen3-32B + ASTRA SFT", "SFT",
         (67, 40, 46, 55.5, 52.13, 66.7, 37.9, 52.30, 56.67, 78.75, 67.71, None, None)),
-    Row("Qwen3-32B + ASTRA SFT + RL", "RL",
+    PublishedRow("Qwen3-32B + ASTRA SFT + RL", "RL",
         (76.5, 65.5, 48.5, 66.5, 64.25, 75.2, 52.2, 63.70, 60, 83.75, 71.88, 81.4, 68.3)),
     _overalls("Claude Opus 4.5", "closed", 68.38, 85.79, 82.09),
     _overalls("Gemini 3 Pro", "closed", 63.13, 83.69, 76.05),
@@ -104,4 +104,4 @@ EFFICIENCY = (
     ("Qwen3-32B + ASTRA SFT", "SFT", 3.1, 192.0),
     ("Qwen3-32B + ASTRA SFT + RL", "RL", 3.1, 317.8),
 )
-"""On BFCL: interaction steps, and tokens per step."""
+"""Interaction steps and tokens per step, on BFCL."""

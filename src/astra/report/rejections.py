@@ -1,4 +1,4 @@
-"""Why things were dropped: per stage and reason how many, and a few of them in full."""
+"""Why things were dropped: how many by stage and reason, and a few of them in full."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from astra.store.tables import read_records
 
 FOLDER = "data/rejected"
 EXAMPLES = 3
-"""Rejections quoted of each reason: the first by id, so that nobody picked them."""
+"""How many rejections of each reason are quoted: the first by id, so that nobody picked them."""
 CHARACTERS = 800
-"""Of one quoted field."""
+"""The most characters of one quoted field."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rejected:
 
 
 def rejected(workspace: Workspace) -> list[Rejected]:
-    """Of every data stage that rejected something. What cannot be read is noted as missing."""
+    """The rejections of every data stage that has some. Unreadable tables are noted as missing."""
     return [found for stage in DATA_STAGES if (found := _of(workspace, stage)) is not None]
 
 
@@ -96,7 +96,7 @@ def _of(workspace: Workspace, stage: str) -> Rejected | None:
 
 
 def _read(stage: str, rejections: Iterable[Rejection]) -> Rejected:
-    """Only counts and the quoted ones are kept: a table may be large."""
+    """The counts and the quoted rejections of a table, which may be too large to hold."""
     counts = Counter[tuple[bool, str]]()
     quoted: dict[tuple[bool, str], list[Example]] = {}
     for one in rejections:
@@ -133,7 +133,7 @@ def _example(one: Rejection) -> Example:
 
 
 def _command(stage: str, reason: str, parted: bool, final: bool) -> str:
-    """What lists all of them; ``parted``: drops and tries are told apart."""
+    """The command that lists all of them; ``parted`` tells drops and tries apart."""
     condition = shlex.quote(clean(f"reason={reason}", CHARACTERS))
     only = f" --where final={str(final).lower()}" if parted else ""
     return f"astra show rejected/{stage} --where {condition}{only}"

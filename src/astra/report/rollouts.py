@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from astra.bench.references import CEILING, FLOOR
+from astra.bench.names import CEILING, FLOOR
 from astra.errors import AstraError
 from astra.records.bench import BenchEpisode, EpisodeClass, SuiteEpisode
 from astra.records.message import Message, MessageRole
@@ -21,7 +21,7 @@ from astra.store.tables import read_records
 
 TABLE = "data/bench.parquet"
 CHARACTERS = 3000
-"""Of one message or of one call's arguments; what is left out is counted."""
+"""The most characters shown of one message or of one call's arguments; the rest is counted."""
 CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)} | {
     0x7F: 0x2421,
     # Marks that turn the direction of what follows could make a page say other than it holds.
@@ -62,7 +62,7 @@ class TaskView:
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """Tasks on which the checkpoints did alike, and how many there are."""
+    """Tasks on which the same checkpoints succeeded, and how many there are."""
 
     title: str
     count: int
@@ -72,7 +72,7 @@ class TaskGroup:
 def arena_groups(
     workspace: Workspace, checkpoints: Sequence[str], per_group: int
 ) -> list[TaskGroup]:
-    """The first arenas of each pattern of successes, what changed between checkpoints first."""
+    """The first arenas of each pattern of successes; patterns that differ by checkpoint lead."""
     path = workspace.root / TABLE
     if not path.is_file():
         workspace.lacks(
@@ -165,7 +165,7 @@ def _arena_episode(name: str, episode: BenchEpisode) -> EpisodeView:
 
 
 def suite_tasks(workspace: Workspace, path: Path, score: str, per_outcome: int) -> list[TaskView]:
-    """Of one suite and checkpoint: the first entries that scored in full, and that did not."""
+    """The first entries of one suite and checkpoint that scored in full, and that did not."""
     wanted = {True: per_outcome, False: per_outcome}
     tasks: list[TaskView] = []
     try:
@@ -200,7 +200,7 @@ def _question(messages: Sequence[Message]) -> str:
 
 
 def turns(messages: Sequence[Message]) -> Iterator[TurnView]:
-    """All but the system message, which is the same in every episode of a suite."""
+    """The messages without the system message, which is the same in every episode of a suite."""
     for message in messages:
         if message.role == MessageRole.SYSTEM:
             continue
@@ -212,7 +212,7 @@ def turns(messages: Sequence[Message]) -> Iterator[TurnView]:
 
 
 def clean(text: str, characters: int = CHARACTERS) -> str:
-    """Text that a page can hold: cut, control characters made visible, halves of pairs replaced.
+    """Text that a page can hold: cut, control characters visible, lone surrogates replaced.
 
     Escaping is the template's.
     """

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 from markupsafe import Markup
 
-from astra.bench.summary import FLOOR as SUITE_FLOOR
-from astra.bench.summary import read_runs, suites_document
+from astra.bench.names import FLOOR as SUITE_FLOOR
+from astra.bench.suite_tables import read_runs
+from astra.bench.summary import suites_document
 from astra.errors import AstraError
 from astra.records.bench import SuiteRun
 from astra.report.charts import Charts, Interval, named
@@ -42,7 +43,7 @@ SUITES = Path("data/suites")
 
 
 def look(name: str) -> int:
-    """The colour of a checkpoint; others than ours share the next one."""
+    """The colour of a checkpoint; all that are not ours share one."""
     return LOOKS.get(name, 3)
 
 
@@ -197,7 +198,7 @@ def _row(checkpoint: str, setting: str = "") -> dict[str, Any]:
 
 
 def _of_column(summary: Mapping[str, Any], column: Column) -> float | None:
-    """An overall only where all of its columns were played."""
+    """A run's figure in one column. An overall is the mean of its suite's parts, all played."""
     played: Mapping[str, float] = summary["by_category"]
     if column.part != "overall":
         return played.get(column.category)

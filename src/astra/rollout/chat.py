@@ -35,13 +35,20 @@ class PolicyConfig(StageConfig):
     """Block ``policy``: the base model. A folder, or a hub id with its pinned revision."""
 
     path: str
-    revision: str | None = None
-    template: Literal["own", "compact", "hermes", "qwen3", "llama3"] = "own"
+    revision: str | None
+    """The commit of a hub model; None: a folder."""
+    template: Literal["own", "compact", "hermes", "qwen3", "llama3"]
     """``own``: the one saved with the model. ``hermes``: ChatML (Qwen2.5, SmolLM2, and Qwen3
     where it should think); ``qwen3``: the same without thinking; ``llama3``; ``compact``: tiny."""
     pad_token: str | None = None
     """Where the tokenizer names none."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"]
+    """The type of the weights."""
+
+    @classmethod
+    def saved(cls, path: str, dtype: Literal["float32", "bfloat16"]) -> Self:
+        """A policy that training wrote: a folder with its own template."""
+        return cls(path=path, revision=None, template="own", dtype=dtype)
 
     @model_validator(mode="after")
     def _pinned(self) -> Self:

@@ -1,4 +1,4 @@
-"""Continuous batching inside the training process, with transformers' own manager.
+"""The engine over transformers' continuous batching, in the training process.
 
 Without a server, and for models that fill a device: rows join and leave the batch at any step.
 For models of a few million parameters the batched loop (batched.py) is several times faster.

@@ -33,10 +33,10 @@ def prepare_torch(runtime: RuntimeConfig, seed: int) -> str:
         keep_freed_memory()
         return "cpu"
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if local_rank >= (found := torch.cuda.device_count()):
+    if local_rank >= (visible := torch.cuda.device_count()):
         raise DeviceError(
-            f"process {local_rank} has no GPU of its own, torch sees {found}; lower the number of "
-            "processes in the launch command, or set runtime.device=cpu"
+            f"process {local_rank} has no GPU of its own, torch sees {visible}; lower the number "
+            "of processes in the launch command, or set runtime.device=cpu"
         )
     torch.cuda.set_device(local_rank)
     return f"cuda:{local_rank}"

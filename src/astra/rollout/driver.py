@@ -1,11 +1,11 @@
-"""Many episodes at once: an engine writes turns, the sandbox answers calls, tokens add up."""
+"""Many episodes in waves: an engine generates turns, the sandbox answers calls, tokens add up."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from astra.arena.env import execute_batch, open_envs
 from astra.arena.reward import FinalAnswer, RewardMode
@@ -18,6 +18,16 @@ from astra.sandbox.protocol import Sandbox
 
 INFRA_ATTEMPTS = 3
 TOOL_THREADS = 32
+
+
+class EpisodeSetting(NamedTuple):
+    """What a driver plays every episode with, in the order in which drivers take it."""
+
+    codec: ChatCodec
+    sandbox: Sandbox
+    limits: RolloutLimits
+    reward: RewardMode
+    final_answer: FinalAnswer
 
 
 class Driver(Protocol):
@@ -112,15 +122,15 @@ class RolloutDriver:
                 LiveRollout(job, env, self._codec, self._limits, version)
                 for job, env in zip(jobs, envs, strict=True)
             ]
-            rows = [one for one in live if not one.ended]
+            rows = [rollout for rollout in live if not rollout.ended]
             if rows:
-                prompts = [one.rollout.prompt_ids for one in rows]
-                self.engine.start(prompts, [one.budget() for one in rows], sampling)
+                prompts = [row.rollout.prompt_ids for row in rows]
+                self.engine.start(prompts, [row.budget() for row in rows], sampling)
                 (self._overlapped if self._overlap else self._in_turn)(rows)
         finally:
             for env in envs:
                 env.close_now()
-        return [one.conclude(self._reward, self._final_answer) for one in live]
+        return [rollout.conclude(self._reward, self._final_answer) for rollout in live]
 
     def _in_turn(self, rows: list[LiveRollout]) -> None:
         while turns := self.engine.poll():
@@ -143,13 +153,13 @@ class RolloutDriver:
         with ThreadPoolExecutor(TOOL_THREADS) as pool:
             while (turns := self.engine.poll()) or running:
                 for turn in turns:
-                    one = rows[turn.row]
-                    if calls := one.take(turn):
-                        pairs = [(one.env, call) for call in calls]
+                    live = rows[turn.row]
+                    if calls := live.take(turn):
+                        pairs = [(live.env, call) for call in calls]
                         future = pool.submit(execute_batch, pairs)
                         running[future] = turn.row, time.monotonic(), len(calls)
                     else:
-                        self._continue(turn.row, one)
+                        self._continue(turn.row, live)
                 # With rows left to generate only what is there is taken; else the next is awaited.
                 done, _ = wait(running, 0 if turns else None, FIRST_COMPLETED)
                 for future in done:
@@ -162,8 +172,8 @@ class RolloutDriver:
         self.tool_calls += calls
         self.tool_seconds += seconds
 
-    def _continue(self, row: int, one: LiveRollout) -> None:
-        following = one.next_turn()
+    def _continue(self, row: int, live: LiveRollout) -> None:
+        following = live.next_turn()
         if following is None:
             self.engine.finish(row)
         else:

@@ -1,15 +1,51 @@
-"""What a rollout needs of a generation engine, and a scripted one for tests.
+"""What a generation engine is chosen by, built from and does; a scripted one for tests.
 
-An engine holds rows (one conversation each). ``start`` gives every row its prompt; ``poll``
+An ``Engine`` holds rows (one conversation each). ``start`` gives every row its prompt; ``poll``
 generates until some rows have ended a turn and returns those turns; the driver then either
-resumes such a row with the ids of its tool results, or finishes it.
+resumes such a row with the ids of its tool results, or finishes it. The other kind of engine is
+``streaming.TurnEngine``, which is asked for one turn at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+
+from astra.rollout.chat import LoadedPolicy
+from astra.settings import StageConfig
+
+
+class EngineConfig(StageConfig):
+    """The parameter ``rl.engine``; the ``Options`` of each engine add what only it can be told."""
+
+    type: str
+    """The engine's name: its file in ``rollout/engines``."""
+
+    own_weights: ClassVar[bool] = False
+    """Whether the engine generates with weights that are handed over to it whole. The others
+    generate with the trainer's own model, which must then be whole in each process."""
+
+
+Reference = Callable[[], tuple[list[int], list[float]]]
+"""Computes the ids of a prompt and the trainer's log-probabilities of all but the first."""
+
+
+@dataclass(frozen=True)
+class EngineInputs:
+    """What an engine is built from, besides its options."""
+
+    policy: LoadedPolicy
+    save: Callable[[Path], bool]
+    """Writes the policy's current weights as a model folder. Every rank of a training calls it;
+    True on the one rank that then hands the folder over."""
+    reference: Reference
+    """Shows whether an engine computes what the trainer does; every rank calls it."""
+    servers: tuple[str, ...]
+    """The URLs of ``runtime.rollout_servers``."""
+    weights: Path
+    """The folder in which weights are handed over to servers."""
 
 
 @dataclass(frozen=True)

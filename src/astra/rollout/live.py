@@ -1,4 +1,4 @@
-"""One episode as tokens, between an engine and its tools; drivers decide what waits for what."""
+"""One episode as tokens with the mask of those to train on, between an engine and its tools."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from astra.settings import StageConfig
 
 
 class RolloutLimits(StageConfig):
-    """ASTRA section 5.3: 32 turns, prompts of 25,600 and responses of 49,152 tokens."""
+    """What one episode may use, in turns, calls and tokens."""
 
-    max_turns: int = 32
-    max_calls: int = 64
-    max_parallel_calls: int = 16
-    max_result_chars: int = 8192
-    max_turn_tokens: int = 4096
-    """One assistant turn; not from the paper."""
-    max_prompt_tokens: int = 25600
-    max_response_tokens: int = 49152
-    """Everything after the prompt: what the model writes and what its tools return."""
+    max_turns: int
+    """Assistant turns."""
+    max_calls: int
+    max_parallel_calls: int
+    """Calls of one turn."""
+    max_result_chars: int
+    """Longer tool results are cut before the model reads them."""
+    max_turn_tokens: int
+    """Tokens of one assistant turn."""
+    max_prompt_tokens: int
+    max_response_tokens: int
+    """Tokens after the prompt: what the model writes and what its tools return."""
 
     def episode(self) -> EpisodeLimits:
         return EpisodeLimits(
@@ -46,6 +49,19 @@ class RolloutLimits(StageConfig):
             max_parallel_calls=self.max_parallel_calls,
             max_result_chars=self.max_result_chars,
         )
+
+
+PAPER_LIMITS = RolloutLimits(
+    max_turns=32,
+    max_calls=64,
+    max_parallel_calls=16,
+    max_result_chars=8192,
+    max_turn_tokens=4096,
+    max_prompt_tokens=25600,
+    max_response_tokens=49152,
+)
+"""The limits of episodes that no parameters bound: those of conf/rl/base.yaml, which says what the
+paper states of them."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +106,19 @@ class Rollout:
         return sum(message.role == MessageRole.ASSISTANT for message in self.messages)
 
     def append(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
-        """Sampled ids come with log-probabilities; the environment's come with None."""
+        """Extend completion, mask and log-probabilities alike. Sampled ids come with their
+        log-probabilities and are trained on (mask 1); the environment's come with None (mask 0)."""
         self.completion_ids += ids
         self.mask += [int(logprobs is not None)] * len(ids)
         self.logprobs += logprobs if logprobs is not None else [0.0] * len(ids)
 
 
 class LiveRollout:
-    """A rollout in the making. ``take`` a turn; if it returns calls, ``answer`` them; then
-    ``next_turn`` says what to feed the engine, or that the episode is over."""
+    """An episode while it is played; a driver decides when what happens.
+
+    ``take`` a turn; if it returns calls, ``answer`` them; then ``next_turn`` says what to feed the
+    engine, or that the episode is over.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""vLLM servers over HTTP: token ids in, token ids and their log-probabilities out.
+"""The client of vLLM servers: token ids in, ids and log-probabilities out, new weights by folder.
 
 Stock ``vllm serve`` with ``--logprobs-mode processed_logprobs`` and VLLM_SERVER_DEV_MODE=1,
 from an environment of its own. Weights travel through a folder that trainer and servers share:
@@ -24,7 +24,7 @@ from urllib import request
 
 import aiohttp
 
-from astra.rollout.engine import Sampling, Turn
+from astra.rollout.engine import Reference, Sampling, Turn
 from astra.rollout.errors import EngineError, TurnLost
 from astra.rollout.streaming import Admission, Talk
 
@@ -35,8 +35,6 @@ MOST_GAP = 0.1
 """Mean difference of log-probabilities (nats) beyond which a server computes something else."""
 GAP_GROWTH, GAP_FLOOR = 3.0, 1e-3
 """A server's difference may grow to so many times that of its first weights, plus the floor."""
-Reference = Callable[[], tuple[list[int], list[float]]]
-"""Some ids and the trainer's log-probabilities of all but the first; every rank computes them."""
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 _DIRECT = request.build_opener(request.ProxyHandler({}))
 """Rollout servers are neighbours: never through a proxy."""
@@ -83,7 +81,7 @@ class VLLMEngine:
     ) -> None:
         if not config.servers:
             raise EngineError(
-                "rl.engine is vllm, but runtime.rollout_servers is empty; start `vllm serve` "
+                "rl/engine is vllm, but runtime.rollout_servers is empty; start `vllm serve` "
                 "(docs/training.md) and list its URL there"
             )
         self.weight_version = -1
@@ -103,7 +101,7 @@ class VLLMEngine:
         return max(server.admission.peak for server in self._servers)
 
     def sync(self, version: int) -> None:
-        """Hand over the policy's weights once per version.
+        """Hand the policy's weights to every server, once per version.
 
         A server that nobody answers for is left out until the next version. One that answers and
         does not take the weights is an EngineError: it would go on with stale ones.
@@ -149,12 +147,12 @@ class VLLMEngine:
         try:
             reply = json.loads(_post(f"{server.url}/v1/completions", body))
             rows = reply["choices"][0]["prompt_logprobs"][1:]
-            found = [row[str(token)]["logprob"] for row, token in zip(rows, ids[1:], strict=True)]
+            told = [row[str(token)]["logprob"] for row, token in zip(rows, ids[1:], strict=True)]
         except (OSError, KeyError, IndexError, TypeError, ValueError) as error:
             raise EngineError(
                 f"{server.url} does not say log-probabilities of a prompt: {error!r}"
             ) from error
-        gap = sum(abs(a - b) for a, b in zip(found, expected, strict=True)) / len(expected)
+        gap = sum(abs(a - b) for a, b in zip(told, expected, strict=True)) / len(expected)
         if server.first_gap is None:
             server.first_gap = gap
         most = min(MOST_GAP, GAP_GROWTH * server.first_gap + GAP_FLOOR)
@@ -175,7 +173,7 @@ class VLLMEngine:
 
     @asynccontextmanager
     async def admitted(self, tokens: int) -> AsyncGenerator[Talk]:
-        server = min(self._somebody(), key=lambda one: one.talks / one.admission.capacity)
+        server = min(self._somebody(), key=lambda server: server.talks / server.admission.capacity)
         server.talks += 1
         try:
             async with server.admission.hold(tokens):
@@ -191,7 +189,7 @@ class VLLMEngine:
         """The servers that are alive. EngineError if none is."""
         alive = [server for server in self._servers if server.alive]
         if not alive:
-            problems = "; ".join(f"{one.url}: {one.problem}" for one in self._servers)
+            problems = "; ".join(f"{server.url}: {server.problem}" for server in self._servers)
             raise EngineError(
                 f"no vLLM server is left ({problems}); start them again with the same command "
                 "as before, then train again: it resumes from the last checkpoint"
@@ -285,7 +283,7 @@ def _kv_tokens(url: str) -> int:
     ):
         if _int(tokens):
             return _int(tokens)
-    raise EngineError(f"{url}/metrics does not say how much it caches; set rl.kv_tokens")
+    raise EngineError(f"{url}/metrics does not say how much it caches; set rl.engine.kv_tokens")
 
 
 def _int(text: str) -> int:

@@ -1,0 +1,6 @@
+"""Where model-written code runs: forked sessions without files, network or secrets.
+
+Read ``protocol.py`` for what callers see, then ``local.py``. ``filters.py`` holds the allow-lists
+of system calls, ``imports.py`` that of modules; ``zygote*.py`` run inside and import the standard
+library only. The room imports settings and errors alone.
+"""

@@ -1,4 +1,4 @@
-"""The probe every sandbox runs on itself at start: attacks that must all be denied.
+"""Attacks that every sandbox runs on itself at start, and that must all be denied.
 
 It reaches ``os`` and ``ctypes`` the way hostile code does, by walking objects, and then makes
 raw system calls, so what it tests is the kernel's boundary and not the import check.

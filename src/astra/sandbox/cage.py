@@ -1,9 +1,11 @@
-"""The outer layer around a harness that may run text of a model: no network, secret or disk.
+"""A cage for a command that nobody trusts: no network, no secret, no disk but 256 MB of memory.
 
-A caged process is an unprivileged user in its own namespaces. It sees the system's libraries, an
-interpreter's environment and its driver read-only, 256 MB of memory as its one writable directory
-and one TCP listener on its own loopback, whose connections arrive at the host's relay. It has no
-key and no variable of the host. Weaker isolation is refused: there is no fallback.
+A cage holds a whole program, as a session of the sandbox holds functions: stage ``bench`` cages
+harnesses, which may run text of a model. A caged process is an unprivileged user in its own
+namespaces. It sees the system's libraries and the files it was given read-only, 256 MB of memory
+as its one writable directory, and one TCP listener on its own loopback, whose connections arrive
+at the host. It has no key and no variable of the host. Weaker isolation is refused: there is no
+fallback.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
+import astra
 from astra.sandbox import caged
-from astra.sandbox.filters import _library
+from astra.sandbox.filters import libseccomp
 from astra.sandbox.protocol import SandboxUnavailable
 
 START_TIMEOUT_S = 30.0
@@ -51,11 +54,11 @@ FORBIDDEN = (
     "personality", "iopl", "ioperm", "modify_ldt", "vhangup", "lookup_dcookie", "fanotify_init",
     "sethostname", "setdomainname", "mknod", "mknodat",
 )  # fmt: skip
-"""What no harness needs and exploits of a kernel begin with. The walls are the namespaces."""
+"""What no caged program needs and exploits of a kernel begin with. The walls are the namespaces."""
 REMEDY = (
-    "Harnesses of suites run caged, which needs unprivileged user namespaces, Linux 5.12 and "
-    "libseccomp2 (in Docker: --security-opt seccomp=unconfined --security-opt apparmor="
-    "unconfined; on Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns=0); "
+    "A cage needs unprivileged user namespaces, Linux 5.12 and libseccomp2 (in Docker: "
+    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined; on Ubuntu "
+    "24.04: kernel.apparmor_restrict_unprivileged_userns=0); "
     "`astra doctor` shows what this machine offers"
 )
 
@@ -74,13 +77,13 @@ class Cage:
             self.process = _launch(there)
         except OSError as error:
             here.close()
-            raise SandboxUnavailable(f"no cage for the harness: {error}. {REMEDY}") from error
+            raise SandboxUnavailable(f"no cage can be built: {error}. {REMEDY}") from error
         finally:
             there.close()
         self._listener: socket.socket | None = None
         try:
             self._listener = self.listener = self._greet([*SYSTEM, *map(str, reads)])
-            """Where connections from inside arrive; ``relay.Relay`` accepts them."""
+            """Where connections from inside arrive; the caller accepts them."""
         except BaseException:
             self.close()
             raise
@@ -105,7 +108,7 @@ class Cage:
             answer = {"reason": f"no answer from inside: {error}"}
         if not answer.get("ok") or not descriptors:
             reason = answer.get("reason") or self._last_words()
-            raise SandboxUnavailable(f"no cage for the harness: {reason}. {REMEDY}")
+            raise SandboxUnavailable(f"no cage can be built: {reason}. {REMEDY}")
         return socket.socket(fileno=descriptors[0])
 
     def _last_words(self) -> str:
@@ -141,7 +144,7 @@ class Cage:
 
 
 def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
-    source = str(Path(__file__).parents[3])
+    source = str(Path(astra.__file__).parents[1])
     flags = ("-P", "-s", "-S", "-B", "-X", "utf8")
     return subprocess.Popen(
         [os.path.realpath(sys.executable), *flags, "-m", caged.__name__, str(control.fileno())],
@@ -158,9 +161,9 @@ def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
 def _program() -> bytes:
     """The seccomp filter: everything but ``FORBIDDEN`` and new user namespaces."""
     try:
-        seccomp = _library()
+        seccomp = libseccomp()
     except SandboxUnavailable as error:
-        raise SandboxUnavailable(f"no cage for the harness: {error}. {REMEDY}") from error
+        raise SandboxUnavailable(f"no cage can be built: {error}. {REMEDY}") from error
     program = seccomp.SyscallFilter(seccomp.ALLOW)
     for name in FORBIDDEN:
         number: int = seccomp.resolve_syscall(seccomp.system_arch(), name)

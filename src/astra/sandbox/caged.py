@@ -1,17 +1,16 @@
-"""Inside of the cage: builds the walls around a harness, then starts it. Standard library only.
+"""The cage's inner side: builds walls around a command, then starts it. Standard library only.
 
 Run as ``python -s -S -m astra.sandbox.caged FD`` with the cage's control socket. It reads
 one configuration, enters fresh user, mount, network, pid, ipc and uts namespaces, opens the one
 socket that leads out (a loopback listener whose descriptor goes to the host), replaces the root
-by what the harness may read plus one small writable directory, gives up every privilege, installs
+by what the command may read plus one small writable directory, gives up every privilege, installs
 the seccomp filter and runs the command. It says how the command ended, and ends it when the host
-closes the socket. It never reads a byte that a model wrote.
+closes the socket. It never reads a byte of what it cages.
 """
 
 from __future__ import annotations
 
 import base64
-import ctypes
 import fcntl
 import json
 import os
@@ -23,16 +22,15 @@ import sys
 from typing import Any
 
 from astra.sandbox import zygote_kernel as kernel
-from astra.sandbox.zygote import SANDBOX_UID, _may_change_uid
+from astra.sandbox.zygote import SANDBOX_UID, may_change_uid
 
 HOME = "/cage"
 """The one writable directory, in memory."""
 _MAX_PACKET = 1 << 20
 _DEVICES = ("null", "zero", "urandom", "random")
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
-_AT_RECURSIVE, _MOUNT_SETATTR = 0x8000, 442
-_READ_ONLY, _NO_SUID, _NO_DEVICES = 1, 2, 4
-_MS_BIND_ALL = kernel._MS_BIND | kernel._MS_REC
+_NO_SUID = kernel.ATTRIBUTE_NOSUID
+_READ_ONLY = kernel.ATTRIBUTE_RDONLY | kernel.ATTRIBUTE_NOSUID | kernel.ATTRIBUTE_NODEV
 
 
 def main() -> None:
@@ -57,13 +55,13 @@ def main() -> None:
 def _enter_namespaces(control: socket.socket) -> int:
     """Continue as pid 1 of fresh namespaces; returns the uid to become.
 
-    Root maps itself too, for as long as it mounts: what the harness reads may lie below a
+    Root maps itself too, for as long as it mounts: what the command reads may lie below a
     directory that only root may enter. The process the host started stays behind and waits.
     """
     flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET
     flags |= kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
     uid = os.geteuid()
-    if _may_change_uid():
+    if may_change_uid():
         uid = SANDBOX_UID
         os.setgroups([])
         kernel.unshare_chosen_ids(flags, (0, SANDBOX_UID))
@@ -96,9 +94,9 @@ def _build_root(reads: list[str], disk_mb: int, uid: int) -> None:
 
     No /proc, no /etc but what was asked for, no home, no socket of the host.
     """
-    kernel._mount(None, b"/", None, kernel._MS_REC | kernel._MS_PRIVATE, b"")
+    kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE, b"")
     base = "/proc"  # exists everywhere, and nothing that is read lies below it
-    kernel._mount(b"tmpfs", base.encode(), b"tmpfs", kernel._MS_NOSUID, b"size=1m,mode=755")
+    kernel.mount(b"tmpfs", base.encode(), b"tmpfs", kernel.MS_NOSUID, b"size=1m,mode=755")
     links: dict[str, str] = {}
     for path in sorted(reads):
         if os.path.islink(path):
@@ -113,13 +111,10 @@ def _build_root(reads: list[str], disk_mb: int, uid: int) -> None:
         _bind(f"/dev/{name}", f"{base}/dev/{name}", devices=True)
     os.mkdir(base + HOME)
     options = f"size={disk_mb}m,nr_inodes=20000,mode=700,uid={uid},gid={uid}".encode()
-    flags = kernel._MS_NOSUID | kernel._MS_NODEV | kernel._MS_NOEXEC
-    kernel._mount(b"tmpfs", (base + HOME).encode(), b"tmpfs", flags, options)
-    os.chdir(base)
-    kernel._check(kernel._libc.pivot_root(b".", b"."), "pivot_root")
-    kernel._check(kernel._libc.umount2(b".", kernel._MNT_DETACH), "umount")
-    os.chdir("/")
-    _restrict("/", _READ_ONLY | _NO_SUID | _NO_DEVICES, recursive=False)
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    kernel.mount(b"tmpfs", (base + HOME).encode(), b"tmpfs", flags, options)
+    kernel.enter_root(base)
+    kernel.restrict_mounts("/", _READ_ONLY, recursive=False)
     os.chdir(HOME)
 
 
@@ -134,19 +129,8 @@ def _bind(source: str, target: str, devices: bool = False) -> None:
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-    kernel._mount(source.encode(), target.encode(), None, _MS_BIND_ALL, b"")
-    walls = _NO_SUID if devices else _READ_ONLY | _NO_SUID | _NO_DEVICES
-    _restrict(target, walls, recursive=True)
-
-
-def _restrict(path: str, attributes: int, recursive: bool) -> None:
-    """``mount_setattr`` (Linux 5.12): only ever adds walls, to mounts below ``path`` too."""
-    wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
-    result = kernel._libc.syscall(
-        ctypes.c_long(_MOUNT_SETATTR), ctypes.c_int(-100), path.encode(),
-        ctypes.c_uint(_AT_RECURSIVE if recursive else 0), wanted, ctypes.c_size_t(len(wanted)),
-    )  # fmt: skip
-    kernel._check(result, f"mount_setattr {path}")
+    kernel.mount(source.encode(), target.encode(), None, kernel.MS_BIND | kernel.MS_REC, b"")
+    kernel.restrict_mounts(target, _NO_SUID if devices else _READ_ONLY, recursive=True)
 
 
 def _give_up_privileges(uid: int, config: dict[str, Any]) -> None:

@@ -82,15 +82,15 @@ def measure(config: PoolConfig) -> Capacity:
 
 
 def _available_mb() -> int:
-    found = os.sysconf("SC_PHYS_PAGES") * _PAGE
+    available = os.sysconf("SC_PHYS_PAGES") * _PAGE
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
-                found = int(line.split()[1]) * 1024
+                available = int(line.split()[1]) * 1024
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):  # absent, or the word "max"
-            found = min(found, int((_CGROUPS / name).read_text(encoding="ascii")))
-    return max(64, int(found * _SHARE_OF_MEMORY) // _MB)
+            available = min(available, int((_CGROUPS / name).read_text(encoding="ascii")))
+    return max(64, int(available * _SHARE_OF_MEMORY) // _MB)
 
 
 class Slots:
@@ -285,14 +285,14 @@ def session_memory(zygote: int) -> list[tuple[int, int]]:
     Sessions are the processes below the zygote proper, which in tier A is the first child of
     the process the host started. Empty where the kernel does not list children.
     """
-    shared, found, level = 0, [], [zygote]
+    shared, sessions, level = 0, [], [zygote]
     while level:
         below = [child for pid in level for child in children(pid)]
-        if not found and shared == 0:
+        if not sessions and shared == 0:
             shared = max((_anonymous(pid) for pid in [zygote, *below[:1]]), default=0)
-        found += [(max(0, _anonymous(pid) - shared), pid) for pid in below]
+        sessions += [(max(0, _anonymous(pid) - shared), pid) for pid in below]
         level = below
-    return [pair for pair in found if pair[0]]
+    return [pair for pair in sessions if pair[0]]
 
 
 def children(pid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Runs steps of many sessions side by side, never more at once than there are cores.
+"""Steps of many sessions run side by side, never more at once than there are cores.
 
 A *step generator* does non-blocking work and yields a ``Wait`` whenever it needs the peer; it is
 resumed with True when the descriptor is ready and with False when the deadline passed. A single
@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Wait = tuple[int, int, float]
-"""Until the descriptor (first) is ready for the poll events, or the monotonic deadline passes."""
+"""A descriptor, poll events and a monotonic deadline: the wait ends when either comes first."""
 
 T = TypeVar("T")
 Steps = Generator[Wait, bool, T]

@@ -1,4 +1,4 @@
-"""The seccomp allow-lists, compiled by libseccomp on the host and shipped as a BPF program.
+"""The allow-list of system calls (seccomp), compiled by libseccomp on the host to a BPF program.
 
 Compiling here keeps libseccomp out of the zygote, which only needs one prctl to install the
 result. Everything not listed fails with EPERM (clone3 and rseq-style probing with ENOSYS where
@@ -25,19 +25,19 @@ COMPUTE = (
     "clock_gettime", "clock_getres", "gettimeofday", "time", "clock_nanosleep", "nanosleep",
     "exit", "exit_group",
 )  # fmt: skip
-"""Computing, talking over already open descriptors, and ending."""
+"""What all sessions may call: to compute, to talk over already open descriptors, and to end."""
 
 FILES = ("open", "openat", "newfstatat", "fstatat64", "ftruncate", "pread64", "pwrite64")
-"""Added in tier A only, where the root holds nothing but the session's own /tmp."""
+"""Calls allowed besides in tier A, where the root holds nothing but the session's own /tmp."""
 
 FORKING = (
     "recvmsg", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "pidfd_open", "wait4",
     "kill", "dup2", "dup3", "close_range", "set_robust_list", "rseq", "prlimit64", "getppid",
     "newfstatat", "fstatat64",
 )  # fmt: skip
-"""Added for a template, which runs untrusted code and then forks sessions from itself; its
-processes are bounded by RLIMIT_NPROC in a user namespace of its own, its signals by its pid
-namespace."""
+"""Calls allowed besides to a template, which runs untrusted code and then forks sessions from
+itself. RLIMIT_NPROC in a user namespace of its own bounds its processes, its pid namespace its
+signals."""
 
 NO_EXEC_MAPPING = ("mmap", "mprotect")
 _PROT_ARGUMENT = 2
@@ -64,7 +64,7 @@ def program(kind: str) -> bytes:
 
     ``kind`` is one of ``KINDS``.
     """
-    seccomp = _library()
+    seccomp = libseccomp()
     deny = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
     with suppress(AttributeError, RuntimeError, OSError, ValueError):
         deny.set_attr(seccomp.Attr.CTL_OPTIMIZE, 2)  # a search tree, where libseccomp has it
@@ -90,7 +90,8 @@ def program(kind: str) -> bytes:
         return file.read()
 
 
-def _library() -> ModuleType:
+def libseccomp() -> ModuleType:
+    """The bindings to libseccomp. Raises SandboxUnavailable, and says the remedy, without them."""
     try:
         import pyseccomp  # late: it raises at import where libseccomp is missing
     except (ImportError, RuntimeError, OSError) as error:

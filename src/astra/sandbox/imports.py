@@ -1,7 +1,8 @@
-"""The host's static check of imports, before a source is sent anywhere.
+"""The host's static check of a source's imports against the allow-list (limits.py).
 
-It exists for a clear early error. It is not the wall: code can reach any loaded module by
-walking objects, and what stops it then is the kernel boundary around the session.
+It runs before a source is sent anywhere, for a clear early error. It is not the wall: code can
+reach any loaded module by walking objects, and what stops it then is the kernel boundary around the
+session.
 """
 
 import ast
@@ -18,14 +19,14 @@ def forbidden_imports(source: str, allowed: Collection[str]) -> list[str]:
 
 def forbidden_in_tree(tree: ast.AST, allowed: Collection[str]) -> list[str]:
     """The same over a parsed source."""
-    found: set[str] = set()
+    refused: set[str] = set()
     for base, member in _imported(tree):
         # `from urllib import parse` imports urllib.parse where only that is listed
         parent = any(name.startswith(f"{base}.") for name in allowed)
         name = f"{base}.{member}" if member and parent else base
         if not is_allowed(name, allowed):
-            found.add(name)
-    return sorted(found)
+            refused.add(name)
+    return sorted(refused)
 
 
 def is_allowed(module: str, allowed: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What one session of tool code may use. Frozen: a sandbox is built for one set of limits."""
+"""Limits of a session of tool code: time, memory, output, and the allow-list of imports."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,7 +14,10 @@ DEFAULT_IMPORTS: tuple[str, ...] = (
 
 
 class SandboxLimits(BaseModel):
-    """Hard limits of a session; soft and hard rlimits are equal, so code cannot raise them."""
+    """Hard limits of a session, frozen: a sandbox is built for one set of them.
+
+    Soft and hard rlimits are equal, so code cannot raise them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -135,7 +135,7 @@ class LocalSandbox:
                 continue
             try:
                 self.findings = run_attacks(self._probe_session(zygote))
-                open_doors = [name for name, found in self.findings.items() if found != "denied"]
+                open_doors = [name for name, said in self.findings.items() if said != "denied"]
             except SandboxUnavailable as error:
                 self.findings, open_doors = {}, [str(error)]
             if not open_doors:

@@ -1,4 +1,4 @@
-"""What sandbox this machine offers, for a person to read."""
+"""The report of which sandbox this machine offers, for a person to read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What callers see of a sandbox: statuses, results, errors, and the two protocols."""
+"""The interface of a sandbox to its callers: statuses, results, errors, sessions."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What runs on each node of a Ray pool: a local sandbox behind idempotent requests.
+"""The actor on each node of a Ray cluster: a local sandbox behind idempotent requests.
 
 The host side may ask twice when an answer was lost on the way, so every request carries a key
 and a repeated key gets the first answer; nothing runs twice in a session. Only trusted

@@ -102,7 +102,7 @@ class _Node:
 
     def _send_forever(self) -> None:
         held: deque[_Item | None] = deque()
-        """Taken from the queue, for the next batch; None: stop."""
+        """What was taken from the queue for the next batch; None: stop."""
         while (first := held.popleft() if held else self._queue.get()) is not None:
             batch = self._collect(first, held)
             try:
@@ -115,7 +115,7 @@ class _Node:
                         future.set_exception(error)
 
     def _collect(self, first: _Item, held: "deque[_Item | None]") -> "list[_Item]":
-        """Up to a batch of calls, waiting a moment for company."""
+        """A batch that ``first`` begins, with the calls that come within a moment."""
         batch, size = [first], len(first[0][2])
         deadline = monotonic() + _LINGER_S
         while size < BATCH:
@@ -210,7 +210,7 @@ class RaySandbox:
         return actors
 
     def _greet(self) -> dict[str, Any]:
-        found: list[dict[str, Any]] = []
+        greetings: list[dict[str, Any]] = []
         for node in self._nodes:
             try:
                 facts = self._ray.get(node.actor.greet.remote(), timeout=_START_TIMEOUT_S)
@@ -218,9 +218,9 @@ class RaySandbox:
                 raise SandboxUnavailable(f"a node's sandbox did not start: {error}") from error
             if "problem" in facts:
                 raise SandboxUnavailable(f"a node of the cluster: {facts['problem']}")
-            found.append(facts)
-        weakest = max(found, key=lambda facts: TIERS.index(facts["tier"]))
-        return {**weakest, "nodes": len(found)}
+            greetings.append(facts)
+        weakest = max(greetings, key=lambda facts: TIERS.index(facts["tier"]))
+        return {**weakest, "nodes": len(greetings)}
 
     @property
     def tier(self) -> str:
@@ -239,9 +239,9 @@ class RaySandbox:
 
         Raises SandboxUnavailable where no node can open one.
         """
-        made = [RaySession(self, self._pick(), self._name(), item) for item in sources]
-        outcomes = self._open(made)
-        return [outcomes.get(session.key, session) for session in made]
+        sessions = [RaySession(self, self._pick(), self._name(), item) for item in sources]
+        outcomes = self._open(sessions)
+        return [outcomes.get(session.key, session) for session in sessions]
 
     def _name(self) -> str:
         with self._lock:
@@ -250,11 +250,11 @@ class RaySandbox:
     def _pick(self) -> _Node:
         return self._nodes[next(self._turn) % len(self._nodes)]
 
-    def _open(self, made: Sequence[RaySession]) -> dict[str, SandboxLoadError]:
+    def _open(self, sessions: Sequence[RaySession]) -> dict[str, SandboxLoadError]:
         """Open on the sessions' nodes; the load errors by key. Raises SandboxUnavailable."""
         failures: dict[str, SandboxLoadError] = {}
         for node in self._nodes:
-            mine = [session for session in made if session.node is node]
+            mine = [session for session in sessions if session.node is node]
             for start in range(0, len(mine), BATCH):
                 part = mine[start : start + BATCH]
                 try:

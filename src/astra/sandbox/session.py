@@ -277,12 +277,12 @@ class LocalSession:
 
     def _post_mortem(self, error: OSError) -> "Steps[None]":
         """The channel broke: let the exit status say why, and kill what only closed it."""
-        found = yield from self._exit_status(_EXIT_GRACE_S)
-        if found is None:
+        report = yield from self._exit_status(_EXIT_GRACE_S)
+        if report is None:
             reason = f"the session closed its channel ({error.strerror})"
             yield from self._kill(SandboxStatus.PROTOCOL, reason)
             return
-        status, reason = _classify(found, self._limits.cpu_s)
+        status, reason = _classify(report, self._limits.cpu_s)
         if status is SandboxStatus.MEMORY and not self._shared.claim_memory_kill():
             status, reason = SandboxStatus.INFRA, "the process was killed from outside"
         self._finish(status, reason)
@@ -312,13 +312,13 @@ class LocalSession:
     def _output(self) -> tuple[str, str]:
         """What was printed since the last reply; lengths the session wrote are only hints."""
         cap = self._limits.max_output_bytes
-        found: list[str] = []
+        texts: list[str] = []
         for start in (0, _LENGTH.size + cap):
             head = os.pread(self._ends.output, _LENGTH.size, start)
             size = min(cap, _LENGTH.unpack(head)[0]) if len(head) == _LENGTH.size else 0
             data = os.pread(self._ends.output, size, start + _LENGTH.size) if size else b""
-            found.append(data.decode("utf-8", "ignore"))
-        return found[0], found[1]
+            texts.append(data.decode("utf-8", "ignore"))
+        return texts[0], texts[1]
 
 
 def _classify(report: bytes, cpu_s: int) -> tuple[SandboxStatus, str]:

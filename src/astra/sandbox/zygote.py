@@ -39,7 +39,7 @@ _SHARED_LIMITS = {
     resource.RLIMIT_MEMLOCK: 0,
     resource.RLIMIT_MSGQUEUE: 0,
 }
-"""Inherited by every session; the others are set where a session starts."""
+"""Limits that every session inherits; the others are set where a session starts."""
 
 # loaded on first use by allowed modules, when no file can be opened any more
 _LATE_IMPORTS = (
@@ -136,7 +136,7 @@ def _wall_in(config: dict[str, Any], kernel: ModuleType, control: socket.socket)
         _enter_namespaces(kernel, control)
         kernel.empty_root()
         kernel.drop_bounding_set()
-    elif _may_change_uid():
+    elif may_change_uid():
         os.setgroups([])
         os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
         os.setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)
@@ -150,7 +150,7 @@ def _wall_in(config: dict[str, Any], kernel: ModuleType, control: socket.socket)
     kernel.no_new_privileges()
 
 
-def _may_change_uid() -> bool:
+def may_change_uid() -> bool:
     """Whether we are root and there is another uid to become.
 
     A rootless container may map no uid but 0; its root is an ordinary user outside, and is
@@ -177,7 +177,7 @@ def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
     """
     flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET
     flags |= kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
-    if _may_change_uid():
+    if may_change_uid():
         os.setgroups([])
         kernel.unshare_chosen_ids(flags, (SANDBOX_UID,))
         os.setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID)

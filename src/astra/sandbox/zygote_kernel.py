@@ -8,6 +8,7 @@ import ctypes
 import os
 import resource
 import signal
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +19,12 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
-_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+ATTRIBUTE_RDONLY, ATTRIBUTE_NOSUID, ATTRIBUTE_NODEV = 1, 2, 4
+"""Flags of ``restrict_mounts``, which numbers them otherwise than ``mount``."""
 _MNT_DETACH = 2
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -99,7 +103,7 @@ def unshare_own_ids(flags: int) -> None:
 
 
 def unshare_chosen_ids(flags: int, ids: Sequence[int]) -> None:
-    """As root: enter a fresh user namespace in which ``ids``, as uids and gids, stay what they are.
+    """Enter, as root, a fresh user namespace in which ``ids`` (uids and gids) stay what they are.
 
     Only an outsider may map another id than its own: a child that stays outside does it.
     """
@@ -135,9 +139,8 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _mount(
-    source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes
-) -> None:
+def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes) -> None:
+    """Mount ``source``, or a fresh file system of ``kind``; ``flags`` are the MS_ constants."""
     _check(
         _libc.mount(source, target, kind, ctypes.c_ulong(flags), data or None),
         f"mount {target.decode()}",
@@ -150,24 +153,42 @@ def empty_root() -> None:
     Nothing of the interpreter is in it: every module is imported before. So no host path exists
     in a session, and an interpreter below a directory only root may enter works unchanged.
     """
-    _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, b"")
+    mount(None, b"/", None, MS_REC | MS_PRIVATE, b"")
     where = next(path for path in ("/tmp", "/var", "/dev", "/proc") if os.path.isdir(path))
-    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-    _mount(b"tmpfs", where.encode(), b"tmpfs", flags, b"size=4k,nr_inodes=4,mode=755")
-    os.chdir(where)
-    os.mkdir("tmp", 0o700)
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    mount(b"tmpfs", where.encode(), b"tmpfs", flags, b"size=4k,nr_inodes=4,mode=755")
+    os.mkdir(f"{where}/tmp", 0o700)
+    enter_root(where)
+    mount(None, b"/", None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, b"")
+
+
+def enter_root(path: str) -> None:
+    """Make the mount at ``path`` the root and working directory; the old root is gone then."""
+    os.chdir(path)
     _check(_libc.pivot_root(b".", b"."), "pivot_root")
     _check(_libc.umount2(b".", _MNT_DETACH), "umount")
     os.chdir("/")
-    _mount(None, b"/", None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags, b"")
+
+
+def restrict_mounts(path: str, attributes: int, recursive: bool) -> None:
+    """Forbid the mount at ``path``, and with ``recursive`` all below it, what ATTRIBUTE_ flags say.
+
+    By ``mount_setattr`` (Linux 5.12), which only ever adds walls here.
+    """
+    wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
+    result = _libc.syscall(
+        ctypes.c_long(_MOUNT_SETATTR), ctypes.c_int(_AT_FDCWD), path.encode(),
+        ctypes.c_uint(_AT_RECURSIVE if recursive else 0), wanted, ctypes.c_size_t(len(wanted)),
+    )  # fmt: skip
+    _check(result, f"mount_setattr {path}")
 
 
 def private_tmp(megabytes: int) -> None:
     """A size- and inode-capped /tmp in a mount namespace of this session alone."""
     unshare(CLONE_NEWNS)
-    flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
     options = f"size={megabytes}m,nr_inodes=256,mode=700".encode()
-    _mount(b"tmpfs", b"/tmp", b"tmpfs", flags, options)
+    mount(b"tmpfs", b"/tmp", b"tmpfs", flags, options)
     os.chdir("/tmp")
 
 

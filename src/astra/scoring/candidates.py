@@ -11,6 +11,7 @@ from astra.records.score import Score
 from astra.store.sqlite import scratch
 
 Stratum = tuple[str, int, int]
+"""Domain, class of length and class of calls; a capped set keeps the share of each."""
 
 
 class SelectionError(AstraError):
@@ -21,19 +22,21 @@ class Candidate(Frozen):
     """What selection needs to know of a scored trajectory."""
 
     id: str
+    """The trajectory's id."""
     task_id: str
     mean: float
+    """The mean of the dimensions that apply; the set is filled from the highest mean down."""
     stratum: Stratum
-    """Domain, class of length, class of calls."""
     text: str
     """User messages and calls, for the near-duplicate check."""
     scores: Mapping[str, Score]
     follow_ups: tuple[str, ...] = ()
+    """Ids of the further tasks of the same conversation."""
     prompt_hash: str = ""
 
 
 class Candidates:
-    """The candidates of a set. Close it, or use it in ``with``."""
+    """The candidates of one set, in a temporary database. Use it in ``with``."""
 
     def __init__(self) -> None:
         self._rows = scratch(
@@ -48,24 +51,25 @@ class Candidates:
     def __exit__(self, *exc_info: object) -> None:
         self._rows.close()
 
-    def add(self, one: Candidate) -> None:
-        row = (one.id, one.mean, one.model_dump_json())
+    def add(self, candidate: Candidate) -> None:
+        """Put in one more; its id must be new."""
+        row = (candidate.id, candidate.mean, candidate.model_dump_json())
         self._rows.execute("INSERT INTO candidates VALUES (?, ?, ?)", row)
 
-    def leave_out(self, one: Candidate) -> None:
-        """Take a candidate out; also while ``best_first`` goes on."""
-        self._rows.execute("INSERT INTO left_out VALUES (?)", (one.id,))
+    def leave_out(self, candidate: Candidate) -> None:
+        """Take a candidate out; this is allowed while ``best_first`` is being read."""
+        self._rows.execute("INSERT INTO left_out VALUES (?)", (candidate.id,))
 
     def best_first(self) -> Iterator[Candidate]:
-        """Those not left out, the highest mean first, equal ones by id."""
-        rest = "WHERE id NOT IN (SELECT id FROM left_out) ORDER BY mean DESC, id"
-        for (row,) in self._rows.execute(f"SELECT candidate FROM candidates {rest}"):
+        """The candidates not left out, the highest mean first, equal ones by id."""
+        clauses = "WHERE id NOT IN (SELECT id FROM left_out) ORDER BY mean DESC, id"
+        for (row,) in self._rows.execute(f"SELECT candidate FROM candidates {clauses}"):
             yield Candidate.model_validate_json(row)
 
     def of(self, trajectory_id: str) -> Candidate | None:
         """The candidate of a trajectory; None if there is none or it was left out."""
-        rest = "WHERE id = ? AND id NOT IN (SELECT id FROM left_out)"
-        found = self._rows.execute(
-            f"SELECT candidate FROM candidates {rest}", (trajectory_id,)
+        clauses = "WHERE id = ? AND id NOT IN (SELECT id FROM left_out)"
+        row = self._rows.execute(
+            f"SELECT candidate FROM candidates {clauses}", (trajectory_id,)
         ).fetchone()
-        return Candidate.model_validate_json(found[0]) if found else None
+        return Candidate.model_validate_json(row[0]) if row else None

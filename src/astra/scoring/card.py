@@ -1,6 +1,6 @@
 """The data card of the SFT set: what it holds, beside the paper's statistics, as Markdown.
 
-Computed from the tables alone, so that the same data give the same card.
+It is computed from the tables alone, so that the same data give the same card.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PAPER = {
     "tools collected": "19,036",
     "domains collected": "41",
 }
-"""ASTRA's appendix and section 3.1."""
+"""The paper's figures, from its appendix and section 3.1."""
 
 
 @dataclass
@@ -65,17 +65,17 @@ def data_card(
     metrics: Mapping[str, Any],
     scale: str,
 ) -> str:
-    """The card's text. ``metrics`` are the stage's, ``scale`` is the params' word."""
+    """The card's text. ``metrics`` are the stage's, ``scale`` is the scale of the parameters."""
     kinds = {task.id: task.kind.value for task in tasks}
     licences = {server.id: server.licence for server in servers}
-    made = {
-        one.id: (one.execution.value, kinds.get(one.task_id, "unknown"), one.policy, one.server_id)
-        for one in trajectories
+    origins = {
+        run.id: (run.execution.value, kinds.get(run.task_id, "unknown"), run.policy, run.server_id)
+        for run in trajectories
     }
     seen = _Seen()
     for sample in samples:
         _add(seen, sample)
-        execution, kind, agent, server_id = made[sample.trajectory_id]
+        execution, kind, agent, server_id = origins[sample.trajectory_id]
         seen.executions[execution] += 1
         seen.kinds[kind] += 1
         seen.agents[agent] += 1
@@ -163,7 +163,7 @@ def _capped(calls: Mapping[int, int]) -> dict[str, int]:
 
 
 def _counts(title: str, what: str, counts: Mapping[Any, int], total: int) -> str:
-    """A counter by size; a plain mapping in its own order."""
+    """A table of counts with their shares: a counter by size, a mapping in its own order."""
     ordered = list(counts.items())
     if isinstance(counts, Counter):
         ordered.sort(key=lambda pair: (-pair[1], str(pair[0])))

@@ -14,14 +14,15 @@ class SFTSetConfig(StageConfig):
 
     judge: ModelConfig
     min_score: float = Field(ge=0, le=1)
-    """Mean score from which a trajectory is kept."""
+    """The mean score from which on a trajectory is kept."""
     near_duplicate: float | None = Field(ge=0.5, le=1)
-    """Jaccard similarity of question and calls from which the lower-scored one is dropped;
-    null: none is."""
+    """The Jaccard similarity of two trajectories' requests and calls from which on the one with the
+    lower score is dropped; null: none is."""
     contamination: ContaminationConfig | None
-    """Which benchmark suites the set must not touch; null: not checked."""
+    """The index of benchmark suites that the set must not overlap with; null: not checked."""
     max_samples: int | None = Field(ge=1)
-    """Largest set; strata of domain, length and calls keep their shares. null: no cap."""
+    """The largest size of the set; strata of domain, length and calls keep their shares. null: no
+    cap."""
     eval_share: float = Field(ge=0, lt=1)
-    """Share of task families whose samples go to the eval split."""
+    """The share of task families whose samples go to the eval split."""
     seed: int

@@ -1,4 +1,4 @@
-"""The SFT set for other trainers: OpenAI messages with tools, one parquet file per split.
+"""Export of the SFT set for other trainers: OpenAI messages with tools, a parquet file a split.
 
 ``messages`` and ``tools`` are lists of JSON values (Arrow's JSON type), so that `datasets` loads
 them as lists of dicts exactly as written: Arrow structs would merge the tools' schemas and put
@@ -37,12 +37,12 @@ _SCHEMA = pa.schema(
 def write_openai(samples: Iterable[SFTSample], folder: Path) -> dict[str, int]:
     """Write ``<folder>/<split>.parquet`` for every split, atomically; returns rows by split."""
     folder.mkdir(parents=True, exist_ok=True)
-    waiting: dict[str, list[dict[str, Any]]] = {}
+    batches: dict[str, list[dict[str, Any]]] = {}
     counts: dict[str, int] = {}
     writers: dict[str, pq.ParquetWriter] = {}
     with ExitStack() as files:
         for sample in samples:
-            rows = waiting.setdefault(sample.split, [])
+            rows = batches.setdefault(sample.split, [])
             if sample.split not in writers:
                 writer = pq.ParquetWriter(
                     _partial(folder, sample.split), _SCHEMA, compression="zstd"
@@ -52,7 +52,7 @@ def write_openai(samples: Iterable[SFTSample], folder: Path) -> dict[str, int]:
             counts[sample.split] = counts.get(sample.split, 0) + 1
             if len(rows) >= BATCH_ROWS:
                 _flush(writers[sample.split], rows)
-        for split, rows in waiting.items():
+        for split, rows in batches.items():
             _flush(writers[split], rows)
     for split in writers:
         os.replace(_partial(folder, split), folder / f"{split}.parquet")
@@ -112,6 +112,7 @@ def message_document(message: Message) -> dict[str, Any]:
 
 
 def _arguments(text: str) -> Any:
+    """Call arguments as an object; text that is no JSON object stays text."""
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):

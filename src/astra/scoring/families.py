@@ -1,4 +1,4 @@
-"""Which tasks belong together, so that none of a family is trained on and another held out."""
+"""Families of tasks: a task and its variants go to the same split, train or eval."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PARENT = "SELECT parent FROM parents WHERE id = ?"
 
 
 class Families:
-    """Tasks and the tasks augmented from them; a family is never split.
+    """Tasks with the tasks augmented from them, as families that are never split.
 
-    On disk; close it, or use it in ``with``.
+    They lie in a temporary database. Use it in ``with``, or enter it in the stage.
     """
 
     def __init__(self, tasks: Iterable[Task]) -> None:
@@ -35,39 +35,39 @@ class Families:
         self._rows.close()
 
     def join(self, task_ids: Sequence[str]) -> None:
-        """Make one family of those of these tasks, since one conversation holds them all."""
-        first, *others = sorted({self._family(one) for one in task_ids})
+        """Make the families of these tasks one, since one conversation holds all the tasks."""
+        first, *others = sorted({self._family(task_id) for task_id in task_ids})
         pairs = ((other, first) for other in others)
         self._rows.executemany("INSERT INTO merged VALUES (?, ?)", pairs)
 
     def _family(self, task_id: str) -> str:
-        """The root, or that of the first family that was joined to it."""
+        """The id of the task's family: its root, or the root that this one was joined to."""
         family = self.root(task_id)
-        while found := self._find("SELECT into_id FROM merged WHERE id = ?", family):
-            family = found[0]
+        while row := self._row("SELECT into_id FROM merged WHERE id = ?", family):
+            family = row[0]
         return family
 
     def root(self, task_id: str) -> str:
         """The first ancestor. A parent that was filtered out still names the family."""
-        found = self._find(_PARENT, task_id)
-        if found is None:
+        row = self._row(_PARENT, task_id)
+        if row is None:
             raise SelectionError(
                 f"task {task_id} of a trajectory is not in the task table; rebuild with "
                 "`dvc repro trajectories`"
             )
         seen = {task_id}
-        while found and (parent := found[0]):
+        while row and (parent := row[0]):
             if parent in seen:
                 raise SelectionError(f"task {parent} is its own ancestor")
             seen.add(parent)
             task_id = parent
-            found = self._find(_PARENT, task_id)
+            row = self._row(_PARENT, task_id)
         return task_id
 
-    def _find(self, query: str, key: str) -> tuple[str] | None:
+    def _row(self, query: str, key: str) -> tuple[str] | None:
         return self._rows.execute(query, (key,)).fetchone()
 
     def split(self, task_id: str, eval_share: float, seed: int) -> str:
-        """train or eval, by a hash of the family."""
+        """``train`` or ``eval``, by a hash of the family: the same in every run and order."""
         ticket = int(content_id(["split", seed, self._family(task_id)]), 16) / 16**16
         return EVAL if ticket < eval_share else TRAIN

@@ -26,24 +26,26 @@ _EVERYDAY = (
 )
 _COMMON = frozenset(_EVERYDAY.split())
 SHORT_VALUE = 4
-"""Up to so many words a value must be quoted whole; longer ones are composed (queries, notes)."""
+"""How many words a value may have that must be quoted whole; a longer one is a composed text,
+such as a query or a note."""
 
 
 def tokens(text: str) -> set[str]:
     """Words in lower case and numbers in canonical form; month names count as numbers too."""
-    found: set[str] = set()
+    comparable: set[str] = set()
     for token in _TOKEN.findall(text):
         if token[0].isdigit():
-            found.add(_canonical(token))
+            comparable.add(_canonical(token))
             continue
         word = token.lower()
-        found.add(word)
+        comparable.add(word)
         if word in _MONTH_NUMBERS:
-            found.add(_MONTH_NUMBERS[word])
-    return found
+            comparable.add(_MONTH_NUMBERS[word])
+    return comparable
 
 
 def _canonical(number: str) -> str:
+    """``007`` is 7, and ``1.50`` is 1.5."""
     if "." in number:
         number = number.rstrip("0").rstrip(".")
     return number.lstrip("0") or "0"
@@ -74,35 +76,41 @@ def occurs(value: Any, source: str, words: set[str]) -> bool:
 
 
 def subjects(question: str) -> list[str]:
-    """What a question is about by form: quoted texts, names of several words, numbers.
+    """What a question is about, by its form: quoted texts, names of several words, numbers.
 
     Sentences in which users introduce themselves ("I am a farmer of 35 years.") are left out.
     """
     question = _SELF.sub(" ", question)
-    found = [*_QUOTED.findall(question), *_NAME.findall(question), *_NUMBER.findall(question)]
-    return list(dict.fromkeys(_without_opener(text) for text in found))
+    texts = [*_QUOTED.findall(question), *_NAME.findall(question), *_NUMBER.findall(question)]
+    return list(dict.fromkeys(_without_opener(text) for text in texts))
 
 
 def _without_opener(name: str) -> str:
     # "What Amber Cove ..." and "Find Amber Cove": the sentence's first word is no part of it.
-    first, _, rest = name.partition(" ")
-    return rest if rest and first.lower() in _COMMON else name
+    first, _, remainder = name.partition(" ")
+    return remainder if remainder and first.lower() in _COMMON else name
 
 
 def content_words(text: str) -> set[str]:
-    """Singular lower-case words without everyday ones; pairs of characters of Chinese text."""
-    found: set[str] = set()
+    """The words of ``text`` that carry its content, in lower case and singular.
+
+    Everyday words are left out. Chinese text has no spaces between words: it gives its pairs of
+    neighbouring characters instead.
+    """
+    content: set[str] = set()
     for word in words_of(text):
         if has_cjk(word):
-            found.update(a + b for a, b in pairwise(word))
+            content.update(a + b for a, b in pairwise(word))
         else:
-            found.add(singular(word))
-    return found - _COMMON
+            content.add(singular(word))
+    return content - _COMMON
 
 
 def urls(text: str) -> list[str]:
+    """The URLs in ``text``, without the punctuation that ends a sentence."""
     return [url.rstrip(".,;:") for url in _URL.findall(text)]
 
 
 def joined(parts: Iterable[str]) -> str:
+    """Texts one below the other, so that no word of one runs into the next."""
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""What is decided without a judge, from statuses and texts alone."""
+"""The rules of scoring: what statuses and texts decide without a judge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_APPLICABLE = "not_applicable"
 mean. Every other reason means that the measurement failed."""
 _ANSWER = re.compile(r"<answer>.*?</answer>", re.DOTALL)
 TRANSIENT = frozenset({CallStatus.TIMEOUT, CallStatus.UNREACHABLE, CallStatus.REFUSED})
-"""After these the same call may be made again."""
+"""Statuses of failures that may pass: after one of them the same call may be made again."""
 
 
 def tool_status(view: View) -> Score:
@@ -31,17 +31,18 @@ def tool_status(view: View) -> Score:
 
 
 def invented_arguments(view: View) -> set[tuple[int, int]]:
-    """(round, call) of calls with a value that nobody stated.
+    """The (round, call) places of calls with a value that nobody stated.
 
     A value may come from what the user wrote, from results of earlier rounds, or from the schema
     (default, enumeration, constant, example); booleans and null always may.
     """
     schemas = {tool["name"]: tool["parameters"].get("properties", {}) for tool in view["tools"]}
-    found: set[tuple[int, int]] = set()
-    heard = [view["question"]]
+    invented: set[tuple[int, int]] = set()
+    stated = [view["question"]]
     for number, round_ in enumerate(view["rounds"]):
-        heard += [round_["user"]] if round_["user"] else []
-        source = joined(heard)
+        if round_["user"]:
+            stated.append(round_["user"])
+        source = joined(stated)
         words = tokens(source)
         for position, call in enumerate(round_["calls"]):
             properties = schemas.get(call["tool"], {})
@@ -49,17 +50,20 @@ def invented_arguments(view: View) -> set[tuple[int, int]]:
                 not _from_schema(value, properties.get(name)) and not occurs(value, source, words)
                 for name, value in _values(call)
             ):
-                found.add((number, position))
-        heard += [call["result"] for call in round_["calls"]]
-    return found
+                invented.add((number, position))
+        # Calls of one round run together: none of them may know another's result.
+        stated += [call["result"] for call in round_["calls"]]
+    return invented
 
 
 def _values(call: SeenCall) -> Iterator[tuple[str, Any]]:
+    """The call's arguments; none where they are no JSON object."""
     if isinstance(call["arguments"], dict):
         yield from call["arguments"].items()
 
 
 def _from_schema(value: Any, schema: Any) -> bool:
+    """Whether a parameter's schema names the value."""
     if not isinstance(schema, dict):
         return False
     if "default" in schema and schema["default"] == value:
@@ -70,24 +74,24 @@ def _from_schema(value: Any, schema: Any) -> bool:
 
 
 def redundant_calls(view: View) -> set[tuple[int, int]]:
-    """(round, call) of calls that repeat an earlier one for nothing.
+    """The (round, call) places of calls that repeat an earlier one for nothing.
 
-    That is the same tool and arguments after a success or a lasting failure, with no
-    successful write in between. A repeat after a passing failure is a retry, and fine.
+    Such a call has the same tool and arguments as one that succeeded or failed for good, with
+    no successful write in between. A repeat after a failure that may pass is a retry, and fine.
     """
-    found: set[tuple[int, int]] = set()
+    redundant: set[tuple[int, int]] = set()
     settled: set[str] = set()
     for number, round_ in enumerate(view["rounds"]):
         for position, call in enumerate(round_["calls"]):
             key = canonical_json([call["tool"], call["arguments"]])
             if key in settled:
-                found.add((number, position))
+                redundant.add((number, position))
             wrote = call["status"] == CallStatus.OK and is_write(call["tool"])
-            if wrote:
+            if wrote:  # every earlier call may now answer differently
                 settled.clear()
             if call["status"] not in TRANSIENT:
                 settled.add(key)
-    return found
+    return redundant
 
 
 def unknown_tools(view: View) -> bool:
@@ -113,11 +117,11 @@ def wrong_language(view: View) -> bool:
     What stands inside the answer tags is mostly copied from results, so it is looked at only
     where the rest of the message tells nothing.
     """
-    asked = detect_language(view["question"])
+    wanted = detect_language(view["question"])
     for text in spoken(view):
-        answered = detect_language(_ANSWER.sub(" ", text))
-        if answered == UNKNOWN:
-            answered = detect_language(text.replace("answer>", " "))
-        if UNKNOWN not in (asked, answered) and asked != answered:
+        language = detect_language(_ANSWER.sub(" ", text))
+        if language == UNKNOWN:
+            language = detect_language(text.replace("answer>", " "))
+        if UNKNOWN not in (wanted, language) and wanted != language:
             return True
     return False

@@ -1,6 +1,6 @@
-"""From scored trajectories to a training set: cut-off, benchmark suites, near-duplicates, cap.
+"""Selection of the training set: minimum score, benchmark suites, near-duplicates, cap.
 
-Every step is a pure function of the candidates as a set: order of arrival changes nothing.
+Every step depends on the candidates as a set only: the order in which they come changes nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ LENGTH_STEP = 4
 MOST_CALLS = 6
 """Trajectories with more calls share one class."""
 SHOWN_CHARS = 500
-"""Of a near-duplicate's text, in its rejection."""
+"""How much of a near-duplicate's text its rejection shows."""
 
 
-def candidate(
+def shortlisted(
     trajectory: Trajectory, judged: JudgedTrajectory, min_score: float
 ) -> Candidate | Rejection:
-    """Judge one scored trajectory by itself: unfinished, unscored and low ones are rejected."""
+    """The candidate of a scored trajectory, or its rejection: unfinished, unscored or too low."""
 
     def rejected(reason: str, detail: str = "") -> Rejection:
-        said = "\n".join(judged.said)
-        return Rejection(item=trajectory.id, reason=reason, detail=detail, said=said)
+        words = "\n".join(judged.said)
+        return Rejection(item=trajectory.id, reason=reason, detail=detail, said=words)
 
     if trajectory.stop_reason != StopReason.ANSWERED:
         return rejected(f"stopped_{trajectory.stop_reason}")
@@ -44,7 +44,7 @@ def candidate(
     if mean.value < min_score:
         low = _lowest(judged.scores, min_score)
         return rejected("below_min_score", f"mean {mean.value:.3f}: {low}")
-    asked = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
+    requests = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
     calls = [[call.call.name, call.call.arguments] for call in trajectory.calls]
     return Candidate(
         id=trajectory.id,
@@ -55,7 +55,7 @@ def candidate(
             len(trajectory.messages) // LENGTH_STEP,
             min(len(trajectory.calls), MOST_CALLS),
         ),
-        text="\n".join([*asked, canonical_json(calls)]),
+        text="\n".join([*requests, canonical_json(calls)]),
         scores=judged.scores,
         follow_ups=trajectory.follow_ups,
         prompt_hash=trajectory.prompt_hash,
@@ -76,9 +76,9 @@ def contaminated(
     trajectory: Trajectory, index: ContaminationIndex, config: ContaminationConfig
 ) -> Rejection | None:
     """Why a trajectory is too close to a benchmark suite: in its user's words or its tools."""
-    asked = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
+    requests = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
     tools = [(tool.original_name or tool.name, tool.parameters) for tool in trajectory.tools]
-    overlap = index.shared_text(asked) or index.shared_tools(tools, config)
+    overlap = index.shared_text(requests) or index.shared_tools(tools, config)
     if overlap is None:
         return None
     detail = f"{overlap.suite}, {overlap.share:.2f}"
@@ -86,35 +86,40 @@ def contaminated(
 
 
 def select(candidates: Candidates, config: SFTSetConfig) -> Iterator[Rejection]:
-    """Leave out near-duplicates and what is over the cap, and say so of each."""
+    """Leave out near-duplicates, then what is over the cap; yields a rejection for each."""
     if config.near_duplicate is not None:
         with NearDuplicates(config.near_duplicate) as index:
-            for one in candidates.best_first():
-                if not index.add(one.text):
-                    candidates.leave_out(one)
-                    shown = one.text[:SHOWN_CHARS]
-                    yield Rejection(item=one.id, reason="near_duplicate", detail=shown)
+            for candidate in candidates.best_first():
+                if not index.add(candidate.text):
+                    candidates.leave_out(candidate)
+                    detail = candidate.text[:SHOWN_CHARS]
+                    yield Rejection(item=candidate.id, reason="near_duplicate", detail=detail)
     if config.max_samples is not None:
         yield from _cap(candidates, config.max_samples)
 
 
 def _cap(candidates: Candidates, total: int) -> Iterator[Rejection]:
-    sizes = Counter(one.stratum for one in candidates.best_first())
+    """Keep the best of each stratum, as many as its quota; leave the others out."""
+    sizes = Counter(candidate.stratum for candidate in candidates.best_first())
     if sizes.total() <= total:
         return
     quota = _quotas(sizes, total)
-    for one in candidates.best_first():
-        if quota[one.stratum] > 0:
-            quota[one.stratum] -= 1
+    for candidate in candidates.best_first():
+        if quota[candidate.stratum] > 0:
+            quota[candidate.stratum] -= 1
             continue
-        candidates.leave_out(one)
-        domain, length, calls = one.stratum
-        detail = f"mean {one.mean:.3f}; {domain}, length {length}, calls {calls}"
-        yield Rejection(item=one.id, reason="over_cap", detail=detail)
+        candidates.leave_out(candidate)
+        domain, length, calls = candidate.stratum
+        detail = f"mean {candidate.mean:.3f}; {domain}, length {length}, calls {calls}"
+        yield Rejection(item=candidate.id, reason="over_cap", detail=detail)
 
 
 def _quotas(sizes: Mapping[Stratum, int], total: int) -> dict[Stratum, int]:
-    """Shares of the strata kept, by largest remainder; the sum is ``total``."""
+    """How many each stratum may keep, so that the shares stay and the sum is ``total``.
+
+    Largest remainder: each stratum gets the whole part of its exact share, and what is left goes
+    to the strata that lost the largest fraction.
+    """
     whole = sum(sizes.values())
     exact = {stratum: total * size / whole for stratum, size in sizes.items()}
     quota = {stratum: math.floor(share) for stratum, share in exact.items()}

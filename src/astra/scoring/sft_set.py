@@ -17,7 +17,7 @@ from astra.scoring.candidates import Candidates, SelectionError
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.families import Families
 from astra.scoring.judge import DIMENSIONS, JudgedTrajectory, score
-from astra.scoring.select import candidate, contaminated, select
+from astra.scoring.select import contaminated, select, shortlisted
 from astra.store.metrics import StageMetrics
 
 
@@ -29,9 +29,9 @@ async def sft_set(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[SFTSample | Rejection, None]:
-    """The selected trajectories as samples, and why the others are none.
+    """The selected trajectories as samples, and a rejection for each of the others.
 
-    ``trajectories`` is read twice: selection needs the scores of all.
+    ``trajectories`` is read twice: selection needs the scores of all before any is chosen.
     """
     with Candidates() as candidates:
         rejected = _shortlist(trajectories(), judge, candidates, config, open_items, metrics)
@@ -52,21 +52,24 @@ async def _shortlist(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[Rejection, None]:
-    """Fill ``candidates`` with what is good by itself; counts ``trajectories`` and scores."""
+    """Score every trajectory and put those that are good by themselves in ``candidates``.
+
+    Yields the others as rejections. Counts ``trajectories`` and the dimensions' means.
+    """
     index = load_index(config.contamination)
     averages = _Averages()
 
     async def work(trajectory: Trajectory) -> tuple[Trajectory, JudgedTrajectory]:
         notes = PromptNotes()
         judged = await score(trajectory, notes.of(judge))
-        behind = joined_hashes(trajectory.prompt_hash, notes.prompt_hash)
-        return trajectory.model_copy(update={"prompt_hash": behind}), judged
+        prompt_hash = joined_hashes(trajectory.prompt_hash, notes.prompt_hash)
+        return trajectory.model_copy(update={"prompt_hash": prompt_hash}), judged
 
     async with aclosing(map_bounded(trajectories, work, open_items)) as scored:
         async for trajectory, judged in scored:
             metrics.count("trajectories")
             averages.add(judged.scores)
-            outcome = candidate(trajectory, judged, config.min_score)
+            outcome = shortlisted(trajectory, judged, config.min_score)
             if index is not None and config.contamination is not None:
                 metrics.count("checked_for_contamination")
                 outcome = contaminated(trajectory, index, config.contamination) or outcome
@@ -80,7 +83,7 @@ async def _shortlist(
 
 
 class _Averages:
-    """Means of the dimensions over all trajectories that have a score there."""
+    """The mean of each dimension over the trajectories that have a score in it."""
 
     def __init__(self) -> None:
         self._sums: defaultdict[str, float] = defaultdict(float)
@@ -88,9 +91,9 @@ class _Averages:
 
     def add(self, scores: Mapping[str, Score]) -> None:
         for name in DIMENSIONS:
-            one = scores[name]
-            if isinstance(one, Scored):
-                self._sums[name] += one.value
+            measured = scores[name]
+            if isinstance(measured, Scored):
+                self._sums[name] += measured.value
                 self._counts[name] += 1
 
     def report(self, metrics: StageMetrics) -> None:
@@ -107,12 +110,13 @@ def _samples(
     config: SFTSetConfig,
 ) -> Iterator[SFTSample]:
     """The trajectories whose candidates are left, as training samples."""
-    for one in candidates.best_first():
-        if one.follow_ups:
-            families.join([one.task_id, *one.follow_ups])
+    # Before any split is drawn: a later conversation may join two families.
+    for candidate in candidates.best_first():
+        if candidate.follow_ups:
+            families.join([candidate.task_id, *candidate.follow_ups])
     for trajectory in trajectories:
-        one = candidates.of(trajectory.id)
-        if one is None:
+        selected = candidates.of(trajectory.id)
+        if selected is None:
             continue
         yield SFTSample(
             trajectory_id=trajectory.id,
@@ -121,9 +125,9 @@ def _samples(
             domain=trajectory.domain,
             tools=trajectory.tools,
             messages=trajectory.messages,
-            scores=dict(one.scores),
-            mean_score=one.mean,
-            prompt_hash=one.prompt_hash,
+            scores=dict(selected.scores),
+            mean_score=selected.mean,
+            prompt_hash=selected.prompt_hash,
         )
 
 
@@ -142,7 +146,8 @@ class Statistics:
         self._samples += 1
         self._messages += len(roles)
         self._calls += len(calls)
-        self._few += 1 <= len(calls) <= 5
+        if 1 <= len(calls) <= 5:
+            self._few += 1
         self._functions.update((sample.domain, name) for name in calls)
         self._roles.update(roles)
         metrics.count(f"samples_{sample.split}")
@@ -154,8 +159,11 @@ class Statistics:
         metrics.distribution("mean_score", [f"{sample.mean_score:.2f}"])
 
     def finish(self, metrics: StageMetrics) -> None:
-        """Record the totals. Raises SelectionError, with the metrics written, if there is no
-        sample at all."""
+        """Record the totals.
+
+        Raises SelectionError if there is no sample at all; the metrics are written before, so
+        that they tell why.
+        """
         total = self._samples
         metrics.value("samples", total)
         metrics.value("messages", self._messages)

@@ -1,9 +1,8 @@
-"""What judges see of a trajectory: question, offered tools, rounds. No plan, no system prompt.
+"""What judges see of a trajectory: question, offered tools, rounds; no plan, no system prompt.
 
-A conversation of several user messages is one run of rounds; each says what the user wrote
-just before it.
-
-All parts are plain JSON, so that rules, offline judges and prompts read the same thing.
+A conversation with several user messages is one sequence of rounds; each says what the user
+wrote just before it. All parts are plain JSON, so that rules, offline judges and prompts read
+the same thing.
 """
 
 from __future__ import annotations
@@ -16,12 +15,16 @@ from astra.records.trajectory import Trajectory
 
 
 class SeenTool(TypedDict):
+    """A tool that the agent was offered."""
+
     name: str
     description: str
     parameters: dict[str, Any]
 
 
 class SeenCall(TypedDict):
+    """A call that the agent made, with its outcome."""
+
     tool: str
     arguments: Any
     """The parsed object; the raw text where it is no JSON object."""
@@ -39,13 +42,15 @@ class Round(TypedDict):
 
 
 class View(TypedDict):
+    """A trajectory as rules and judges see it."""
+
     question: str
     tools: list[SeenTool]
     rounds: list[Round]
 
 
 def view_of(trajectory: Trajectory) -> View:
-    """The judge's view. The question is the first user message, wherever it stands."""
+    """A trajectory's view. The question is the first user message, wherever it stands."""
     results = {
         message.tool_call_id: message.content
         for message in trajectory.messages
@@ -54,10 +59,10 @@ def view_of(trajectory: Trajectory) -> View:
     executed = iter(trajectory.calls)
     rounds: list[Round] = []
     users = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
-    question, said = (users[0] if users else ""), ""
+    question, written = (users[0] if users else ""), ""
     for message in trajectory.messages:
         if message.role == MessageRole.USER and rounds:
-            said = message.content
+            written = message.content
         if message.role != MessageRole.ASSISTANT:
             continue
         calls: list[SeenCall] = []
@@ -71,8 +76,8 @@ def view_of(trajectory: Trajectory) -> View:
                     result=results.get(call.id, ""),
                 )
             )
-        rounds.append(Round(user=said, text=message.content, calls=calls))
-        said = ""
+        rounds.append(Round(user=written, text=message.content, calls=calls))
+        written = ""
     tools = [
         SeenTool(name=tool.name, description=tool.description, parameters=tool.parameters)
         for tool in trajectory.tools

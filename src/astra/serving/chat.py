@@ -1,4 +1,4 @@
-"""Chat over a codec: the training template in, our tolerant parser out, history as it was sampled.
+"""Chat requests as prompts of ids and ids as replies: template, parser and history of training.
 
 A conversation that goes on is not rendered again: where its last assistant message is one that
 this server wrote, the prompt is the ids it was written with, followed by the template's
@@ -87,7 +87,8 @@ def _whole(text: str) -> tuple[str, str]:
 
 
 def _key(tools: Sequence[Tool], messages: Sequence[Message]) -> str:
-    """Of a conversation as a client may send it back: ids of calls and spaces in JSON aside."""
+    """The key of a conversation however a client sends it back: with other ids of calls, or other
+    spaces in JSON."""
     said = [
         [str(one.role), one.content.strip(), [[c.name, _arguments(c)] for c in one.tool_calls]]
         for one in messages

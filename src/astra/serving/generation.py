@@ -1,4 +1,4 @@
-"""What serves a chat request needs of generation: ids in, ids out, each request decoded its way."""
+"""The interface between server and engine: ids in, ids out, each request decoded its way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""``python -m astra.serving.main``: serve one checkpoint until told to stop.
+"""The server process: loads a checkpoint's weights and serves them until it is told to stop.
 
-The configuration is the first line of standard input, the address the first line of standard
-output. Where standard input ends, whoever started this process is gone, and so does it.
+``python -m astra.serving.main`` starts it. The configuration is the first line of standard input,
+the address the first line of standard output. Where standard input ends, whoever started this
+process is gone, and so does it.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from astra.settings import RuntimeConfig, StageConfig
 class ServingOptions(StageConfig):
     """How checkpoints are served, whichever they are."""
 
-    engine: Literal["local", "vllm"] = "local"
+    engine: Literal["local", "vllm"]
     """``local``: transformers in this process, on CPU or GPU. ``vllm``: its own environment's."""
     vllm: str = "vllm"
     """Its executable."""
     vllm_args: tuple[str, ...] = ()
-    rows: int = Field(default=16, ge=1)
+    rows: int = Field(ge=1)
     """``local``: requests generated side by side."""
-    keep_mb: int = Field(default=1024, ge=0)
+    keep_mb: int = Field(ge=0)
     """``local``: memory for prefixes of earlier prompts."""
     context: int | None = Field(default=None, ge=2)
     """Longest sequence; None: the model's."""
@@ -44,7 +45,7 @@ class ServingOptions(StageConfig):
 class ServeConfig(ServingOptions):
     policy: PolicyConfig
     name: str
-    """Under which clients ask for it."""
+    """The model's name for clients."""
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
     """0: a free one."""
@@ -84,9 +85,9 @@ async def _vllm(config: ServeConfig, codec: ChatCodec, stack: AsyncExitStack) ->
     from astra.serving import vllm
 
     port = vllm.free_port()
-    made = vllm.command(config.vllm, config.policy, port, config.context, config.vllm_args)
+    command = vllm.command(config.vllm, config.policy, port, config.context, config.vllm_args)
     log = Path(f"runs/serve/vllm-{port}.log")
-    url = await stack.enter_async_context(vllm.launched(made, port, log))
+    url = await stack.enter_async_context(vllm.launched(command, port, log))
     return vllm.VLLMGenerator(url, codec.eos_id, await vllm.context_of(url))
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint behind an OpenAI-compatible endpoint, on aiohttp.
+"""The HTTP server of a checkpoint: an OpenAI-compatible endpoint, on aiohttp.
 
 Requests are answered as they come; those in flight together are generated together.
 """
@@ -32,7 +32,7 @@ _MASK = 2**63 - 1
 @dataclass(frozen=True)
 class Limits:
     new_tokens: int | None = None
-    """Of one reply, whatever the request asks for; None: what the context leaves."""
+    """The longest reply, whatever the request asks for; None: what the context leaves."""
 
 
 class ChatServer:

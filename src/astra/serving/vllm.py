@@ -1,4 +1,4 @@
-"""vLLM as the engine behind our server: token ids in and out, so template and parser stay ours.
+"""vLLM as the engine behind our server, started on a checkpoint's folder: token ids in and out.
 
 vLLM lives in an environment of its own (its transformers pin conflicts with ours); this module
 starts its ``vllm serve`` and ends it, whole process group, with the server.
@@ -36,17 +36,17 @@ def command(
     executable: str, policy: PolicyConfig, port: int, context: int | None, extra: Sequence[str]
 ) -> list[str]:
     """``vllm serve`` for a checkpoint. ``extra`` comes last, so it wins."""
-    made = [
+    command = [
         executable, "serve", policy.path, "--served-model-name", MODEL, "--host", "127.0.0.1",
         "--port", str(port), "--dtype", policy.dtype,
         # Not the model's own defaults: what a request does not ask for is not done.
         "--generation-config", "vllm",
     ]  # fmt: skip
     if policy.revision is not None:
-        made += ["--revision", policy.revision]
+        command += ["--revision", policy.revision]
     if context is not None:
-        made += ["--max-model-len", str(context)]
-    return [*made, *extra]
+        command += ["--max-model-len", str(context)]
+    return [*command, *extra]
 
 
 def free_port() -> int:
@@ -57,9 +57,9 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def launched(
-    made: Sequence[str], port: int, log: Path, timeout_s: float = START_TIMEOUT_S
+    command: Sequence[str], port: int, log: Path, timeout_s: float = START_TIMEOUT_S
 ) -> AsyncGenerator[str]:
-    """Run ``made`` until the block ends; gives its address once it is healthy.
+    """Run ``command`` until the block ends; gives its address once it is healthy.
 
     Raises GenerationError with the end of its log where it does not come up.
     """
@@ -67,11 +67,11 @@ async def launched(
     with log.open("wb") as handle:
         try:
             process = subprocess.Popen(
-                made, stdout=handle, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                command, stdout=handle, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise GenerationError(f"{made[0]} does not start: {error}") from error
+            raise GenerationError(f"{command[0]} does not start: {error}") from error
     url = f"http://127.0.0.1:{port}"
     try:
         await _healthy(process, url, log, timeout_s)

@@ -1,4 +1,4 @@
-"""Per-item results of executed work, so that a killed stage resumes where it stopped.
+"""The journal: results of executed work by item, so that a killed stage resumes where it stopped.
 
 Keys are content keys of everything that determined the result; values are JSON. Entries are
 committed one by one; a torn write is impossible (SQLite).
@@ -41,6 +41,7 @@ class Journal:
         return json.loads(row[0]) if row else None
 
     def put(self, key: str, value: Any) -> None:
+        """Commit a value; ValueError for null."""
         if value is None:
             raise ValueError("a journal value must not be null: get() could not tell it apart")
         self._connection.execute(

@@ -28,18 +28,22 @@ class StageMetrics:
         """Failed tries of items that went on, by reason."""
         self.values: dict[str, Any] = {}
         self.on_count: Callable[[], None] = lambda: None
-        """Called after each count and drop; progress lines follow the stage that way."""
+        """What is called after each count and drop; progress lines follow the stage that way."""
         self._distributions: dict[str, Counter[str]] = {}
         self._plots: dict[str, list[Sequence[object]]] = {}
 
     def count(self, name: str, by: int = 1) -> None:
+        """Add to a count. Raises ValueError for the name of a value."""
         if name in self.values:
             raise ValueError(f"metrics of {self.stage}: {name!r} is a value already")
         self.counts[name] += by
         self.on_count()
 
     def reject(self, rejection: Rejection) -> None:
-        """Count one dropped item, or one failed try, by its reason."""
+        """Count one dropped item, or one failed try, by its reason.
+
+        The row itself is written by ``DataStage.reject``.
+        """
         (self.dropped if rejection.final else self.tries)[rejection.reason] += 1
         self.on_count()
 
@@ -73,7 +77,7 @@ class StageMetrics:
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob("*.csv"):
             stale.unlink()
-        tables = {name: histogram_rows(one) for name, one in self._distributions.items()}
+        tables = {name: histogram_rows(counts) for name, counts in self._distributions.items()}
         for name, rows in (tables | self._plots).items():
             with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as handle:
                 csv.writer(handle, lineterminator="\n").writerows(rows)
@@ -88,7 +92,8 @@ def histogram_rows(histogram: Mapping[str, int]) -> list[Sequence[object]]:
         except ValueError:
             return (1, 0.0, label)
 
-    return [("value", "count"), *((one, histogram[one]) for one in sorted(histogram, key=order))]
+    labels = sorted(histogram, key=order)
+    return [("value", "count"), *((label, histogram[label]) for label in labels)]
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

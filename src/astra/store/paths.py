@@ -1,4 +1,4 @@
-"""Where things live that are not stage outputs: caches, journals, server environments, runs.
+"""Where things lie that are not stage outputs: caches, journals, server environments, runs.
 
 DVC runs experiments in temporary copies of the workspace. Whatever must survive them lies
 under ``ASTRA_CACHE`` or, if that is unset, below the original repository root (``DVC_ROOT``).

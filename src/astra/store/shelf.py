@@ -1,4 +1,4 @@
-"""Records put aside on disk while a stage runs, found again by a key.
+"""The shelf: records put aside on disk while a stage runs, found again by a key.
 
 What a stage has to look up or to read twice goes here, so that its memory does not grow with
 its data.
@@ -15,7 +15,7 @@ from astra.store.sqlite import scratch
 
 RecordType = TypeVar("RecordType", bound=Record)
 REMEMBERED_KEYS = 64
-"""Keys whose records are kept parsed: items of one server often come together."""
+"""How many keys' records are kept parsed: items of one server often come together."""
 
 
 class Shelf(Generic[RecordType]):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 WAIT_S = 60.0
+"""How long a connection waits for a lock, in seconds."""
 
 
 def connect(path: Path, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> sqlite3.Connection:

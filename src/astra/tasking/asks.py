@@ -1,4 +1,4 @@
-"""What this domain asks a teacher, and the replies it accepts."""
+"""What stage ``tasks`` asks a teacher and a judge, and the replies it accepts."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class PlannedArgument(Frozen):
 
 
 class PlannedStep(Frozen):
+    """One call of a planned solution."""
+
     tool: str
     arguments: tuple[PlannedArgument, ...]
 
@@ -47,11 +49,13 @@ class WrittenTask(Frozen):
 
 
 class Rewritten(Frozen):
+    """A question written anew from another one."""
+
     question: str
 
 
 class TaskScores(Frozen):
-    """Labels from 1 (worst) to 5 (best), after the reason for them."""
+    """The judge's labels from 1 (worst) to 5 (best); the reason comes first in the reply."""
 
     reason: str
     quality: int = Field(ge=1, le=5)
@@ -81,7 +85,7 @@ def as_plan(steps: Sequence[PlannedStep]) -> tuple[ChainStep, ...]:
 
 
 def _tool_view(tool: Tool) -> dict[str, Any]:
-    """Writers of tasks also see which values make live calls succeed."""
+    """A tool as writers of tasks see it: with the hints which values make live calls succeed."""
     return {**tool.view(), "hints": tool.hints}
 
 
@@ -94,7 +98,8 @@ def _steps_view(steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
     return [step.model_dump(mode="json") for step in steps]
 
 
-def _used(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
+def _tools_of(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
+    """The views of the tools that a plan uses, in the server's order."""
     names = {step.tool for step in steps}
     return [_tool_view(tool) for tool in server.tools if tool.name in names]
 
@@ -102,9 +107,10 @@ def _used(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]
 def chain_task_ask(
     server: ToolServer, chain: Chain, sample: int, language: str, max_words: int
 ) -> Ask[WrittenTask]:
+    """Ask for a question that a chain of tools answers, and for the values in it."""
     variables = {
         "server": _server_view(server, language),
-        "tools": _used(server, chain.steps),
+        "tools": _tools_of(server, chain.steps),
         "steps": _steps_view(chain.steps),
         "sketch": chain.task_sketch,
     }
@@ -115,6 +121,7 @@ def chain_task_ask(
 def server_task_ask(
     server: ToolServer, number: int, sample: int, language: str, max_words: int
 ) -> Ask[WrittenTask]:
+    """Ask for a question that takes ``number`` calls of the server's tools."""
     variables = {
         "server": _server_view(server, language),
         "tools": [_tool_view(tool) for tool in server.tools],
@@ -125,9 +132,10 @@ def server_task_ask(
 
 
 def drop_parameter_ask(server: ToolServer, task: Task, step: int, parameter: str) -> Ask[Rewritten]:
+    """Ask for a task's question without the value of one argument of its plan."""
     variables = {
         "server": _server_view(server, task.language),
-        "tools": _used(server, task.plan),
+        "tools": _tools_of(server, task.plan),
         "question": task.question,
         "steps": _steps_view(task.plan),
         "step": step,
@@ -145,6 +153,7 @@ def augment_ask(
     sample: int,
     max_words: int,
 ) -> Ask[Rewritten]:
+    """Ask for a variant of a task's question in which every one of ``literals`` still stands."""
     variables = {
         "server": _server_view(server, task.language),
         "question": task.question,
@@ -159,11 +168,12 @@ def augment_ask(
 def score_ask(
     server: ToolServer, question: str, kind: str, steps: Sequence[ChainStep]
 ) -> Ask[TaskScores]:
-    shown = _used(server, steps) if steps else [_tool_view(tool) for tool in server.tools]
-    names = {tool["name"] for tool in shown}
+    """Ask the judge for a question's labels; without ``steps`` it sees all tools in full."""
+    tools = _tools_of(server, steps) if steps else [_tool_view(tool) for tool in server.tools]
+    names = {tool["name"] for tool in tools}
     variables = {
         "server": server.view(),
-        "tools": shown,
+        "tools": tools,
         "others": [
             {"name": tool.name, "description": tool.description}
             for tool in server.tools

@@ -1,4 +1,4 @@
-"""Augmentation: new context, more demands, a persona; values, language and intent are kept."""
+"""Augmentation of tasks: new context, more demands, a persona; values and intent are kept."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ async def augment_task(
     teacher: Teacher,
     config: TasksConfig,
 ) -> Draft | Rejection:
-    """A variant of a task with the same plan, or the reason why there is none."""
+    """A variant of a task with the same plan, or the rejection that says why there is none."""
     task, origin = draft.task, draft.origin.of(f"{mode} {variant}")
-    who = _who(task, variant, people) if mode == "persona" else ""
+    persona = _persona(task, variant, people) if mode == "persona" else ""
     literals = task_literals(task.plan)
-    ask = augment_ask(server, task, literals, mode, who, variant, config.max_words)
+    ask = augment_ask(server, task, literals, mode, persona, variant, config.max_words)
     try:
-        asked = (await teacher.ask(ask)).question
+        question = (await teacher.ask(ask)).question
     except (ProviderError, ParseError) as error:
         return origin.failed(error)
     try:
-        check_preserved(task.question, asked, literals, task.language)
-        check_question(asked, task.plan, server.tools, task.language, config.max_words)
+        check_preserved(task.question, question, literals, task.language)
+        check_question(question, task.plan, server.tools, task.language, config.max_words)
     except TaskProblem as problem:
-        return origin.refused(problem, asked)
-    made = Task(
+        return origin.refused(problem, question)
+    variant_task = Task(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=task.kind,
         language=task.language,
-        question=asked,
+        question=question,
         plan=task.plan,
         augmentation=mode,
         parent_id=task.id,
         withheld_tools=task.withheld_tools,
         prompt_hash=template_hash(AUGMENT),
     )
-    return Draft(origin, made)
+    return Draft(origin, variant_task)
 
 
-def _who(task: Task, variant: int, people: Sequence[Person]) -> str:
-    """The person of this variant; the variants of a task have different ones."""
+def _persona(task: Task, variant: int, people: Sequence[Person]) -> str:
+    """How the person of this variant introduces themselves; each variant has another person."""
     if people:
         rng = random.Random(int(content_id([task.id, "persona"]), 16))
         return introductions(people, task.language, variant + 1, rng)[variant]

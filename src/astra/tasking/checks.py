@@ -1,4 +1,4 @@
-"""Rules that every written task passes, whoever wrote it."""
+"""The rules that every written task must pass, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from astra.text.language import UNKNOWN, detect_language
 from astra.text.words import stands_in, words
 
 MIN_KEPT_WORDS = 0.6
-"""Share of the original's words that an augmented question still has: its intent."""
+"""The least share of the original's words that an augmented question keeps, as a measure of its
+intent."""
 
 
 class TaskProblem(ValueError):
@@ -44,14 +45,15 @@ def spoken(value: Any) -> str:
 def task_literals(plan: Sequence[ChainStep]) -> list[str]:
     """The values that the user has to state, as stated, in plan order without repeats.
 
-    Of lists and objects every text and number; a yes or no inside them can be put in any words.
+    A list or an object gives every text and number in it; a yes or no inside can be put in any
+    words, so it is not asked for.
     """
-    found: dict[str, None] = {}
+    literals: dict[str, None] = {}
     for step in plan:
         for source in step.arguments.values():
             if source.origin is ArgumentOrigin.TASK and source.value is not None:
-                found.update(dict.fromkeys(leaves(source.value)))
-    return list(found)
+                literals.update(dict.fromkeys(leaves(source.value)))
+    return list(literals)
 
 
 def leaves(value: Any) -> list[str]:
@@ -88,9 +90,10 @@ def check_question(
 
 
 def check_language(question: str, language: str) -> None:
-    found = detect_language(question)
-    if UNKNOWN not in (found, language) and found != language:
-        raise TaskProblem("language_changed", f"{language} became {found}")
+    """Raises TaskProblem if the question is clearly in another language."""
+    written = detect_language(question)
+    if UNKNOWN not in (written, language) and written != language:
+        raise TaskProblem("language_changed", f"{language} became {written}")
 
 
 def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
@@ -118,6 +121,7 @@ def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
 
 
 def _with_definitions(tool: Tool, name: str) -> Any:
+    """The schema of one parameter, with the definitions that its references point to."""
     schema = tool.parameters["properties"][name]
     shared = {k: tool.parameters[k] for k in ("$defs", "definitions") if k in tool.parameters}
     return {**schema, **shared} if isinstance(schema, dict) else schema

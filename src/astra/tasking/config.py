@@ -11,19 +11,25 @@ from astra.settings import StageConfig
 
 
 class ServerTasksConfig(StageConfig):
+    """Tasks written for a server alone, without a chain."""
+
     per_server: int = Field(ge=0)
-    """Asks per server and tool count."""
+    """How many tasks are asked for per server and number of calls."""
     max_tools: int = Field(ge=1)
-    """Tool counts 1..max_tools are asked for."""
+    """The largest number of calls of one task; every number from 1 on is asked for."""
 
 
 class AugmentConfig(StageConfig):
+    """How many variants of written tasks are asked for, by mode."""
+
     share: float = Field(ge=0, le=1)
-    """Share of the accepted tasks that is augmented in each mode."""
+    """The share of the accepted tasks that is augmented in each mode."""
     diverse: int = Field(ge=0)
-    """Variants per augmented task; so for the other modes."""
+    """How many variants with new context are asked for per augmented task."""
     complicate: int = Field(ge=0)
+    """How many variants with more demands are asked for per augmented task."""
     persona: int = Field(ge=0)
+    """How many variants asked by a person are asked for per augmented task."""
 
 
 class UnsolvableConfig(StageConfig):
@@ -33,43 +39,48 @@ class UnsolvableConfig(StageConfig):
     missing_parameter: float = Field(ge=0, le=1)
     irrelevant: float = Field(ge=0, le=1)
     donors: Literal["recent", "stable"]
-    """Where irrelevant questions come from: the last servers' by a generator, or by hash, so
-    that another server's change moves few of them (unsolvable.Donors)."""
+    """Which other servers' questions become irrelevant ones. ``recent``: those of the last servers,
+    drawn at random. ``stable``: chosen by hash, so that a change of one server moves few of them
+    (tasking.unsolvable.Donors)."""
 
 
 class ThresholdsConfig(StageConfig):
-    """Least judge labels, 1 to 5."""
+    """The least label, 1 to 5, that a task needs from the judge in each dimension."""
 
     quality: int = Field(ge=1, le=5)
     realism: int = Field(ge=1, le=5)
     necessity: int = Field(ge=1, le=5)
     difficulty: int = Field(ge=1, le=5)
-    """Of choosing the right tools; 1 lets all pass."""
+    """How hard it is to choose the right tools; 1 lets all pass."""
     uniqueness: int = Field(ge=1, le=5)
     """Whether only the planned tools solve it; 1 lets all pass."""
 
 
 class TasksConfig(StageConfig):
+    """Block ``tasks``; conf/tasks/base.yaml names each default's source."""
+
     teacher: ModelConfig
+    """Who writes tasks and their variants."""
     judge: ModelConfig
+    """Who labels them."""
     samples: int = Field(ge=1)
-    """Tasks asked per chain."""
+    """How many tasks are asked for per chain."""
     server_tasks: ServerTasksConfig
     languages: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """Shares of base asks in a language other than the server's; the rest is in the server's."""
+    """The shares of tasks written in another language than the server's; the rest is in its own."""
     augment: AugmentConfig
     personas: str | None
-    """File of the people who ask in augmentation ``persona``; null: made up by rule."""
+    """The file of the people who ask in mode ``persona``; null: people made up by rule."""
     unsolvable: UnsolvableConfig
     thresholds: ThresholdsConfig
     max_words: int = Field(ge=1)
-    """Longer questions are dropped."""
+    """The most words of a question; longer ones are dropped."""
     near_duplicate: float = Field(ge=0.5, le=1)
-    """Similarity from which the later of two questions is dropped."""
+    """The similarity from which on the later of two questions is dropped."""
     near_duplicate_scope: Literal["server", "set"]
-    """Compared within each server, or also across all servers."""
+    """Whether questions are compared within each server, or with those of all servers."""
     max_live_tasks: int = Field(ge=0)
-    """Tasks on live servers: each costs server processes to execute."""
+    """The most tasks on live servers in all: each costs server processes to execute."""
 
     @model_validator(mode="after")
     def _languages_share_one_whole(self) -> Self:

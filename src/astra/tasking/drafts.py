@@ -1,4 +1,4 @@
-"""Tasks on their way to the table, and what is kept of those that do not get there."""
+"""Tasks on their way to the table, and the rejections of those that do not get there."""
 
 from __future__ import annotations
 
@@ -19,31 +19,35 @@ class Origin:
     item: str
     """Id of the chain or of the server."""
     part: str
+    """Which of the item's tasks: template, sample, and what was made of it."""
 
     def of(self, part: str) -> Origin:
-        """Of a task that is made from this one."""
+        """The origin of a task that is made from this one."""
         return Origin(self.item, f"{self.part}, {part}")
 
     def rejected(self, reason: str, detail: str = "", said: str = "") -> Rejection:
+        """The rejection of the task; the stage writes it to ``data/rejected/tasks.parquet``."""
         return Rejection(item=self.item, part=self.part, reason=reason, detail=detail, said=said)
 
     def refused(self, problem: TaskProblem, question: str) -> Rejection:
-        """By a rule; the question can be read in the detail."""
+        """The rejection by a rule; its detail holds the question."""
         return self.rejected(problem.reason, _with_question(problem.detail, question))
 
     def failed(self, error: ProviderError | ParseError, question: str = "") -> Rejection:
-        """Not answered; ``question`` is the one that was asked about, if there was any."""
+        """The rejection after an ask without a usable answer; ``question``: what it was about."""
         reason = "ask_failed" if isinstance(error, ProviderError) else "reply_unparsable"
         return self.rejected(reason, _with_question(str(error)[:MAX_ERROR_CHARS], question))
 
 
 @dataclass(frozen=True)
 class Draft:
+    """A task that has passed every check so far."""
+
     origin: Origin
     task: Task
 
     def rejected(self, reason: str) -> Rejection:
-        """For what the question is."""
+        """The rejection of a task whose question is the reason."""
         return self.origin.rejected(reason, self.task.question)
 
 

@@ -1,4 +1,4 @@
-"""Who asks, in augmentation ``persona``: people from a file, or made up by rule.
+"""The people who ask in mode ``persona`` of augmentation: from a file, or made up by rule.
 
 A person is told in the first person, as a user who introduces themselves: age, occupation,
 education, a line about them, at most five skills and five hobbies (ASTRA section 3.2).
@@ -32,6 +32,8 @@ class PersonasError(AstraError):
 
 
 class Person(StageConfig):
+    """One entry of the file of people."""
+
     language: str = "en"
     age: int = Field(ge=1, le=120)
     occupation: str = Field(min_length=1)
@@ -42,6 +44,7 @@ class Person(StageConfig):
     hobbies: tuple[str, ...] = Field(default=(), max_length=5)
 
     def introduction(self) -> str:
+        """How the person introduces themselves, in their language (English or Chinese)."""
         if self.language == "zh":
             return self._chinese()
         article = "an" if self.occupation[0].lower() in "aeiou" else "a"
@@ -84,7 +87,8 @@ def load_people(path: Path) -> tuple[Person, ...]:
 def introductions(
     people: Sequence[Person], language: str, count: int, rng: random.Random
 ) -> list[str]:
-    """``count`` people who speak ``language``, without repeats while there are enough.
+    """Introductions of ``count`` people who speak ``language``, without repeats while there are
+    enough.
 
     Where nobody speaks it, or no people are given, they are made up, in English.
     """
@@ -96,7 +100,7 @@ def introductions(
 
 
 def _made_up(rng: random.Random) -> str:
-    """Age, occupation and one trait, in two sentences."""
+    """A made-up person's introduction: age, occupation and one trait, in two sentences."""
     occupation = rng.choice(_OCCUPATIONS)
     article = "an" if occupation[0] in "aeiou" else "a"
     return f"I am {article} {occupation} of {rng.randint(19, 78)} years. {rng.choice(_TRAITS)}"

@@ -1,5 +1,7 @@
-"""Task scores with thresholds: quality, realism and tool-use necessity (ASTRA section 3.2),
-difficulty and uniqueness of the tool selection (the release's labels).
+"""Scores of tasks with thresholds: whether a written task is kept (ASTRA section 3.2).
+
+The paper's scores are quality, realism and tool-use necessity; difficulty and uniqueness of the
+tool selection are labels of its release.
 
 A task that cannot be solved on purpose is held to quality and realism alone: which tools would
 solve it is no question there.
@@ -22,16 +24,16 @@ SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
 async def score_task(
     server: ToolServer, draft: Draft, judge: Teacher, thresholds: ThresholdsConfig
 ) -> Draft | Rejection:
-    """The task with its scores, or a Rejection: below a threshold, or not scored at all."""
+    """The draft with its scores, or its rejection: below a threshold, or not scored at all."""
     task = draft.task
     try:
         labels = await judge.ask(score_ask(server, task.question, task.kind.value, task.plan))
     except (ProviderError, ParseError) as error:
         return draft.origin.failed(error, task.question)
     solvable = task.kind in SOLVABLE
-    needed = {"quality": thresholds.quality, "realism": thresholds.realism}
+    bounds = {"quality": thresholds.quality, "realism": thresholds.realism}
     if solvable:
-        needed |= {
+        bounds |= {
             "necessity": thresholds.necessity,
             "difficulty": thresholds.difficulty,
             "uniqueness": thresholds.uniqueness,
@@ -42,11 +44,11 @@ async def score_task(
     }
     if not solvable:
         scores["necessity"] = Unscored(reason="no tool can solve this task")
-    for name, least in needed.items():
+    for name, least in bounds.items():
         label = getattr(labels, name)
         if label < least:
             detail = f"{label} < {least}: {task.question}"
             return draft.origin.rejected(f"low_{name}", detail, labels.reason)
-    behind = joined_hashes(task.prompt_hash, template_hash(SCORE))
-    scored = task.model_copy(update={"scores": scores, "prompt_hash": behind})
+    prompt_hash = joined_hashes(task.prompt_hash, template_hash(SCORE))
+    scored = task.model_copy(update={"scores": scores, "prompt_hash": prompt_hash})
     return Draft(draft.origin, scored)

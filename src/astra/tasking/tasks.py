@@ -1,9 +1,11 @@
 """Stage ``tasks``: write, augment, score and select the tasks of each server (ASTRA section 3.2).
 
-A pipeline per server, many at once. Only donor questions pass between servers, in the servers'
-order, and with ``near_duplicate_scope: set`` what was asked before. The latter is looked up last,
-after everything was asked: what is asked for one server never depends on another's
-near-duplicates.
+Each server has a pipeline of its own, and many of them run at once. Two things pass between
+servers, both in the servers' order, so that the result does not depend on which is faster:
+
+- donor questions: a question about one server, put to another, is an irrelevant one there;
+- with ``near_duplicate_scope: set``, the questions kept so far. They are looked up only when
+  every ask of a server is done, so that no server's asks depend on another's near-duplicates.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ from astra.tasking.writing import base_jobs, write_task
 from astra.text.similarity import NearDuplicates
 
 DONORS_PER_SERVER = 12
-"""Questions of one server that others may be asked."""
+"""How many questions of one server may be put to others."""
 OPEN_ASKS = 2
-"""Asks open before the next server is begun, times the servers that may be open: enough for the
-places of two models."""
+"""How many asks per server that may be open are enough to hold back the next one: as many as fill
+the places in flight of two models."""
 
 Outcome = Draft | Rejection
-Asked = asyncio.Task[Outcome]
+PendingOutcome = asyncio.Task[Outcome]
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,10 @@ async def tasks(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[Task | Rejection, None]:
-    """The selected tasks of every server, in the servers' order, and what was not selected.
+    """The selected tasks of every server, in the servers' order, and a rejection for each other.
 
-    ``chains`` gives those of a server's id; ``live`` of the servers are live and share
-    ``max_live_tasks``.
+    ``chains`` gives the chains of a server's id. ``live`` is the number of live servers, which
+    share ``max_live_tasks``.
     """
     shared = _Shared(models, config, metrics, open_items)
     seen = Originals(config.near_duplicate) if config.near_duplicate_scope == "set" else None
@@ -89,7 +91,8 @@ async def tasks(
                 limit = config.max_live_tasks // live
             selected = 0
             for outcome in _selected(outcomes, seen, limit):
-                selected += isinstance(outcome, Task)
+                if isinstance(outcome, Task):
+                    selected += 1
                 yield outcome
             _count(metrics, server, selected)
 
@@ -97,7 +100,7 @@ async def tasks(
 def _selected(
     outcomes: Iterable[Outcome], seen: Originals | None, limit: int | None
 ) -> Iterator[Task | Rejection]:
-    """The scored tasks of one server that were not asked before, at most ``limit``."""
+    """The scored tasks of one server whose questions are new, at most ``limit`` (None: all)."""
     selected = 0
     for outcome in outcomes:
         if isinstance(outcome, Rejection):
@@ -151,27 +154,33 @@ class _Shared:
         try:
             async with asyncio.TaskGroup() as group:
                 return await _Pipeline(self, place, server, group).run(chains)
-        except ExceptionGroup as failed:
-            # The first one; it ended the others, and callers know it by its own type.
-            raise failed.exceptions[0] from None
+        except ExceptionGroup as errors:
+            # The first one ended the others, and callers know it by its own type.
+            raise errors.exceptions[0] from None
         finally:
             self.turns.leave(place)
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """Tasks on their way through the judge, and what fell out before."""
+class _Batch:
+    """Tasks of one server on their way through the judge, and those rejected before."""
 
     drafts: list[Draft] = field(default_factory=list[Draft])
-    scoring: list[Asked] = field(default_factory=list[Asked])
+    """The tasks that the judge was asked about, not scored yet."""
+    scoring: list[PendingOutcome] = field(default_factory=list[PendingOutcome])
+    """The judge's answers to them, in their order."""
     rejections: list[Rejection] = field(default_factory=list[Rejection])
 
     async def outcomes(self) -> list[Outcome]:
-        return [*self.rejections, *[await one for one in self.scoring]]
+        """The rejections, then every scored task; waits for the judge."""
+        return [*self.rejections, *[await pending for pending in self.scoring]]
 
 
 class _Pipeline:
-    """One server from its chains to scored tasks. Every ask is made as soon as it is known."""
+    """The way of one server from its chains to scored tasks.
+
+    Every ask is made as soon as what it needs is known.
+    """
 
     def __init__(
         self, shared: _Shared, place: int, server: ToolServer, group: asyncio.TaskGroup
@@ -186,44 +195,48 @@ class _Pipeline:
         self._originals = Originals(shared.config.near_duplicate)
 
     async def run(self, chains: Sequence[Chain]) -> list[Outcome]:
+        """What came of every base task, task without a full solution, and variant."""
         jobs = base_jobs(self._server, chains, self._config)
         self._shared.metrics.count("asked", len(jobs))
         base = await self._scored(
             [self._ask(write_task(self._server, job, self._teacher, self._config)) for job in jobs]
         )
-        # Drawn at once and in this order, whenever the answers come.
+        # All of these draw from one generator: the order of the lines fixes what each of them
+        # draws, whenever the answers come.
         augmented = self._augment(base.drafts)
         withheld = self._withhold(base.drafts)
         left_out = self._leave_out(base.drafts)
-        foreign = self._group.create_task(self._irrelevant(base.drafts))
+        irrelevant = self._group.create_task(self._irrelevant(base.drafts))
         # Of two near-duplicates the earlier stays: base tasks go before variants.
         unsolvable = await self._scored([*withheld, *left_out])
         variants = await self._scored(augmented)
-        kept = [base, unsolvable, await foreign, variants]
-        return [outcome for one in kept for outcome in await one.outcomes()]
+        batches = [base, unsolvable, await irrelevant, variants]
+        return [outcome for batch in batches for outcome in await batch.outcomes()]
 
-    def _ask(self, work: Coroutine[Any, Any, Outcome]) -> Asked:
-        asked = self._group.create_task(work)
-        self._shared.demand.opened(asked)
-        return asked
+    def _ask(self, work: Coroutine[Any, Any, Outcome]) -> PendingOutcome:
+        """Start ``work``; while it lasts, it counts among the open asks."""
+        pending = self._group.create_task(work)
+        self._shared.demand.opened(pending)
+        return pending
 
-    async def _scored(self, made: Iterable[Outcome | Asked]) -> _Kept:
-        """What was made, in its order: a task that is no near-duplicate goes to the judge."""
+    async def _scored(self, outcomes: Iterable[Outcome | PendingOutcome]) -> _Batch:
+        """The outcomes in their order: a task that is no near-duplicate goes to the judge."""
         judge, thresholds = self._shared.models.judge, self._config.thresholds
-        kept = _Kept()
-        for one in made:
-            outcome = await one if isinstance(one, asyncio.Task) else one
+        batch = _Batch()
+        for awaited in outcomes:
+            outcome = await awaited if isinstance(awaited, asyncio.Task) else awaited
             if isinstance(outcome, Rejection):
-                kept.rejections.append(outcome)
+                batch.rejections.append(outcome)
             elif self._originals.add(outcome.task):
-                kept.drafts.append(outcome)
+                batch.drafts.append(outcome)
                 scoring = score_task(self._server, outcome, judge, thresholds)
-                kept.scoring.append(self._ask(scoring))
+                batch.scoring.append(self._ask(scoring))
             else:
-                kept.rejections.append(outcome.rejected("near_duplicate"))
-        return kept
+                batch.rejections.append(outcome.rejected("near_duplicate"))
+        return batch
 
-    def _augment(self, base: Sequence[Draft]) -> list[Asked]:
+    def _augment(self, base: Sequence[Draft]) -> list[PendingOutcome]:
+        """Ask for variants of a share of the base tasks, the same number in each mode."""
         server, people, config = self._server, self._shared.people, self._config
         return [
             self._ask(augment_task(server, draft, mode, variant, people, self._teacher, config))
@@ -233,36 +246,39 @@ class _Pipeline:
         ]
 
     def _withhold(self, base: Sequence[Draft]) -> list[Outcome]:
+        """Take a tool that is needed out of view, for a share of the base tasks."""
         chosen = _share(base, self._config.unsolvable.missing_function, self._rng)
         return [withhold_function(self._server, draft, self._rng) for draft in chosen]
 
-    def _leave_out(self, base: Sequence[Draft]) -> list[Asked]:
-        wanted = round(self._config.unsolvable.missing_parameter * len(base))
-        places = [(draft, found) for draft in base if (found := droppable(draft.task.plan))]
-        chosen = _sample(places, wanted, self._rng)
-        drawn = [(draft, self._rng.choice(found)) for draft, found in chosen]
+    def _leave_out(self, base: Sequence[Draft]) -> list[PendingOutcome]:
+        """Ask for questions that leave out a value, for a share of the base tasks."""
+        count = round(self._config.unsolvable.missing_parameter * len(base))
+        candidates = [(draft, places) for draft in base if (places := droppable(draft.task.plan))]
+        chosen = _sample(candidates, count, self._rng)
+        drawn = [(draft, self._rng.choice(places)) for draft, places in chosen]
         return [
-            self._ask(leave_out_parameter(self._server, draft, at, self._teacher, self._config))
-            for draft, at in drawn
+            self._ask(leave_out_parameter(self._server, draft, place, self._teacher, self._config))
+            for draft, place in drawn
         ]
 
-    async def _irrelevant(self, base: Sequence[Draft]) -> _Kept:
-        """Questions of the servers before; then this one hands its own on."""
+    async def _irrelevant(self, base: Sequence[Draft]) -> _Batch:
+        """Put questions of earlier servers to this one, then hand some of its own on."""
         server, donors, rng = self._server, self._shared.donors, self._rng
         await self._shared.turns.come(self._place)
-        wanted = round(self._config.unsolvable.irrelevant * len(base)) if donors else 0
-        made = [misplaced(server, donors, place, rng) for place in range(wanted)]
-        given = rng.sample(base, min(DONORS_PER_SERVER, len(base)))
-        donors.extend(donor_of(server, draft.task) for draft in given)
+        count = round(self._config.unsolvable.irrelevant * len(base)) if donors else 0
+        questions = [misplaced(server, donors, number, rng) for number in range(count)]
+        donated = rng.sample(base, min(DONORS_PER_SERVER, len(base)))
+        donors.extend(donor_of(server, draft.task) for draft in donated)
+        # Left before the judge is asked: the next server need not wait for that.
         self._shared.turns.leave(self._place)
-        return await self._scored(made)
+        return await self._scored(questions)
 
 
 class Originals:
-    """Questions without near-duplicates.
+    """The questions so far, to tell near-duplicates of them.
 
-    Tasks that share a question on purpose are kept apart: a task without a tool it needs has
-    its parent's, one put to a foreign server has its donor's.
+    Tasks that share a question on purpose are compared within their kind only: a task without a
+    tool it needs has its parent's question, one put to a foreign server has its donor's.
     """
 
     def __init__(self, threshold: float) -> None:
@@ -270,7 +286,7 @@ class Originals:
         self._indices: dict[str, NearDuplicates] = {}
 
     def add(self, task: Task) -> bool:
-        """True if the task's question was new among those of its kind."""
+        """True if the task's question was new; it is then one of those compared with."""
         apart = (TaskKind.MISSING_FUNCTION, TaskKind.IRRELEVANT)
         group = task.kind.value if task.kind in apart else "plain"
         if group not in self._indices:
@@ -284,5 +300,6 @@ def _share(drafts: Sequence[Draft], share: float, rng: random.Random) -> list[Dr
 
 
 def _sample(items: Sequence[Any], count: int, rng: random.Random) -> list[Any]:
+    """``count`` of the items (all if they are fewer), drawn without repeats, in their order."""
     chosen = set(rng.sample(range(len(items)), min(count, len(items))))
     return [item for index, item in enumerate(items) if index in chosen]

@@ -1,4 +1,4 @@
-"""What servers that are worked on at once still do in their order, and when the next is due."""
+"""Order and load of servers worked on at once: whose turn it is, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class Turns:
-    """Places, numbered from 0, that come one after the other whenever their holders arrive."""
+    """Turns in the order of places 0, 1, 2, ..., whenever their holders arrive."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -18,12 +18,15 @@ class Turns:
         self._waiting: dict[int, asyncio.Event] = {}
 
     async def come(self, place: int) -> None:
-        """Return when every earlier place was left."""
+        """Wait until every earlier place was left."""
         if place > self._next:
             await self._waiting.setdefault(place, asyncio.Event()).wait()
 
     def leave(self, place: int) -> None:
-        """Let the next one come. A place left before its turn is passed over; idempotent."""
+        """Give up a place, so that the next one comes; idempotent.
+
+        A place that is left before its turn is passed over.
+        """
         if place < self._next:
             return
         self._left.add(place)
@@ -38,8 +41,8 @@ class Turns:
 class Demand:
     """Holds items back while enough asks are open.
 
-    An item brings many asks at once: starting all that may be open would hold the prompts of
-    thousands that no place is free for.
+    An item brings many asks at once. If every item that may be open started at once, memory would
+    hold the prompts of thousands of asks that no place is free for.
     """
 
     def __init__(self, enough: int) -> None:
@@ -57,7 +60,7 @@ class Demand:
         self._fewer.set()
 
     async def due(self, items: Iterable[Item]) -> AsyncGenerator[Item, None]:
-        """``items``, each as soon as fewer than enough asks are open."""
+        """Yield each item as soon as fewer asks are open than are enough."""
         for item in items:
             while self._open >= self._enough:
                 self._fewer.clear()

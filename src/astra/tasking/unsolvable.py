@@ -26,10 +26,10 @@ from astra.tasking.writing import language_of
 from astra.text.words import stands_in
 
 DONORS = 400
-"""Questions that may be put to servers they do not belong to."""
+"""How many questions are kept to be put to servers that they do not belong to."""
 
 Place = tuple[int, str]
-"""Of a value in a plan: the step's index and the argument's name."""
+"""The place of a value in a plan: the step's index and the argument's name."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Donor:
 
 
 def donor_of(server: ToolServer, task: Task) -> Donor:
+    """A task's question, with what tells where it is irrelevant."""
     tools = frozenset(step.tool for step in task.plan)
     return Donor(server.id, server.domain, tools, task.id, task.question, task.prompt_hash)
 
@@ -55,7 +56,7 @@ def withhold_function(server: ToolServer, draft: Draft, rng: random.Random) -> D
     if len(server.tools) < 2:
         return origin.rejected("nothing_left_to_offer", task.question)
     withheld = rng.choice(sorted({step.tool for step in task.plan}))
-    made = Task(
+    unsolvable = Task(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=TaskKind.MISSING_FUNCTION,
@@ -66,7 +67,7 @@ def withhold_function(server: ToolServer, draft: Draft, rng: random.Random) -> D
         withheld_tools=(withheld,),
         prompt_hash=task.prompt_hash,
     )
-    return Draft(origin, made)
+    return Draft(origin, unsolvable)
 
 
 async def leave_out_parameter(
@@ -78,33 +79,33 @@ async def leave_out_parameter(
     value = task.plan[index].arguments[name].value
     plan = _without(task.plan, index, name)
     try:
-        asked = (await teacher.ask(drop_parameter_ask(server, task, index, name))).question
+        reply = await teacher.ask(drop_parameter_ask(server, task, index, name))
     except (ProviderError, ParseError) as error:
         return origin.failed(error)
     try:
-        check_question(asked, plan, server.tools, task.language, config.max_words)
-        if any(stands_in(leaf, asked) for leaf in leaves(value)):
-            raise TaskProblem("value_still_stated", f"{value!r} in {asked!r}")
+        check_question(reply.question, plan, server.tools, task.language, config.max_words)
+        if any(stands_in(leaf, reply.question) for leaf in leaves(value)):
+            raise TaskProblem("value_still_stated", f"{value!r} in {reply.question!r}")
     except TaskProblem as problem:
-        return origin.refused(problem, asked)
-    made = Task(
+        return origin.refused(problem, reply.question)
+    unsolvable = Task(
         server_id=task.server_id,
         chain_id=task.chain_id,
         kind=TaskKind.MISSING_PARAMETER,
         language=task.language,
-        question=asked,
+        question=reply.question,
         plan=plan,
         parent_id=task.id,
         prompt_hash=template_hash(DROP_PARAMETER),
     )
-    return Draft(origin, made)
+    return Draft(origin, unsolvable)
 
 
 def droppable(plan: Sequence[ChainStep]) -> list[Place]:
-    """Values stated once, in plans without repeated tools.
+    """The places whose value can be left out: stated once, in a plan without repeated tools.
 
-    Leaving one out must neither leave it in another argument nor make a list of equal
-    questions look complete.
+    A value that stands in a second argument would still be stated. With a repeated tool the
+    question is a list of equal requests, which looks complete without one of them.
     """
     if len({step.tool for step in plan}) < len(plan):
         return []
@@ -119,6 +120,7 @@ def droppable(plan: Sequence[ChainStep]) -> list[Place]:
 
 
 def _without(plan: Sequence[ChainStep], index: int, name: str) -> tuple[ChainStep, ...]:
+    """The plan with None for the value of one argument."""
     step = plan[index]
     blank = step.arguments[name].model_copy(update={"value": None})
     changed = ChainStep(tool=step.tool, arguments={**step.arguments, name: blank})
@@ -141,6 +143,7 @@ class Donors:
         return bool(self._kept)
 
     def extend(self, donors: Iterable[Donor]) -> None:
+        """Add questions; which of all are kept depends on the mode."""
         self._kept += donors
         if self._stable:
             self._kept.sort(key=lambda donor: content_id(["donor", donor.task_id]))
@@ -149,6 +152,7 @@ class Donors:
             del self._kept[:-DONORS]
 
     def choose(self, server: ToolServer, place: int, rng: random.Random) -> Donor | None:
+        """The question for the server's ``place``-th irrelevant task; None if none fits."""
         own = {tool.name for tool in server.tools}
         fitting = [d for d in self._kept if d.domain != server.domain and not d.tools & own]
         if not fitting:
@@ -166,7 +170,7 @@ def misplaced(
     donor = donors.choose(server, place, rng)
     if donor is None:
         return origin.rejected("no_foreign_question")
-    made = Task(
+    irrelevant = Task(
         server_id=server.id,
         chain_id=None,
         kind=TaskKind.IRRELEVANT,
@@ -176,4 +180,4 @@ def misplaced(
         parent_id=donor.task_id,
         prompt_hash=donor.prompt_hash,
     )
-    return Draft(origin, made)
+    return Draft(origin, irrelevant)

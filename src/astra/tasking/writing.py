@@ -37,7 +37,7 @@ class WritingJob:
 
 
 def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) -> list[WritingJob]:
-    """Every base task that is asked for one server, in a fixed order."""
+    """The writing jobs of one server, in a fixed order: samples per chain, then for the server."""
     jobs: list[WritingJob] = []
     for chain in chains:
         for sample in range(config.samples):
@@ -55,7 +55,7 @@ def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) 
 
 
 def _language(server: ToolServer, item: str, sample: int, shares: Mapping[str, float]) -> str:
-    """The server's language, or by a hash one of ``shares``."""
+    """The language to write in: one of ``shares`` by a hash, or the server's own."""
     ticket = int(content_id(["language", server.id, item, sample]), 16) / 16**16
     for language, share in sorted(shares.items()):
         if ticket < share:
@@ -67,7 +67,7 @@ def _language(server: ToolServer, item: str, sample: int, shares: Mapping[str, f
 async def write_task(
     server: ToolServer, job: WritingJob, teacher: Teacher, config: TasksConfig
 ) -> Draft | Rejection:
-    """The checked task, or the reason why there is none."""
+    """The written and checked task, or the rejection that says why there is none."""
     try:
         reply = await teacher.ask(job.ask)
     except (ProviderError, ParseError) as error:
@@ -114,6 +114,6 @@ def merge_plan(chain: Sequence[ChainStep], written: Sequence[ChainStep]) -> tupl
 
 
 def language_of(question: str, expected: str) -> str:
-    """What the question is written in; ``expected`` where it gives no evidence."""
-    found = detect_language(question)
-    return expected if found == UNKNOWN else found
+    """The language of a question; ``expected`` where the text gives no evidence."""
+    written = detect_language(question)
+    return expected if written == UNKNOWN else written

@@ -1,4 +1,4 @@
-"""Which language a text is written in: by script first, by function words for Latin script.
+"""The language that a text is written in: by script, and for Latin script by function words.
 
 Enough to route and filter tool documents and questions; codes are ISO 639-1. ``und`` is
 returned where the text gives no evidence (too short, no letters, code).
@@ -36,7 +36,7 @@ _WORDS = {
 _FUNCTION_WORDS = {code: frozenset(words.split()) for code, words in _WORDS.items()}
 _WORD = re.compile(r"[^\W\d_]+")
 MIN_SHARE = 0.2
-"""Share of letters from which a non-Latin script decides; technical text mixes in Latin."""
+"""The share of letters from which on a non-Latin script decides; technical text mixes in Latin."""
 
 
 def detect_language(text: str) -> str:

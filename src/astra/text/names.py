@@ -1,4 +1,4 @@
-"""Made-up entity names in pools that never meet.
+"""Names of made-up entities, in pools that never meet.
 
 A name is two capitalised words. The pool of a name is decided by a hash of the name, so the
 servers' data, training arenas, development arenas and held-out arenas share single words but

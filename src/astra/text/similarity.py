@@ -21,13 +21,14 @@ _BANDS = 12
 
 def shingles(text: str) -> frozenset[str]:
     """Words and word pairs, lower-cased; a text without word characters is its own shingle."""
-    found = words(text.lower())
-    if not found:
+    lower = words(text.lower())
+    if not lower:
         return frozenset([text.strip()])
-    return frozenset(found) | {f"{a} {b}" for a, b in pairwise(found)}
+    return frozenset(lower) | {f"{a} {b}" for a, b in pairwise(lower)}
 
 
 def jaccard(left: Set[object], right: Set[object]) -> float:
+    """The share of the elements of both sets that they have in common; 1 for two empty sets."""
     union = len(left | right)
     return len(left & right) / union if union else 1.0
 
@@ -82,7 +83,7 @@ class NearDuplicates:
     def _alike(self, numbers: frozenset[int], bands: Sequence[int]) -> Iterator[frozenset[int]]:
         """Indexed texts that share a band; the sizes alone rule most of them out."""
         places = ", ".join("?" * len(bands))
-        found = self._index.execute(
+        rows = self._index.execute(
             "SELECT shingles FROM texts WHERE size BETWEEN ? AND ? AND n IN "
             f"(SELECT n FROM bands WHERE band IN ({places}))",
             (
@@ -91,10 +92,11 @@ class NearDuplicates:
                 *bands,
             ),
         )
-        for (stored,) in found:
+        for (stored,) in rows:
             yield frozenset(array("q", stored))
 
     def _bands(self, numbers: frozenset[int]) -> list[int]:
+        """The bands of a text's MinHash signature; texts that are alike have one in common."""
         signature = [min((a * n + b) % _PRIME for n in numbers) for a, b in self._hashes]
         rows = (signature[at : at + _ROWS] for at in range(0, len(signature), _ROWS))
         return [_number(f"{band} {row}") for band, row in enumerate(rows)]

@@ -22,7 +22,7 @@ from astra.text.names import Pool, draw_names
 ENTITY = "x-entity"
 """Annotation of a string property: the kind of made-up name it holds (``person``, ``thing``)."""
 NAMES_PER_TYPE = 150
-"""Names an entity type draws from: a small policy learns to copy these sooner than a thousand."""
+"""How many names an entity type draws from: a small policy learns to copy few names sooner."""
 MAX_DEPTH = 6
 _ATTEMPTS = 8
 _WORD_LIST = (

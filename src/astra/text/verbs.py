@@ -37,6 +37,7 @@ def singular(word: str) -> str:
 
 
 def verb_of(name: str) -> str:
+    """The first word of a tool's name; empty if it has none."""
     words = words_of(name)
     return words[0] if words else ""
 

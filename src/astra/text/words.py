@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Inside of a character class: kana and Han characters."""
+"""Kana and Han characters, as the inside of a character class."""
 _WORD = re.compile(rf"[{CJK}]|(?:[^\W{CJK}]|')+")
 _HAN = re.compile(rf"[{CJK}]")
 _GOES_ON = re.compile(rf"[^\W{CJK}]|\.\d")
@@ -18,6 +18,7 @@ def words(text: str) -> list[str]:
 
 
 def has_cjk(text: str) -> bool:
+    """Whether ``text`` holds a kana or Han character."""
     return _HAN.search(text) is not None
 
 
@@ -30,10 +31,10 @@ def stands_in(literal: str, text: str) -> bool:
     # One pattern with its bounds as look-arounds would say the same, but their character classes
     # take milliseconds to compile, for each literal anew.
     wanted = re.compile(re.escape(literal), re.IGNORECASE if literal.islower() else 0)
-    found = wanted.search(text)
-    while found is not None:
-        start, end = found.span()
+    match = wanted.search(text)
+    while match is not None:
+        start, end = match.span()
         if not _GOES_ON_BEFORE.match(text[start - 1 : start]) and not _GOES_ON.match(text, end):
             return True
-        found = wanted.search(text, start + 1) if start < len(text) else None
+        match = wanted.search(text, start + 1) if start < len(text) else None
     return False

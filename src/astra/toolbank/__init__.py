@@ -1,0 +1,6 @@
+"""Stage ``tools``: documents of any format and live servers become one clean bank of tools.
+
+Read ``tools.py`` first (the flow), then ``connectors.py`` (what is read) and ``normalise.py``
+(what is kept). ``schema.py`` makes any parameter schema a valid one. It imports ``agent`` and
+``llm``, and no other domain.
+"""

@@ -1,4 +1,4 @@
-"""One pass over a schema tree: quirks of documents in the wild -> JSON Schema 2020-12.
+"""Cleaner: one pass over a schema tree that turns quirks in the wild into JSON Schema 2020-12.
 
 The quirks were counted in public tool documents: foreign type names, draft-04 booleans, defaults
 of the wrong type, dangling references, bad patterns. Every change is recorded with its place.

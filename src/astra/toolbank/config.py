@@ -48,9 +48,9 @@ class DomainConfig(StageConfig):
 class ToolsConfig(StageConfig):
     sources: tuple[str, ...]
     """Source lists (YAML) relative to the repository root."""
-    max_failed_live_share: float = Field(default=0.0, ge=0, le=1)
-    """Of the listed live servers: how many may fail to start before the stage fails."""
+    max_failed_live_share: float = Field(ge=0, le=1)
+    """The share of the listed live servers that may fail to start; more fail the stage."""
     teacher: ModelConfig
-    """Asked for domains only, and only if ``domains.by`` says so."""
+    """Who labels domains, if ``domains.by`` says so; it is asked nothing else."""
     domains: DomainConfig
     filters: FilterConfig

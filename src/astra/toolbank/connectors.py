@@ -1,4 +1,4 @@
-"""Every kind of source behind one interface: an asynchronous stream of ``Found``.
+"""Reads every kind of source through one interface: an asynchronous stream of ``Page``.
 
 One bad source, document, page or server is one rejection, never a stop.
 """
@@ -30,13 +30,13 @@ MAX_STARTING = 4
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one source gave: raw servers, or the reason why not."""
+class Page:
+    """What one document, listing page or live server gave: raw servers, or the reason why not."""
 
     servers: Iterable[RawServer] = ()
     rejections: tuple[Rejection, ...] = ()
     waiting: tuple[RawServer, ...] = ()
-    """Listed without tools: to be asked for them, or rejected."""
+    """Servers listed without tools: they are asked for them, or rejected."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ class Connectors:
         self._runtime = runtime
         self._environments = environments
         self.finished = 0
-        """Of the lists read so far: servers asked, files and listings read."""
+        """How many servers were asked, files and listings read so far."""
 
-    async def read(self, sources: SourceList) -> AsyncGenerator[Found, None]:
+    async def read(self, sources: SourceList) -> AsyncGenerator[Page, None]:
         """Everything that the list names, in its order; documents are read one at a time."""
         async with aclosing(map_bounded(sources.live, self._live, self._starting)) as live:
-            async for found in live:
+            async for page in live:
                 self._finish()
-                yield found
+                yield page
         for source in sources.documents:
             pages = read_source(source, self._finish)
             async with aclosing(self._asked(pages, source.connect)) as asked:
-                async for found in asked:
-                    yield found
+                async for page in asked:
+                    yield page
         for listing in sources.listings:
             async with aclosing(self._listing(listing)) as listed:
-                async for found in listed:
-                    yield found
+                async for page in listed:
+                    yield page
             self._finish()
 
     def _finish(self) -> None:
@@ -93,7 +93,7 @@ class Connectors:
             self._environments = ServerEnvironments()
         return self._environments
 
-    async def _live(self, source: LiveSource) -> Found:
+    async def _live(self, source: LiveSource) -> Page:
         return await self._ask(
             RawServer(
                 name=source.name,
@@ -109,7 +109,7 @@ class Connectors:
             )
         )
 
-    async def _listing(self, source: ListingSource) -> AsyncGenerator[Found, None]:
+    async def _listing(self, source: ListingSource) -> AsyncGenerator[Page, None]:
         base = RawServer(
             name="listed",
             source=source.url.partition("?")[0],
@@ -124,10 +124,10 @@ class Connectors:
             return
         pages = (_parsed(source.format, document, base) for document in documents)
         async with aclosing(self._asked(pages, source.connect)) as asked:
-            async for found in asked:
-                yield found
+            async for page in asked:
+                yield page
 
-    async def _asked(self, pages: Iterator[Found], connect: bool) -> AsyncGenerator[Found, None]:
+    async def _asked(self, pages: Iterator[Page], connect: bool) -> AsyncGenerator[Page, None]:
         """``pages`` with listed servers asked for their tools, or rejected where none are known."""
         for page in pages:
             yield replace(page, waiting=())
@@ -139,10 +139,10 @@ class Connectors:
                     yield _rejected(raw.source, "listed_without_tools", detail)
             asked = [raw for raw in page.waiting if connect and not raw.obstacle]
             async with aclosing(map_bounded(asked, self._ask, self._starting)) as answers:
-                async for found in answers:
-                    yield found
+                async for answer in answers:
+                    yield answer
 
-    async def _ask(self, server: RawServer) -> Found:
+    async def _ask(self, server: RawServer) -> Page:
         """``server`` with the tools that it lists itself."""
         assert server.launch is not None
         environments = self._pinned() if server.launch.command else ServerEnvironments(pins={})
@@ -167,13 +167,13 @@ class Connectors:
             )
             for item in listed
         )
-        found = replace(server, tools=tools, title=title, description=description)
-        return Found(servers=(found,))
+        answered = replace(server, tools=tools, title=title, description=description)
+        return Page(servers=(answered,))
 
 
 def read_source(
     source: DocumentSource, on_read: Callable[[], None] = lambda: None
-) -> Iterator[Found]:
+) -> Iterator[Page]:
     """One entry per document of the source's files; ``on_read`` is called after each file."""
     paths = source.files()
     if not paths:
@@ -197,7 +197,7 @@ def read_source(
         on_read()
 
 
-def _parsed(kind: str, document: object, base: RawServer) -> Found:
+def _parsed(kind: str, document: object, base: RawServer) -> Page:
     try:
         if isinstance(document, BadDocument):
             raise document
@@ -206,10 +206,10 @@ def _parsed(kind: str, document: object, base: RawServer) -> Found:
         waiting = tuple(raw for raw in servers if _is_waiting(raw))
     except BadDocument as error:
         return _bad_document(base, kind, error)
-    return Found(servers=Parsed(kind, document, base), waiting=waiting)
+    return Page(servers=Parsed(kind, document, base), waiting=waiting)
 
 
-def _bad_document(base: RawServer, kind: str, error: BadDocument) -> Found:
+def _bad_document(base: RawServer, kind: str, error: BadDocument) -> Page:
     detail = f"{error}; correct it or its `format` ({kind}) in the source list"
     return _rejected(base.source.removeprefix("document:"), "document", detail)
 
@@ -219,8 +219,8 @@ def _is_waiting(raw: RawServer) -> bool:
     return not raw.tools and (raw.launch is not None or bool(raw.obstacle))
 
 
-def _rejected(item: str, reason: str, detail: str, said: str = "") -> Found:
+def _rejected(item: str, reason: str, detail: str, said: str = "") -> Page:
     """``said`` is what the log tells besides: places and times, which no record may hold."""
     log.warning("dropped %s: %s", item, said or detail)
     rejection = Rejection(item=storable(item), reason=reason, detail=storable(detail))
-    return Found(rejections=(rejection,))
+    return Page(rejections=(rejection,))

@@ -12,7 +12,7 @@ from astra.records.tool import ToolServer
 
 DOMAIN = "toolbank/domain"
 SHOWN_CHARS = 160
-"""Of each tool's description: enough to see what the server is about."""
+"""How much of each tool's description is shown: enough to see what the server is about."""
 
 
 class DomainLabel(Frozen):

@@ -1,4 +1,4 @@
-"""Raw server -> ToolServer: schemas, names, descriptions, secrets; filters of ASTRA section 3.1.
+"""Turns raw servers into ToolServer records: schemas, names, descriptions; filters of ASTRA 3.1.
 
 Every tool or server that leaves is a Rejection; tool reasons start with ``tool_``.
 """
@@ -29,20 +29,20 @@ from astra.toolbank.repeats import KnownServers
 from astra.toolbank.schema import Unmappable, normalise_output, normalise_parameters
 
 MAX_LANGUAGE_CHARS = 20_000
-"""Of a server's text that language and domain are told from."""
+"""How much of a server's text language and domain are told from."""
 
 
-def normalise_tool(found: RawTool, max_text: int) -> tuple[Tool, list[str]]:
+def normalise_tool(raw_tool: RawTool, max_text: int) -> tuple[Tool, list[str]]:
     """The tool in the function schema and what was changed. Raises Unmappable.
 
     Says nothing about quality: a tool without a description passes.
     """
-    if not isinstance(found.name, str) or not found.name.strip():
+    if not isinstance(raw_tool.name, str) or not raw_tool.name.strip():
         raise Unmappable("unnamed", "no name")
-    original = storable(found.name)
-    description = clean_description(found.description)
-    parameters, notes = normalise_parameters(found.parameters, max_text)
-    output, more = normalise_output(found.output, max_text)
+    original = storable(raw_tool.name)
+    description = clean_description(raw_tool.description)
+    parameters, notes = normalise_parameters(raw_tool.parameters, max_text)
+    output, more = normalise_output(raw_tool.output, max_text)
     parameters, renamed = safe_properties(parameters)
     name = safe_name(original)
     # Longer than what is kept, so that no credential is cut in two before it is recognised.
@@ -66,7 +66,7 @@ def normalise_tool(found: RawTool, max_text: int) -> tuple[Tool, list[str]]:
         original_name=original if name != original else None,
         original_parameters=renamed,
     )
-    return tool, [*repairs, *found.notes, *notes, *more]
+    return tool, [*repairs, *raw_tool.notes, *notes, *more]
 
 
 class ServerNormaliser:
@@ -129,11 +129,11 @@ class ServerNormaliser:
         tools: list[Tool] = []
         originals: set[str] = set()
         taken: set[str] = set()
-        for index, found in enumerate(raw.tools):
+        for index, raw_tool in enumerate(raw.tools):
             try:
-                tool, notes = self._tool(found, originals)
+                tool, notes = self._tool(raw_tool, originals)
             except Unmappable as error:
-                part = f"tool {str(found.name)[:80] if found.name else index}"
+                part = f"tool {str(raw_tool.name)[:80] if raw_tool.name else index}"
                 self._reject(item, f"tool_{error.reason}", error.detail, part)
                 continue
             original = tool.original_name or tool.name
@@ -149,16 +149,16 @@ class ServerNormaliser:
             tools.append(tool.model_copy(update={"hints": hints}) if hints else tool)
         return tools
 
-    def _tool(self, found: RawTool, originals: set[str]) -> tuple[Tool, list[str]]:
+    def _tool(self, raw_tool: RawTool, originals: set[str]) -> tuple[Tool, list[str]]:
         limits = self._filters
-        if isinstance(found.name, str) and found.name in originals:
-            raise Unmappable("duplicate", f"{found.name!r} is listed twice")
-        if isinstance(found.name, str) and found.name.strip():
-            description = clean_description(found.description)
+        if isinstance(raw_tool.name, str) and raw_tool.name in originals:
+            raise Unmappable("duplicate", f"{raw_tool.name!r} is listed twice")
+        if isinstance(raw_tool.name, str) and raw_tool.name.strip():
+            description = clean_description(raw_tool.description)
             if described_length(description) < limits.min_description_chars:
-                raise Unmappable("description", f"{str(found.description)[:60]!r}")
-            found = replace(found, description=description)
-        return normalise_tool(found, limits.max_description_chars)
+                raise Unmappable("description", f"{str(raw_tool.description)[:60]!r}")
+            raw_tool = replace(raw_tool, description=description)
+        return normalise_tool(raw_tool, limits.max_description_chars)
 
     def _server(
         self, raw: RawServer, name: str, tools: list[Tool], repairs: list[str]

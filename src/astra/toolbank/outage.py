@@ -1,4 +1,4 @@
-"""Whether enough of the listed live servers answered to call the result the asked-for tools."""
+"""Refuses a tool bank for which too few of the listed live servers answered."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class ServersDown(AstraError):
 
 
 def check_live(config: ToolsConfig, metrics: StageMetrics) -> None:
-    """To be called when all sources were read. Raises ServersDown; says any failure aloud.
+    """Raise ServersDown if too many live servers failed; fewer failures are a warning.
 
-    Without this, an outage of all of them would pass for a tool set that has no live server.
+    It is called when all sources were read. Without it, an outage of all servers would pass for a
+    tool set that has no live server.
     """
     listed = sum(len(load_sources(Path(path)).live) for path in config.sources)
     failed = metrics.dropped[NOT_STARTED]

@@ -1,4 +1,4 @@
-"""What connectors hand over: servers and tools as found, nothing checked yet."""
+"""RawServer and RawTool: what a source holds, nothing checked yet."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class RawServer:
     obstacle: str = ""
     """Why a listed server without tools cannot be asked for them."""
 
-    def described(self, found: Any) -> RawServer:
+    def described(self, block: Any) -> RawServer:
         """Fill empty fields from a document's own server block."""
-        if not isinstance(found, dict):
+        if not isinstance(block, dict):
             return self
 
         def text(key: str, *names: str) -> str:
             own = getattr(self, key)
-            values = (found.get(name) for name in names)
+            values = (block.get(name) for name in names)
             return own or next((v.strip() for v in values if isinstance(v, str) and v.strip()), "")
 
         return replace(

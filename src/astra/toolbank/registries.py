@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
@@ -13,8 +12,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from astra.errors import AstraError
-from astra.llm.pool import map_bounded
-from astra.toolbank.raw import BadDocument
+from astra.plugins import find
+from astra.toolbank import formats
 from astra.toolbank.sources import ListingSource
 
 log = logging.getLogger("astra")
@@ -23,7 +22,6 @@ MAX_BYTES = 32 * 2**20
 ATTEMPTS = 4
 RETRY_S = 1.0
 MAX_RETRY_S = 60.0
-AT_ONCE = 4
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _GONE = (404, 410)
 
@@ -37,73 +35,27 @@ class NotThere(RegistryError):
 
 
 async def fetch_listing(source: ListingSource, timeout_s: float) -> list[Any]:
-    """Documents of the first ``limit`` servers. Raises RegistryError; never half a listing.
+    """Documents of the first ``limit`` servers, as the listing's format pages through them.
 
-    A server that is listed and gone when its details are asked for is a BadDocument by itself.
+    Raises RegistryError; never half a listing. A document that is gone is a BadDocument in its
+    place.
     """
-    fetch = _Fetch(source, timeout_s)
-
-    async def detail(name: str) -> Any:
-        try:
-            return await asyncio.to_thread(fetch, _below(source.url, name))
-        except NotThere as error:
-            return BadDocument(str(error))
-
+    fetch = Fetch(source, timeout_s)
     try:
-        if source.format == "mcp_registry":
-            return await asyncio.to_thread(_by_cursor, source, fetch)
-        names = await asyncio.to_thread(_smithery_names, source, fetch)
-        return [document async for document in map_bounded(names, detail, AT_ONCE)]
+        return await find(formats, source.format).fetch_documents(source, fetch)
     finally:
         fetch.ended.set()
 
 
-def _by_cursor(source: ListingSource, fetch: _Fetch) -> list[Any]:
-    pages: list[Any] = []
-    seen: set[str] = set()
-    found = 0
-    url = source.url
-    for _ in range(MAX_PAGES):
-        page = fetch(url)
-        servers = _listed(page, url)
-        pages.append({**page, "servers": servers[: source.limit - found]})
-        found += len(servers)
-        meta = page.get("metadata")
-        meta = meta if isinstance(meta, dict) else {}
-        cursor = meta.get("nextCursor") or meta.get("next_cursor")
-        if not isinstance(cursor, str) or not servers or found >= source.limit:
-            return pages
-        if cursor in seen:
-            raise RegistryError(f"{source.url} repeats the cursor {cursor[:80]!r}")
-        seen.add(cursor)
-        url = _with(source.url, cursor=cursor)
-    raise RegistryError(f"{source.url} has more than {MAX_PAGES} pages")
-
-
-def _smithery_names(source: ListingSource, fetch: _Fetch) -> list[str]:
-    names: list[str] = []
-    for number in range(1, MAX_PAGES + 1):
-        page = fetch(_with(source.url, page=str(number)))
-        servers = _listed(page, source.url)
-        found = [item.get("qualifiedName") for item in servers if isinstance(item, dict)]
-        names += [name for name in found if isinstance(name, str) and name]
-        about = page.get("pagination")
-        last = about.get("totalPages") if isinstance(about, dict) else None
-        if not servers or len(names) >= source.limit or not isinstance(last, int):
-            break
-        if number >= last:
-            break
-    return list(dict.fromkeys(names))[: source.limit]
-
-
-def _listed(page: Any, url: str) -> list[Any]:
+def servers_of(page: Any, url: str) -> list[Any]:
+    """What a page lists under ``servers``. Raises RegistryError if that is no list."""
     servers = page.get("servers") if isinstance(page, dict) else None
     if not isinstance(servers, list):
         raise RegistryError(f"{url} answers without a list `servers`")
     return servers
 
 
-class _Fetch:
+class Fetch:
     """One JSON document by address; passing faults are retried."""
 
     def __init__(self, source: ListingSource, timeout_s: float) -> None:
@@ -161,13 +113,15 @@ def _seconds(text: str | None, otherwise: float) -> float:
     return float(text) if text and text.isdecimal() else otherwise
 
 
-def _with(url: str, **terms: str) -> str:
+def with_terms(url: str, **terms: str) -> str:
+    """``url`` with ``terms`` set in its query."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query)) | terms
     return urlunsplit(parts._replace(query=urlencode(query)))
 
 
-def _below(url: str, name: str) -> str:
+def below(url: str, name: str) -> str:
+    """The address of ``name`` below ``url``, without its query."""
     parts = urlsplit(url)
     path = f"{parts.path.rstrip('/')}/{quote(name, safe='@/')}"
     return urlunsplit(parts._replace(path=path, query=""))

@@ -1,4 +1,4 @@
-"""The names and tools of the servers so far, by which repeats are told."""
+"""Remembers names and tools of the servers so far, to tell repeats."""
 
 from __future__ import annotations
 

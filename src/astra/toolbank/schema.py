@@ -1,4 +1,4 @@
-"""Any parameter schema found in the wild -> JSON Schema 2020-12, each change recorded."""
+"""Turns any parameter schema found in the wild into JSON Schema 2020-12, each change recorded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from astra.toolbank.validity import problem
 MAX_NODES = 20_000
 MAX_DEPTH = 40
 MAX_CHARS = 500_000
-"""Of all texts of one schema together, names of keys included."""
+"""The most characters in all texts of one schema together, names of keys included."""
 MAX_TEXT = 1024
-"""Of one description: what chat APIs take."""
+"""The most characters of one description that chat APIs take."""
 _CUT = ("description", "title", "$comment")
 
 

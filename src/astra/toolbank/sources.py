@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import glob
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from astra.errors import AstraError
-from astra.plugins import choice
+from astra.plugins import find, name_in, names
 from astra.records.tool import HttpLaunch, Launch
 from astra.settings import StageConfig
 from astra.toolbank import formats
 
-SourceFormat = Literal[
-    "mcp", "openai", "openapi", "rapidapi", "bfcl", "astra", "docker", "smithery", "mcp_registry",
-    "catalogue",
-]  # fmt: skip
-"""Those that come along; the files of ``toolbank/known`` are further ones."""
+Format = Annotated[str, AfterValidator(name_in(formats))]
+"""A module of ``formats``."""
 
 
-Format = Annotated[str, AfterValidator(choice("format", get_args(SourceFormat), formats))]
+def _of_listings(name: str) -> str:
+    modules = {known: find(formats, known) for known in names(formats)}
+    fetching = [known for known, module in modules.items() if hasattr(module, "fetch_documents")]
+    if name not in fetching:
+        raise ValueError(f"{name!r} is no format of web listings; there are: {', '.join(fetching)}")
+    return name
+
+
+ListingFormat = Annotated[str, AfterValidator(_of_listings)]
+"""A module of ``formats`` with ``fetch_documents``: it can page through a registry's listing."""
 
 
 class SourceError(AstraError):
@@ -73,8 +79,8 @@ class ListingSource(StageConfig):
     """A registry's web listing, page by page."""
 
     url: str
-    """Of the first page, search terms included."""
-    format: Literal["mcp_registry", "smithery"]
+    """The address of the first page, search terms included."""
+    format: ListingFormat
     limit: int = Field(ge=1)
     """Servers read at most."""
     licence: str = ""

@@ -39,8 +39,8 @@ async def servers(
             return [outcome]
         return [await label_domain(outcome, teacher, config.domains.labels)]
 
-    async with aclosing(_normalised(lists, connectors, config, metrics, progress)) as found:
-        outcomes = flow(found, label, open_items) if teacher else found
+    async with aclosing(_normalised(lists, connectors, config, metrics, progress)) as kept:
+        outcomes = flow(kept, label, open_items) if teacher else kept
         async with aclosing(outcomes):
             async for outcome in outcomes:
                 yield outcome
@@ -56,16 +56,18 @@ async def _normalised(
     normaliser = ServerNormaliser(config.filters, config.domains.mapping)
 
     def told() -> None:
-        found = f"{metrics.counts['servers_found']} servers, {metrics.counts['tools_found']} tools"
-        progress.reach(connectors.finished, found)
+        counted = (
+            f"{metrics.counts['servers_found']} servers, {metrics.counts['tools_found']} tools"
+        )
+        progress.reach(connectors.finished, counted)
 
     metrics.on_count = told
     for sources in lists:
         async with aclosing(connectors.read(sources)) as read:
-            async for found in read:
-                for rejection in found.rejections:
+            async for page in read:
+                for rejection in page.rejections:
                     yield rejection
-                for raw in found.servers:
+                for raw in page.servers:
                     metrics.count("servers_found")
                     metrics.count("tools_found", len(raw.tools))
                     server = normaliser.add(raw)

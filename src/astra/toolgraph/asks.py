@@ -1,4 +1,4 @@
-"""What this domain asks a teacher, and the replies it accepts."""
+"""What stages ``graph`` and ``chains`` ask a teacher, and the replies they accept."""
 
 from __future__ import annotations
 

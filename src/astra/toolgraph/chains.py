@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from astra.llm.notes import PromptNotes
 from astra.llm.pool import flow
-from astra.llm.protocol import ModelConfig, Teacher
 from astra.records.base import content_id
 from astra.records.graph import Chain, ChainStep, ToolGraph
 from astra.records.score import Rejection
@@ -19,34 +18,13 @@ from astra.store.metrics import StageMetrics
 from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graph import as_networkx
-from astra.toolgraph.judging import Operator, SampledChain, back_translate, build_operator, vote
+from astra.toolgraph.judging import VOTE, Operator, SampledChain
 from astra.toolgraph.walks import Walk, sample_walks
 
 RULE = "rule"
 """The model of a verdict that no model gave."""
 REPLAYS = 2
-"""Made-up runs that every chain must survive; values that fit by chance rarely fit each time."""
-
-
-@dataclass(frozen=True)
-class Judges:
-    """The models of both operators, and further ones; back-translation without models is off."""
-
-    vote: Sequence[Teacher]
-    back_translation: Sequence[Teacher] = ()
-    operators: Sequence[Operator] = ()
-
-
-def build_judges(
-    config: ChainsConfig, panel: Callable[[Sequence[ModelConfig]], Sequence[Teacher]]
-) -> Judges:
-    """The judges that the configuration names; ``panel`` makes the models of a role."""
-    back = config.back_translation
-    return Judges(
-        panel(config.vote.sampled().models),
-        panel(back.sampled().models) if back else (),
-        [build_operator(one, panel(one.models)) for one in config.operators],
-    )
+"""How many made-up runs every chain must survive; what fits by chance rarely fits each time."""
 
 
 Outcome = ChainVerdict | Chain | Rejection
@@ -66,13 +44,13 @@ class JudgedChain:
         """The verdict in any case, and the chain or why there is none."""
         if self.chain is not None:
             return [self.verdict, self.chain]
-        against = [one for one in self.verdict.verdicts if one.outcome is not Vote.YES]
+        against = [cast for cast in self.verdict.verdicts if cast.outcome is not Vote.YES]
         rejection = Rejection(
             item=self.graph_id,
             part=" > ".join(self.verdict.tools),
             reason=self.verdict.reason,
-            detail="\n".join(one.detail for one in against if one.model == RULE),
-            said="\n".join(_said(one) for one in against if one.model != RULE),
+            detail="\n".join(cast.detail for cast in against if cast.model == RULE),
+            said="\n".join(_said(cast) for cast in against if cast.model != RULE),
         )
         return [self.verdict, rejection]
 
@@ -87,7 +65,7 @@ def _said(verdict: Verdict) -> str:
 def chains(
     graphs: Iterable[ToolGraph],
     servers: Servers,
-    judges: Judges,
+    operators: Sequence[Operator],
     config: ChainsConfig,
     open_items: int,
     metrics: StageMetrics,
@@ -99,10 +77,7 @@ def chains(
             return [candidate]
         if isinstance(candidate, JudgedChain):
             return candidate.outcomes()
-        judged = await _judge(candidate, judges, config)
-        for operator in judges.operators:
-            if judged.chain is not None:
-                judged = await _operate(candidate, judged, operator)
+        judged = await _judge(candidate, operators)
         for cast in judged.verdict.verdicts:
             if cast.outcome is Vote.ABSTAINED:
                 metrics.count(f"{cast.operator}s_abstained")
@@ -145,9 +120,12 @@ def _candidates(
 
 
 def _generator(graph: ToolGraph, config: ChainsConfig) -> random.Random:
-    """Seeded by the graph and by how it is walked (and, as ever, by the votes on the walks)."""
-    seed = config.model_dump(mode="json", exclude={"vote", "back_translation", "operators"})
-    seed["votes"] = config.vote.samples
+    """A generator seeded by the graph and by how it is walked.
+
+    The vote's samples belong to the seed too: data built so far draws its walks by them.
+    """
+    seed = config.model_dump(mode="json", exclude={"operators"})
+    seed["votes"] = getattr(config.operators.get(VOTE), "samples", 0)
     return random.Random(int(content_id(["walks", graph.id, seed]), 16))
 
 
@@ -159,34 +137,23 @@ def _satisfiable(walk: Walk, tools: Mapping[str, Tool]) -> tuple[ChainStep, ...]
     return steps
 
 
-async def _judge(candidate: SampledChain, judges: Judges, config: ChainsConfig) -> JudgedChain:
+async def _judge(candidate: SampledChain, operators: Sequence[Operator]) -> JudgedChain:
+    """``candidate`` after each operator in turn; the first that rejects it ends it."""
     notes = PromptNotes()
-    voters = [notes.of(model) for model in judges.vote]
-    verdicts, reason = await vote(candidate, voters, config.vote)
-    votes = list(verdicts)
-    if not reason and config.back_translation:
-        translators = [notes.of(model) for model in judges.back_translation]
-        more, reason = await back_translate(candidate, translators, config.back_translation)
-        verdicts = [*verdicts, *more]
-    if reason:
-        return _rejected(
-            candidate.graph_id,
-            candidate.server,
-            candidate.walk,
-            reason,
-            tuple(verdicts),
-            notes.prompt_hash,
-        )
-    agreed = [verdict for verdict in votes if verdict.outcome is Vote.YES]
-    chain = Chain(
-        server_id=candidate.server.id,
-        steps=candidate.steps,
-        walk_weight=candidate.walk.weight,
-        votes_for=len(agreed),
-        votes_against=sum(verdict.outcome is Vote.NO for verdict in votes),
-        task_sketch=agreed[0].detail,
-        prompt_hash=notes.prompt_hash,
-    )
+    verdicts: list[Verdict] = []
+    for operator in operators:
+        more, reason = await operator.judge(candidate, notes)
+        verdicts += more
+        if reason:
+            return _rejected(
+                candidate.graph_id,
+                candidate.server,
+                candidate.walk,
+                reason,
+                tuple(verdicts),
+                notes.prompt_hash,
+            )
+    chain = _accepted(candidate, verdicts, notes.prompt_hash)
     verdict = ChainVerdict(
         server_id=candidate.server.id,
         tools=candidate.walk.tools,
@@ -199,15 +166,18 @@ async def _judge(candidate: SampledChain, judges: Judges, config: ChainsConfig) 
     return JudgedChain(candidate.graph_id, verdict, chain)
 
 
-async def _operate(candidate: SampledChain, judged: JudgedChain, operator: Operator) -> JudgedChain:
-    """``judged``, an accepted chain, with what one more operator says of it."""
-    verdicts, reason = await operator(candidate)
-    said = judged.verdict.model_dump(exclude={"id"})
-    said["verdicts"] = (*judged.verdict.verdicts, *verdicts)
-    if reason:
-        said |= {"accepted": False, "reason": reason, "chain_id": ""}
-    verdict = ChainVerdict.model_validate(said)
-    return JudgedChain(candidate.graph_id, verdict, None if reason else judged.chain)
+def _accepted(candidate: SampledChain, verdicts: Sequence[Verdict], prompt_hash: str) -> Chain:
+    votes = [verdict.outcome for verdict in verdicts if verdict.operator == VOTE]
+    agreed = (verdict for verdict in verdicts if verdict.outcome is Vote.YES)
+    return Chain(
+        server_id=candidate.server.id,
+        steps=candidate.steps,
+        walk_weight=candidate.walk.weight,
+        votes_for=votes.count(Vote.YES),
+        votes_against=votes.count(Vote.NO),
+        task_sketch=next((yes.detail for yes in agreed if yes.model != RULE), ""),
+        prompt_hash=prompt_hash,
+    )
 
 
 def _rejected(

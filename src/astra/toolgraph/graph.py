@@ -1,4 +1,4 @@
-"""Stage ``graph``: proposed chains per server -> a weighted directed tool graph (ASTRA 3.1)."""
+"""Stage ``graph``: proposed chains become a weighted directed graph per server (ASTRA 3.1)."""
 
 from __future__ import annotations
 

@@ -55,13 +55,13 @@ def _walk(
 ) -> list[Output]:
     kind = schema.get("type")
     if kind == "object" and depth < 2:
-        found: list[Output] = []
+        parts: list[Output] = []
         properties = schema.get("properties", {})
         for key in schema.get("required") or list(properties):
             inner = properties.get(key)
             if isinstance(inner, Mapping):
-                found += _walk(inner, (*path, key), key, depth + 1)
-        return found
+                parts += _walk(inner, (*path, key), key, depth + 1)
+        return parts
     if kind == "array" and isinstance(schema.get("items"), Mapping) and depth < 2:
         return _walk(schema["items"], (*path, 0), name, depth + 1)
     return [Output(path, name, schema)] if kind in ("string", "integer", "number") else []
@@ -105,11 +105,11 @@ def linked(producer: Tool, consumer: Tool) -> bool:
         for name, schema in parameters.items()
     ):
         return True
-    made = tokens(producer.name)[1:]
+    product = tokens(producer.name)[1:]
     return (
         producer.output_schema is None
-        and bool(made)
-        and any(tokens(name)[: len(made)] == made for name in parameters)
+        and bool(product)
+        and any(tokens(name)[: len(product)] == product for name in parameters)
     )
 
 

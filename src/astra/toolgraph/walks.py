@@ -31,7 +31,7 @@ def sample_walks(
     acyclic: bool,
     limit: int,
 ) -> list[Walk]:
-    """At most ``limit`` distinct walks of ``min_length`` to ``max_length`` tools.
+    """Distinct walks of ``min_length`` to ``max_length`` tools, at most ``limit`` of them.
 
     A walk starts at a random tool that has edges of enough weight, and follows edges with
     probability proportional to weight; with ``acyclic`` it visits no tool twice. A dead end
@@ -46,17 +46,17 @@ def sample_walks(
     }
     # Summed once: choosing by plain weights would add up the whole graph at every walk.
     strength = list(accumulate(1 + sum(weight for _, weight in following[n]) for n in nodes))
-    found: dict[tuple[str, ...], Walk] = {}
+    distinct: dict[tuple[str, ...], Walk] = {}
     for _ in range(walks):
         length = rng.randint(min_length, max_length)
         # Single calls are wanted of every tool; longer walks start where they can go on.
         start = rng.choice(nodes) if length == 1 else rng.choices(nodes, cum_weights=strength)[0]
         walk = _walk(following, start, length, acyclic, rng)
         if len(walk.tools) >= min_length:
-            found.setdefault(walk.tools, walk)
-        if len(found) >= limit:
+            distinct.setdefault(walk.tools, walk)
+        if len(distinct) >= limit:
             break
-    return list(found.values())
+    return list(distinct.values())
 
 
 def _walk(

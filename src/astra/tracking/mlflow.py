@@ -160,15 +160,15 @@ class Run:
             return
         from mlflow.exceptions import MlflowException
 
-        made = file_digest(folder)
-        self.tags(**{f"{OUTPUT}{folder}": made})
+        digest = file_digest(folder)
+        self.tags(**{f"{OUTPUT}{folder}": digest})
         name = f"{EXPERIMENTS}-{stage}"
         try:
             self._client.create_registered_model(name)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
-        tags = {"sha256": made} | {f"input.{path}": digest for path, digest in inputs.items()}
+        tags = {"sha256": digest} | {f"input.{path}": value for path, value in inputs.items()}
         source = folder.absolute().as_uri()
         self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
 
@@ -263,7 +263,10 @@ def track(
 
 @contextmanager
 def _store_in_reach() -> Generator[None]:
-    """Of what a client does; it has tried again for minutes before it gives up."""
+    """Turn what MLflow's client raises into a TrackingError.
+
+    The client has tried again for minutes before it raises.
+    """
     from mlflow.exceptions import MlflowException
 
     try:
@@ -289,14 +292,14 @@ def _maker(client: Any, inputs: Mapping[str, str]) -> str | None:
     """The newest run, of any of our experiments, whose output one of the inputs is."""
     ours = client.search_experiments(filter_string=f"name LIKE '{EXPERIMENTS}/%'")
     for path, digest in inputs.items():
-        found = client.search_runs(
+        makers = client.search_runs(
             [experiment.experiment_id for experiment in ours],
             filter_string=f"tags.`{OUTPUT}{path}` = '{digest}'",
             order_by=["attributes.start_time DESC"],
             max_results=1,
         )
-        if found:
-            return found[0].info.run_id
+        if makers:
+            return makers[0].info.run_id
     return None
 
 
@@ -355,9 +358,9 @@ def _client_and_experiment(uri: str, experiment: str, artifacts: str | None) -> 
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
-    found = client.get_experiment_by_name(experiment)
-    if found is not None:
-        return client, found.experiment_id
+    existing = client.get_experiment_by_name(experiment)
+    if existing is not None:
+        return client, existing.experiment_id
     return client, client.create_experiment(experiment, artifact_location=artifacts)
 
 
@@ -390,10 +393,8 @@ def _git_commit() -> str:
     baseline = os.environ.get("DVC_EXP_BASELINE_REV")
     if baseline:
         return baseline
-    found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() if found.returncode == 0 else "unknown"
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return head.stdout.strip() if head.returncode == 0 else "unknown"
 
 
 def _flush_traces() -> None:

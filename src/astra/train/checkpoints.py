@@ -110,8 +110,8 @@ def optimizer_files(checkpoint: Path) -> list[Path]:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    found = [path for path in folder.glob("checkpoint-*") if path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name.rsplit("-", 1)[1]))
+    folders = [path for path in folder.glob("checkpoint-*") if path.is_dir()]
+    return sorted(folders, key=lambda path: int(path.name.rsplit("-", 1)[1]))
 
 
 class CompleteCheckpoint(TrainerCallback):

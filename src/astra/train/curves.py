@@ -1,4 +1,4 @@
-"""Per-step curves of a training run, as DVC plots."""
+"""Curves of a training run by step, as DVC plots."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ class Curves:
         self._points: dict[str, dict[int, float]] = {}
 
     def add(self, name: str, step: int, value: float) -> None:
+        """Record a value; NaN and infinities are left out."""
         if math.isfinite(value):
             self._points.setdefault(name, {})[step] = value
 
     def values(self, name: str) -> list[float]:
-        """In step order; empty if nothing was added."""
+        """A curve's values in the order of steps; empty if nothing was added."""
         points = self._points.get(name, {})
         return [points[step] for step in sorted(points)]
 

@@ -9,10 +9,12 @@ from astra.train.errors import TrainingError
 
 
 def world_size() -> int:
+    """How many processes train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def rank() -> int:
+    """This process's number among them, from 0."""
     return int(os.environ.get("RANK", "0"))
 
 

@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 
 Group = TypeVar("Group")
 MIN_RATE = 0.25
-"""Expected share of informative groups never counts as lower: it bounds a round's size."""
+"""The least share of informative groups that a round is planned with: a bound on its size."""
 RATE_MEMORY = 0.8
+"""The weight of earlier rounds in the running share."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Filled(Generic[Group]):
 class BatchFiller(Generic[Group]):
     """Sizes rounds by the running share of informative groups.
 
-    ``roll(count)`` makes groups, ``informative`` judges one. The first n informative groups in
-    rolling order form the batch. What is missing after ``max_rounds`` is filled with groups
-    without signal: their advantages are 0, so they add no gradient. ``adaptive`` off: the first
-    n groups, whatever they are; further rounds only replace what our machinery lost.
+    ``informative`` judges a group. The first n informative groups in rolling order form the batch.
+    What is missing after ``max_rounds`` is filled with groups without signal: their advantages
+    are 0, so they add no gradient. With ``adaptive`` off the first n groups form the batch,
+    whatever they are; further rounds only replace what our machinery lost.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class BatchFiller(Generic[Group]):
         self._max_rounds = max_rounds
         self._adaptive = adaptive
         self.rate = 1.0
-        """Running share of informative groups; part of a checkpoint's state."""
+        """The running share of informative groups; part of a checkpoint's state."""
 
     def fill(
         self, need: int, roll: Callable[[int, int], Sequence[Group]], carried: Sequence[Group] = ()
@@ -60,11 +61,11 @@ class BatchFiller(Generic[Group]):
             groups = roll(self._count(missing), rounds)
             rounds += 1
             rolled += len(groups)
-            found = [group for group in groups if self._informative(group)]
+            informative = [group for group in groups if self._informative(group)]
             spare += [group for group in groups if not self._informative(group)]
-            good += found
+            good += informative
             if groups:
-                share = len(found) / len(groups)
+                share = len(informative) / len(groups)
                 self.rate = RATE_MEMORY * self.rate + (1 - RATE_MEMORY) * share
         chosen, surplus = good[:need], good[need:]
         batch = [*chosen, *spare[: need - len(chosen)]]

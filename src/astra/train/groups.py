@@ -41,18 +41,18 @@ class Group:
     samples: list[TrainingSample]
     figures: dict[str, float]
     kind: str = ""
-    """Of its arena (``QuestionKind``): what its reward measures."""
+    """The arena's kind (``QuestionKind``), which says what its reward measures."""
     rollouts: list[Rollout] = field(default_factory=list[Rollout])
-    """Of this rank, for traces; never sent."""
+    """The rank's own rollouts, for traces; they are never sent to another rank."""
 
     @property
     def weight_version(self) -> int:
-        """Of its oldest sample."""
+        """The weight version of its oldest sample."""
         return min(sample.weight_version for sample in self.samples)
 
     @property
     def bare(self) -> Group:
-        """Without what stays on its rank."""
+        """The group as other ranks get it: without its rollouts."""
         return Group(self.uid, self.samples, self.figures, self.kind)
 
     def informative(self, min_std: float) -> bool:
@@ -119,7 +119,7 @@ class GroupRoller:
                 self.lost_to_infra += 1
                 continue
             kept = self._downsample(mine, random.Random(f"{config.seed}:{uid}:keep"))
-            samples = [_sample(one) for one in kept]
+            samples = [_sample(rollout) for rollout in kept]
             groups.append(Group(uid, samples, rollout_figures(mine), arena.kind.value, kept))
         return groups
 
@@ -205,6 +205,6 @@ def mean_figures(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def _means(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for one in figures for name in one)
-    found = {name: [one[name] for one in figures if name in one] for name in names}
-    return {name: sum(values) / len(values) for name, values in found.items()}
+    names = dict.fromkeys(name for group in figures for name in group)
+    columns = {name: [group[name] for group in figures if name in group] for name in names}
+    return {name: sum(values) / len(values) for name, values in columns.items()}

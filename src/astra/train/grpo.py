@@ -1,8 +1,10 @@
 """GRPO with adaptive batch filling: TRL's trainer with our rollouts in front (ASTRA section 5.1).
 
-One method of ``GRPOTrainer`` is overridden. It rolls groups until enough of them carry signal
-and replays them through ``rollout_func``; padding, masks, advantages, the token-mean loss,
-reduction over ranks and checkpoints stay TRL's.
+Two methods of ``GRPOTrainer`` are overridden, both private to TRL, so its version is pinned.
+``_generate_and_score_completions`` rolls groups until enough of them carry signal and replays
+them through ``rollout_func``. ``_get_per_token_logps_and_entropies`` gives the parent's numbers
+without computing padding. Padding, masks, advantages, the token-mean loss, reduction over ranks
+and checkpoints stay TRL's.
 """
 
 from __future__ import annotations
@@ -74,10 +76,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         world = self.accelerator.num_processes
         if config.groups % world:
             raise TrainingError(f"rl.groups ({config.groups}) must be a multiple of {world} ranks")
-        if config.engine != "vllm" and is_sharded(self):
+        if not config.engine.own_weights and is_sharded(self):
             raise TrainingError(
-                f"rl.engine {config.engine} generates with the trainer's own weights, which ZeRO-3 "
-                "and FSDP spread over ranks; set rl.engine to vllm, or use DDP or ZeRO-2"
+                f"engine {config.engine.type} generates with the trainer's own weights, which "
+                "ZeRO-3 and FSDP spread over ranks; choose rl/engine=vllm, or use DDP or ZeRO-2"
             )
 
     def _informative(self, group: Group) -> bool:
@@ -98,12 +100,13 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         if self._on_batch is not None:
             self._on_batch(step, filled)
         output = super()._generate_and_score_completions(inputs)
-        if self.rl.old_logprobs == "sampler":
+        importance = self.rl.importance
+        if importance.type == "sampler":
             # TRL uses the sampler's log-probabilities with vLLM only; the behaviour policy is
             # the right denominator for any engine.
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
-        elif self.rl.importance_cap is not None:
-            self._weigh(output, self.rl.importance_cap)
+        elif importance.type == "truncated":
+            self._weigh(output, importance.cap)
         return output
 
     def _get_per_token_logps_and_entropies(
@@ -217,22 +220,25 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
 
 
 class StreamState(TrainerCallback):
-    """What a checkpoint keeps of filling; ends a run that finds no signal any more."""
+    """Carries a trainer's filling through checkpoints; ends a run that finds no signal any more.
 
-    def __init__(self, patience: int) -> None:
+    The run ends after ``patience`` steps in a row without one informative group.
+    """
+
+    def __init__(self, trainer: AdaptiveGRPOTrainer, patience: int) -> None:
+        self._trainer = trainer
         self._patience = patience
-        self.trainer: AdaptiveGRPOTrainer | None = None
         self.stopped = False
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self.trainer is not None and self.trainer.empty_batches >= self._patience:
+        if self._trainer.empty_batches >= self._patience:
             control.should_training_stop = True
             self.stopped = True
 
     def state(self) -> dict[str, Any]:
-        trainer = self._attached()
+        trainer = self._trainer
         return {
             "position": trainer.stream.position,
             "rate": trainer.filler.rate,
@@ -244,23 +250,20 @@ class StreamState(TrainerCallback):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        trainer = self._attached()
+        trainer = self._trainer
         trainer.stream.position = state["position"]
         trainer.filler.rate = state["rate"]
         trainer.informative = state["informative"]
         trainer.empty_batches = state["empty_batches"]
         trainer.roller.lost_to_infra = state["lost_to_infra"]
-        trainer.carried = [
-            Group(one["uid"], [TrainingSample(**sample) for sample in one["samples"]],
-                  one["figures"], one["kind"])
-            for one in state["carried"]
-        ]  # fmt: skip
+        trainer.carried = [_carried_group(document) for document in state["carried"]]
         self.stopped = state["stopped"]
 
-    def _attached(self) -> AdaptiveGRPOTrainer:
-        if self.trainer is None:
-            raise ValueError("no trainer is attached")
-        return self.trainer
+
+def _carried_group(document: dict[str, Any]) -> Group:
+    """A group as a checkpoint keeps it: without the rollouts of its rank."""
+    samples = [TrainingSample(**sample) for sample in document["samples"]]
+    return Group(document["uid"], samples, document["figures"], document["kind"])
 
 
 def grpo_arguments(config: RLConfig, folder: Path, steps: int, dtype: str) -> GRPOConfig:

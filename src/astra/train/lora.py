@@ -1,4 +1,4 @@
-"""Low-rank adapters: train few weights, save a whole policy."""
+"""Low-rank adapters (LoRA): few weights train, and a whole policy is saved."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from astra.train.errors import TrainingError
 class LoRAConfig(StageConfig):
     """Adapters on every linear layer but the output; merged into the weights when saved."""
 
-    rank: int = Field(default=0, ge=0)
+    rank: int = Field(ge=0)
     """0: train all weights."""
-    alpha: int = Field(default=32, ge=1)
+    alpha: int = Field(ge=1)
     """The update is scaled by alpha / rank."""
-    dropout: float = Field(default=0.0, ge=0, lt=1)
+    dropout: float = Field(ge=0, lt=1)
 
 
 def add_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:

@@ -25,7 +25,7 @@ from enum import StrEnum
 
 GIB = 1 << 30
 RESERVE = 0.08
-"""Of a GPU: CUDA context, communication buffers, fragmentation."""
+"""The share of a GPU that CUDA context, communication buffers and fragmentation take."""
 
 
 class Sharding(StrEnum):
@@ -55,7 +55,7 @@ SHAPES: Mapping[str, ModelShape] = {
     "qwen3-14b": ModelShape(14.77e9, 5120, 40, 1024, 151936),
     "qwen3-32b": ModelShape(32.76e9, 5120, 64, 1024, 151936),
 }
-"""From the models' published configurations."""
+"""The models' shapes as their published configurations state them."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Setup:
     tokens: int
     """Longest sequence, prompt included."""
     mean_tokens: int
-    """Of a sequence, for throughput."""
+    """The mean length of a sequence, which throughput depends on."""
     batch: int
     """Sequences per optimizer step, over all GPUs."""
     gpus: int

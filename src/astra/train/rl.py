@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
-from transformers import PrinterCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback
 
-from astra.arena.irrelevant import draw
 from astra.arena.prompt import initial_messages
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.records.score import Rejection
-from astra.rollout.build import EngineOptions, build_driver, build_engine
+from astra.rollout.build import build_driver, build_engine
 from astra.rollout.chat import ChatCodec, LoadedPolicy
-from astra.rollout.driver import Driver
-from astra.rollout.engine import Sampling
-from astra.rollout.live import EpisodeJob, Rollout
+from astra.rollout.driver import Driver, EpisodeSetting
+from astra.rollout.engine import EngineInputs
 from astra.sandbox.protocol import Sandbox
+from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
 from astra.train.checkpoints import (
     CompleteCheckpoint,
     restore_parts,
     resume_point,
-    save_policy,
     start_afresh_if_finished,
     train_from,
 )
 from astra.train.curves import Curves, tail_mean
-from astra.train.distributed import gathered_weights, is_main
 from astra.train.errors import TrainingError
-from astra.train.filling import Filled
-from astra.train.groups import Group, GroupRoller, PromptStream, mean_figures, rollout_figures
+from astra.train.groups import GroupRoller, PromptStream
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
+from astra.train.live_policy import LivePolicy
 from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
 from astra.train.optimizers import train_added_rows_only
 from astra.train.rl_config import RLConfig
+from astra.train.rl_watch import RLWatcher
 from astra.train.schedule import Phase, drop_solved, phases
-from astra.train.watch import Watcher, explained
+from astra.train.watch import explained
 
 
 @dataclass
@@ -61,12 +57,12 @@ class RLResult:
     curves: Curves
     stopped_early: bool
     dev: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
-    """Figures on development arenas, ``before`` and ``after``."""
+    """Means on the development arenas, ``before`` and ``after`` training."""
     lost_to_infra: int = 0
     dropped_as_solved: int = 0
     """Arenas that the newest filter of the schedule left out."""
     weights: dict[str, Any] | None = None
-    """Of a model that is spread over ranks; None: the policy's model holds them."""
+    """The whole model's, where ranks share them; None: the policy's model holds them."""
 
 
 def choose_arenas(arenas: Iterable[Arena], codec: ChatCodec, config: RLConfig) -> Arenas:
@@ -101,23 +97,33 @@ def train_rl(
     run: Run,
     servers: tuple[str, ...] = (),
 ) -> RLResult:
-    """Train ``policy.model`` in place. Raises TrainingError if training cannot go on.
+    """Train ``policy.model`` in place, phase after phase; resumes what a kill left in ``folder``.
 
-    ``servers`` are URLs of vLLM servers, for engine vllm.
+    ``servers`` are URLs of vLLM servers, for engine vllm. Raises TrainingError if training cannot
+    go on, and where no group of rollouts ever differed in reward.
     """
     start_afresh_if_finished(folder)
     if config.embedding_rows == "added":
         train_added_rows_only(policy.model, policy.codec.tokenizer)
     add_adapters(policy, config.lora)
     training = _Training(policy, arenas, config, sandbox, folder, run, servers)
-    with explained(folder, "lower rl.micro_batch_size, rl.engine_rows or rl.limits"):
+    with explained(folder, "lower rl.micro_batch_size, rl.engine.rows or rl.limits"):
         result = training.run()
     merge_adapters(policy, config.lora)
     return result
 
 
+@dataclass(frozen=True)
+class _Trained:
+    """A phase that ended."""
+
+    trainer: AdaptiveGRPOTrainer
+    watcher: RLWatcher
+    stream: StreamState
+
+
 class _Training:
-    """One run through the phases; what they share."""
+    """One run through the phases of the schedule, and what they share."""
 
     def __init__(
         self,
@@ -129,194 +135,118 @@ class _Training:
         run: Run,
         servers: tuple[str, ...],
     ) -> None:
-        self._policy, self._arenas, self._config = policy, arenas, config
-        self._sandbox, self._folder = sandbox, folder
-        self._options = EngineOptions(
-            config.engine, config.engine_rows, config.kv_tokens, config.tool_overlap,
-            config.rollout_timeout_s, servers, folder / "weights",
-        )  # fmt: skip
-        self._trainer: AdaptiveGRPOTrainer | None = None
-        self._engine = build_engine(policy, self._options, self._save, self._reference)
-        self._watcher = _Watcher(Curves(), run, policy, arenas.dev, config)
-        self._last: str | None = None
-        """The checkpoint that the finished phases left."""
+        self._arenas, self._config, self._sandbox = arenas, config, sandbox
+        self._folder, self._run = folder, run
+        self._policy = LivePolicy(policy)
+        inputs = EngineInputs(
+            policy, self._policy.save, self._reference, servers, folder / "weights"
+        )
+        self._engine = build_engine(config.engine, inputs)
+        self._curves = Curves()
+        self._progress = Progress("steps", config.total_steps)
+        self._newest: str | None = None
+        """The last checkpoint of the phase that ended before."""
+        self._dropped = 0
+        """Arenas that the newest filter of the schedule left out."""
 
-    def _save(self, folder: Path) -> bool:
-        weights = gathered_weights(self._trainer) if self._trainer is not None else None
-        if is_main():
-            save_policy(self._policy.model, self._policy.codec.tokenizer, folder, weights)
-        return is_main()
-
-    @torch.no_grad()
     def _reference(self) -> tuple[list[int], list[float]]:
-        """Log-probabilities of a prompt by the weights as they are; every rank takes part."""
-        policy = self._policy
-        model: Any = self._trainer.model_wrapped if self._trainer is not None else policy.model
-        ids = policy.codec.encode_prompt(initial_messages(self._arenas.train[0]), [])
-        batch = torch.tensor([ids], device=next(policy.model.parameters()).device)
-        training = model.training
-        model.eval()
-        scores = torch.log_softmax(model(input_ids=batch).logits[0, :-1].float(), -1)
-        model.train(training)
-        return ids, scores.gather(1, batch[0, 1:, None])[:, 0].tolist()
+        """Ids of a prompt and the trainer's log-probabilities of it, for servers to be held to."""
+        prompt = initial_messages(self._arenas.train[0])
+        ids = self._policy.loaded.codec.encode_prompt(prompt, [])
+        return ids, self._policy.logprobs(ids)
 
     def run(self) -> RLResult:
-        state, dropped = StreamState(self._config.patience), 0
-        watcher, config = self._watcher, self._config
-        planned = phases(config)
-        for phase in planned:
-            gone = self._train(phase, state)
-            dropped = gone or dropped
-            if state.stopped:
+        """Train every phase; a phase that found no signal any more is the last."""
+        first, *later = phases(self._config)
+        ended = self._train(first)
+        for phase in later:
+            if ended.stream.stopped:
                 break
-        trainer = self._trainer
-        assert trainer is not None
-        steps = trainer.first_step + int(trainer.state.global_step)
-        if state.stopped and not trainer.informative:
+            ended = self._train(phase)
+        steps = ended.trainer.first_step + int(ended.trainer.state.global_step)
+        if ended.stream.stopped and not ended.trainer.informative:
             raise TrainingError(
                 f"no group of rollouts differed in reward in {steps} steps of "
-                f"{config.groups} prompts x {config.rolled_size}: there is nothing to learn from. "
-                "Is the policy able to call tools at all (dvc repro sft; raise rl.temperature), "
-                "are all arenas too easy or too hard (plots/rl)?"
+                f"{self._config.groups} prompts x {self._config.rolled_size}: there is nothing to "
+                "learn from. Is the policy able to call tools at all (dvc repro sft; raise "
+                "rl.temperature), are all arenas too easy or too hard (plots/rl)?"
             )
-        after = watcher.evaluate(steps) if self._arenas.dev else {}
+        after = ended.watcher.evaluate(steps)
         return RLResult(
             steps,
-            watcher.curves,
-            state.stopped,
-            {"before": watcher.before, "after": after},
-            trainer.roller.lost_to_infra,
-            dropped,
-            gathered_weights(trainer),
+            self._curves,
+            ended.stream.stopped,
+            {"before": ended.watcher.before, "after": after},
+            ended.trainer.roller.lost_to_infra,
+            self._dropped,
+            self._policy.weights(),
         )
 
-    def _train(self, phase: Phase, state: StreamState) -> int:
-        """Run or resume one phase; returns how many arenas its filter dropped."""
-        config, watcher = self._config, self._watcher
-        folder = self._folder / f"phase-{phase.number}" if config.schedule else self._folder
-        driver = build_driver(
-            self._engine, self._policy, self._sandbox, phase.limits, config.reward,
-            config.final_answer, self._options,
+    def _train(self, phase: Phase) -> _Trained:
+        """Train one phase, from its own newest checkpoint if a kill interrupted it before."""
+        folder = self._folder / f"phase-{phase.number}" if self._config.schedule else self._folder
+        config = self._config
+        setting = EpisodeSetting(
+            self._policy.loaded.codec, self._sandbox, phase.limits, config.reward,
+            config.final_answer,
         )  # fmt: skip
-        roller = GroupRoller(driver, config)
-        chosen = self._arenas.train
-        if phase.drop_solved is not None:
-            self._policy.model.eval()
-            roller.weights_are(phase.first_step)
-            chosen = drop_solved(chosen, phase.drop_solved, driver, config, folder)
-        dtype = str(self._policy.model.dtype).removeprefix("torch.")
-        parts = {"watcher": watcher, "stream": state}
+        driver = build_driver(self._engine, config.engine, setting)
+        arenas = self._unsolved(phase, driver, folder)
+        current = self._prepared(phase, driver, arenas, folder)
+        own = resume_point(folder)
+        latest = own or self._newest
+        if latest is not None:
+            restore_parts(latest, {"watcher": current.watcher, "stream": current.stream})
+        else:
+            current.watcher.before = current.watcher.evaluate(0)
+        # A phase with an optimizer of its own goes on from the weights alone, which the model has.
+        inherited = None if phase.fresh_optimizer else self._newest
+        train_from(current.trainer, own or inherited, current.stream.stopped)
+        self._newest = resume_point(folder)
+        return current
+
+    def _unsolved(self, phase: Phase, driver: Driver, folder: Path) -> list[Arena]:
+        """The phase's training arenas: all, or those that the policy does not solve already."""
+        every = self._arenas.train
+        if phase.drop_solved is None:
+            return every
+        self._policy.loaded.model.eval()
+        GroupRoller(driver, self._config).weights_are(phase.first_step)
+        kept = drop_solved(every, phase.drop_solved, driver, self._config, folder)
+        if len(kept) < len(every):
+            self._dropped = len(every) - len(kept)
+        return kept
+
+    def _prepared(
+        self, phase: Phase, driver: Driver, arenas: list[Arena], folder: Path
+    ) -> _Trained:
+        """The phase's trainer with what watches it; from here on the trainer holds the weights."""
+        config, policy = self._config, self._policy.loaded
+        watcher = RLWatcher(
+            self._curves, self._run, self._progress, phase.origin,
+            model=policy.model, driver=driver, dev=self._arenas.dev, config=config,
+        )  # fmt: skip
+        dtype = str(policy.model.dtype).removeprefix("torch.")
         trainer = AdaptiveGRPOTrainer(
-            roller=roller,
-            stream=PromptStream(chosen, config.seed),
+            roller=GroupRoller(driver, config),
+            stream=PromptStream(arenas, config.seed),
             config=config,
             on_batch=watcher.on_batch,
             first_step=phase.origin,
-            model=self._policy.model,
+            model=policy.model,
             args=grpo_arguments(config, folder, phase.trainer_steps, dtype),
             train_dataset=Dataset.from_list([{"prompt": ""}] * config.groups),
-            processing_class=self._policy.codec.tokenizer,
-            callbacks=[state, watcher, CompleteCheckpoint(parts, config.keep_optimizer_states)],
+            processing_class=policy.codec.tokenizer,
+            callbacks=[watcher],
         )
         trainer.remove_callback(PrinterCallback)
         refuse_sharded_adapters(trainer, config.lora)
-        state.trainer = self._trainer = trainer
-        watcher.begin(driver, phase.origin)
-        checkpoint = resume_point(folder)
-        if self._last is not None or checkpoint is not None:
-            restore_parts(checkpoint or self._last, parts)
-        elif self._arenas.dev:
-            watcher.before = watcher.evaluate(0)
-        continued = None if phase.fresh_optimizer else self._last
-        train_from(trainer, checkpoint or continued, state.stopped)
-        self._last = resume_point(folder)
-        return len(self._arenas.train) - len(chosen)
-
-
-class _Watcher(Watcher):
-    """Also sampled traces, and the development arenas."""
-
-    LOGGED = ("loss", "grad_norm", "entropy", "filling/informative", "filling/rolled",
-              "filling/staleness")  # fmt: skip
-
-    def __init__(
-        self, curves: Curves, run: Run, policy: LoadedPolicy, dev: Sequence[Arena], config: RLConfig
-    ) -> None:
-        super().__init__(curves, run, config.total_steps)
-        self._policy, self._dev, self._config = policy, dev, config
-        self._driver: Driver | None = None
-        self.before: dict[str, float] = {}
-        """Figures on development arenas before the first step."""
-
-    def begin(self, driver: Driver, offset: int) -> None:
-        """Watch a trainer whose first step is ``offset``."""
-        self._driver, self.offset = driver, offset
-
-    def on_batch(self, step: int, filled: Filled[Group]) -> None:
-        """Means over every rollout of the step, before filtering and downsampling pick some."""
-        groups = filled.groups
-        means = mean_figures(groups)
-        for name, value in means.items():
-            self.curves.add(f"train_{name}", step, value)
-        self.run.metrics({f"rollout/{name}": value for name, value in means.items()}, step)
-        if self._driver is not None and self._driver.tool_calls:
-            latency = self._driver.tool_seconds / self._driver.tool_calls
-            self.run.metrics({"tools/seconds_per_call": latency}, step)
-        if step % self._config.trace_every == 0:
-            wanted = self._config.trace_rollouts
-            rollouts = [rollout for group in groups for rollout in group.rollouts]
-            stride = max(1, len(rollouts) // max(wanted, 1))
-            for rollout in rollouts[::stride][:wanted]:
-                trace_rollout(self.run, rollout, step)
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        step = self.offset + state.global_step
-        if self._dev and step % self._config.dev_every == 0 and step < self._config.total_steps:
-            self.evaluate(step)
-
-    def evaluate(self, step: int) -> dict[str, float]:
-        """Roll the development arenas greedily, each with its irrelevant tools."""
-        config, model = self._config, self._policy.model
-        if self._driver is None:
-            raise ValueError("begin has not been called")
-        jobs = [
-            EpisodeJob(arena, draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng))
-            for arena in self._dev
-            for rng in (random.Random(f"dev:{arena.id}"),)
-        ]
-        training = model.training
-        model.eval()
-        self._driver.weights_are(step)
-        rollouts = self._driver.run(jobs, Sampling(0.0, 0))
-        model.train(training)
-        figures = {name: round(v, 4) for name, v in rollout_figures(rollouts).items()}
-        for name, value in figures.items():
-            self.curves.add(f"dev_{name}", step, value)
-        self.run.metrics({f"dev/{name}": value for name, value in figures.items()}, step)
-        return figures
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "before": self.before}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        super().restore(state)
-        self.before = state["before"]
-
-
-def trace_rollout(run: Run, rollout: Rollout, step: int) -> None:
-    """One rollout as a trace, with what it earned."""
-    score = rollout.score
-    attributes = {
-        "step": step,
-        "arena": rollout.arena.id,
-        "reward": score.reward if score else None,
-        "success": score.success if score else None,
-        "stop_reason": str(rollout.stop_reason),
-        "weight_version": rollout.weight_version,
-    }
-    run.trace("rollout", rollout.messages, rollout.calls, attributes)
+        stream = StreamState(trainer, config.patience)
+        parts = {"watcher": watcher, "stream": stream}
+        trainer.add_callback(stream)
+        trainer.add_callback(CompleteCheckpoint(parts, config.keep_optimizer_states))
+        self._policy.train_in(trainer)
+        return _Trained(trainer, watcher, stream)
 
 
 def report_rl(metrics: StageMetrics, arenas: Arenas, result: RLResult) -> None:

@@ -1,4 +1,4 @@
-"""Resampling on Correct (GRPO-RoC): which of an oversampled group's rollouts are trained on.
+"""GRPO-RoC (Resampling on Correct): which of an oversampled group's rollouts are trained on.
 
 Negatives are kept uniformly, so that failure modes stay diverse; positives by the quality of
 how they were reached. The reward itself never sees that quality, so there is nothing to game.
@@ -15,7 +15,7 @@ from astra.records.message import CallStatus, ExecutedCall
 
 NO_CALL_PENALTY = 0.5
 WEIGHT_EPSILON = 0.05
-"""Added to a penalty before it is inverted: a clean rollout has penalty 0."""
+"""What is added to a penalty before it is inverted, since a clean rollout has penalty 0."""
 _FAILED = {
     CallStatus.ERROR,
     CallStatus.SOFT_ERROR,

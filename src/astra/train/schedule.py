@@ -1,4 +1,4 @@
-"""Training in phases (rStar2's schedule), and the filter that drops what is solved already."""
+"""The phases of a training (rStar2's schedule), and the filter that drops solved arenas."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def phases(config: RLConfig) -> list[Phase]:
     """The schedule, or one phase of ``steps``."""
     if not config.schedule:
         return [Phase(0, 0, config.steps, 0, config.limits)]
-    made: list[Phase] = []
+    planned: list[Phase] = []
     first = origin = 0
     for number, phase in enumerate(config.schedule):
         if phase.reset_optimizer:
@@ -61,9 +61,9 @@ def phases(config: RLConfig) -> list[Phase]:
             if (value := getattr(phase, name)) is not None
         }
         limits = config.limits.model_copy(update=changed)
-        made.append(Phase(number, first, phase.steps, origin, limits, phase.drop_solved))
+        planned.append(Phase(number, first, phase.steps, origin, limits, phase.drop_solved))
         first += phase.steps
-    return made
+    return planned
 
 
 def drop_solved(
@@ -82,15 +82,15 @@ def drop_solved(
     try:
         for block in blocks[rank() :: world_size()]:
             key = content_id([times, [arena.id for arena in block]])
-            found = journal.get(key)
-            if found is None:
-                found = _solved(block, times, driver, config)
-                journal.put(key, found)
-            solved += found
+            verdict = journal.get(key)
+            if verdict is None:
+                verdict = _solved(block, times, driver, config)
+                journal.put(key, verdict)
+            solved += verdict
     finally:
         journal.close()
-    gone = set(gather_object(solved) if world_size() > 1 else solved)
-    kept = [arena for arena in ordered if arena.id not in gone]
+    dropped = set(gather_object(solved) if world_size() > 1 else solved)
+    kept = [arena for arena in ordered if arena.id not in dropped]
     if not kept:
         raise TrainingError(
             f"the policy solves all {len(ordered)} training arenas {times} of {times} times: "
@@ -100,6 +100,7 @@ def drop_solved(
 
 
 def _solved(block: Sequence[Arena], times: int, driver: Driver, config: RLConfig) -> list[str]:
+    """The ids of the arenas that the policy solves in all of ``times`` rollouts."""
     jobs: list[EpisodeJob] = []
     for arena in block:
         rng = random.Random(f"{config.seed}:solved:{arena.id}")
@@ -111,7 +112,7 @@ def _solved(block: Sequence[Arena], times: int, driver: Driver, config: RLConfig
         arena.id
         for at, arena in enumerate(block)
         if all(
-            one.score is not None and one.score.success
-            for one in rollouts[at * times : (at + 1) * times]
+            rollout.score is not None and rollout.score.success
+            for rollout in rollouts[at * times : (at + 1) * times]
         )
     ]

@@ -22,6 +22,7 @@ from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
 from astra.records.score import Rejection
 from astra.records.trajectory import SFTSample
 from astra.rollout.chat import ChatCodec, LoadedPolicy
+from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
 from astra.train.checkpoints import (
@@ -63,7 +64,7 @@ class SFTResult:
     curves: Curves
     stopped_early: bool
     weights: dict[str, Any] | None = None
-    """Of a model that is spread over ranks; None: the policy's model holds them."""
+    """The whole model's, where ranks share them; None: the policy's model holds them."""
 
 
 def encode_samples(samples: Iterable[SFTSample], codec: ChatCodec, max_tokens: int) -> Encoded:
@@ -94,7 +95,7 @@ def train_sft(
         raise TrainingError("sft_set holds no training sample that fits; see metrics/sft_set.json")
     total = total_steps(len(train.rows), config)
     curves = Curves()
-    watcher = _Watcher(curves, run, config.patience, total)
+    watcher = _Watcher(curves, run, Progress("steps", total), config.patience)
     parts = {"watcher": watcher}
     if config.embedding_rows == "added":
         train_added_rows_only(policy.model, policy.codec.tokenizer)
@@ -169,7 +170,7 @@ def _arguments(config: SFTConfig, folder: Path, total: int, evaluate: bool) -> T
 
 
 def _context_parallelism(size: int) -> Any:
-    """Every sequence split over ``size`` devices; accelerate wants FSDP2 for it."""
+    """How ``size`` devices split every sequence; accelerate wants FSDP2 for it."""
     if size == 1:
         return None
     from accelerate import ParallelismConfig
@@ -192,13 +193,13 @@ def _optimizer(model: Any, config: SFTConfig, total: int) -> tuple[Any, Any]:
 
 
 class _Watcher(Watcher):
-    """Also ends training when evaluation stalls."""
+    """A watcher that also ends training when the evaluation loss stalls."""
 
     LOGGED = ("loss", "eval_loss", "grad_norm", "learning_rate", "mean_token_accuracy",
               "eval_mean_token_accuracy")  # fmt: skip
 
-    def __init__(self, curves: Curves, run: Run, patience: int, total: int) -> None:
-        super().__init__(curves, run, total)
+    def __init__(self, curves: Curves, run: Run, progress: Progress, patience: int) -> None:
+        super().__init__(curves, run, progress)
         self._patience = patience
         self._best, self._stalled = math.inf, 0
         self.stopped = False

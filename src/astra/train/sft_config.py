@@ -1,4 +1,4 @@
-"""Block ``sft``. Defaults are the paper's wherever it states one (ASTRA section 5)."""
+"""Parameters of stage ``sft``; conf/sft/base.yaml names each value's source."""
 
 from __future__ import annotations
 
@@ -15,35 +15,40 @@ class SFTConfig(StageConfig):
     """Supervised fine-tuning on ``data/sft_set.parquet`` (ASTRA section 5.3)."""
 
     policy: PolicyConfig
-    seed: int = 0
-    epochs: float = Field(default=2.0, gt=0)
-    max_steps: int | None = Field(default=None, ge=1)
+    seed: int
+    epochs: float = Field(gt=0)
+    max_steps: int | None = Field(ge=1)
     """Upper bound on optimizer steps; None: ``epochs`` decides."""
-    max_tokens: int = Field(default=20480, ge=16)
+    max_tokens: int = Field(ge=16)
     """Longer samples are dropped, and counted."""
-    batch_size: int = Field(default=32, ge=1)
+    batch_size: int = Field(ge=1)
     """Samples per optimizer step, over all devices."""
-    micro_batch_size: int = Field(default=1, ge=1)
+    micro_batch_size: int = Field(ge=1)
     """Samples per forward pass of one device."""
-    length_grouped: bool = False
-    """Put samples of like length together: less padding, a less random order."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    length_grouped: bool
+    """Whether samples of like length go together: less padding, a less random order."""
+    optimizer: Literal["adamw", "muon"]
     """``muon``: Muon for the hidden matrices, AdamW for the rest."""
-    learning_rate: float = Field(default=5e-6, gt=0)
-    muon_learning_rate: float = Field(default=0.018, gt=0)
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    warmup_share: float = Field(default=0.05, ge=0, lt=1)
-    """Of all steps; a cosine to zero follows."""
-    eval_steps: int = Field(default=50, ge=1)
-    patience: int = Field(default=0, ge=0)
+    learning_rate: float = Field(gt=0)
+    """AdamW's, at its highest."""
+    muon_learning_rate: float = Field(gt=0)
+    """Muon's, at its highest; optimizer ``adamw`` has no use for it."""
+    weight_decay: float
+    max_grad_norm: float
+    warmup_share: float = Field(ge=0, lt=1)
+    """The share of all steps in which the rate rises; it then falls to zero along a cosine."""
+    eval_steps: int = Field(ge=1)
+    """Steps from one evaluation to the next."""
+    patience: int = Field(ge=0)
     """Evaluations without a lower loss before training ends; 0: never."""
-    save_steps: int = Field(default=50, ge=1)
-    keep_optimizer_states: int = Field(default=1, ge=1)
-    """Of the newest checkpoints; older ones keep their weights only."""
-    embedding_rows: Literal["all", "added"] = "all"
-    """``added``: only rows of added tokens train (optimizers.train_added_rows_only)."""
-    activation_checkpointing: bool = False
-    lora: LoRAConfig = LoRAConfig()
-    context_parallel: int = Field(default=1, ge=1)
+    save_steps: int = Field(ge=1)
+    """Steps from one checkpoint to the next."""
+    keep_optimizer_states: int = Field(ge=1)
+    """How many of the newest checkpoints keep their optimizer's state; older ones keep weights."""
+    embedding_rows: Literal["all", "added"]
+    """Which embedding rows train; ``added``: those of added tokens, such as chat markers, only
+    (optimizers.train_added_rows_only)."""
+    activation_checkpointing: bool
+    lora: LoRAConfig
+    context_parallel: int = Field(ge=1)
     """Devices that share one sequence; above 1 under FSDP2 only (conf/accelerate/)."""

@@ -18,7 +18,7 @@ IGNORED = -100
 
 
 class AssistantSFTTrainer(SFTTrainer):
-    """Same loss and metrics as its parent; sharded or wrapped models take the parent's path."""
+    """Computes its parent's loss and metrics; sharded or wrapped models take the parent's path."""
 
     def compute_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,

@@ -1,4 +1,4 @@
-"""What watches a training run, and how failures that a user can repair are said."""
+"""Watches a training run: curves, a run's metrics, numbers that are lost, exhausted memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from astra.train.curves import Curves
 from astra.train.errors import TrainingError
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator"
-"""On CPU torch reports exhausted memory as a plain RuntimeError that names its allocator."""
+"""The allocator that torch names in a plain RuntimeError where a CPU's memory is exhausted."""
 
 
 class Watcher(TrainerCallback):
@@ -28,11 +28,11 @@ class Watcher(TrainerCallback):
 
     LOGGED: ClassVar[tuple[str, ...]] = ("loss", "grad_norm")
 
-    def __init__(self, curves: Curves, run: Run, total: int) -> None:
+    def __init__(self, curves: Curves, run: Run, progress: Progress, offset: int = 0) -> None:
         self.curves = curves
         self.run = run
-        self.offset = 0
-        self._progress = Progress("steps", total)
+        self.offset = offset
+        self._progress = progress
 
     def on_log(
         self,

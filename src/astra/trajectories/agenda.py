@@ -1,4 +1,4 @@
-"""The stage's tasks on disk: in the order of their episodes, by id, and by what may follow."""
+"""The agenda of stage ``trajectories``: its tasks on disk, by order, id and what may follow."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from astra.records.tool import Execution, ToolServer
 from astra.store.sqlite import scratch
 
 FOLLOW_UPS_PER_SERVER = 32
-"""Tasks of one server that may follow another."""
+"""How many tasks of one server are kept as those that may follow another one."""
 SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
 REMEMBERED_SERVERS = 64
 
 
 class Agenda:
-    """All tasks, those of live servers apart. Close it, or use it in ``with``."""
+    """All tasks, those of live servers apart, in a temporary database. Use it in ``with``."""
 
     def __init__(self, tasks: Iterable[Task], servers: Iterable[ToolServer]) -> None:
         live = {server.id for server in servers if server.execution == Execution.LIVE}
@@ -53,16 +53,19 @@ class Agenda:
         return self._tasks("WHERE NOT live ORDER BY n")
 
     def one(self, task_id: str) -> Task | None:
+        """The task of an id, if there is one."""
         return next(self._tasks("WHERE id = ?", task_id), None)
 
     def follow_ups(self, server_id: str) -> tuple[Task, ...]:
-        """At most ``FOLLOW_UPS_PER_SERVER`` tasks of a server that may follow another one."""
+        """The tasks of a server that may follow another one: the ``FOLLOW_UPS_PER_SERVER`` first
+        by a hash.
+        """
         return self._remembered(server_id)
 
     def _ranked(self, server_id: str) -> tuple[Task, ...]:
-        rest = "WHERE server_id = ? AND rank IS NOT NULL ORDER BY rank LIMIT ?"
-        return tuple(self._tasks(rest, server_id, FOLLOW_UPS_PER_SERVER))
+        clauses = "WHERE server_id = ? AND rank IS NOT NULL ORDER BY rank LIMIT ?"
+        return tuple(self._tasks(clauses, server_id, FOLLOW_UPS_PER_SERVER))
 
-    def _tasks(self, rest: str, *values: object) -> Iterator[Task]:
-        for (row,) in self._rows.execute(f"SELECT task FROM tasks {rest}", values):
+    def _tasks(self, clauses: str, *values: object) -> Iterator[Task]:
+        for (row,) in self._rows.execute(f"SELECT task FROM tasks {clauses}", values):
             yield Task.model_validate_json(row)

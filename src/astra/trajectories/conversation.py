@@ -1,4 +1,4 @@
-"""Which tasks become conversations, what their users want, and the loop between user and agent.
+"""Conversations: which tasks become one, what their users want, the loop of user and agent.
 
 A conversation starts with its task's question. The user of a task that lacks a value knows the
 value and tells it when asked; other users ask for a second task of the same server once the
@@ -39,7 +39,7 @@ class Script:
 
     @property
     def follow_ups(self) -> tuple[str, ...]:
-        """Ids of the further tasks; what merely answers the agent's question is none."""
+        """The ids of the further tasks; telling the agent a value it asked for is none."""
         return tuple(task.id for task in self.tasks[1:] if task.id != self.tasks[0].parent_id)
 
 
@@ -60,6 +60,7 @@ class Scripts:
         return self._followed(task, key)
 
     def _told_when_asked(self, task: Task) -> Script:
+        """The user knows the value that the question leaves out, and tells it when asked."""
         whole = self._agenda.one(task.parent_id) if task.parent_id else None
         facts = _left_out(task, whole) if whole else {}
         if whole is None or not facts:
@@ -67,6 +68,7 @@ class Scripts:
         return Script((task, whole), (Goal(request=task.question, facts=facts),))
 
     def _followed(self, task: Task, key: str) -> Script:
+        """The user asks for a second task of the same server after the first."""
         family = {task.id, task.parent_id}
         fitting = [
             other
@@ -77,13 +79,13 @@ class Scripts:
         ]
         if not fitting:
             return Script((task,))
-        other = min(fitting, key=lambda one: content_id(["follow-up", key, one.id]))
+        other = min(fitting, key=lambda task: content_id(["follow-up", key, task.id]))
         goals = (Goal(request=task.question), Goal(request=other.question))
         return Script((task, other), goals)
 
 
 def _left_out(task: Task, whole: Task) -> dict[str, str]:
-    """Parameter -> value that the task's question leaves out and the whole one states."""
+    """Parameter -> the value that a task's question leaves out and the ``whole`` task's states."""
     return {
         name: scalar_text(full.arguments[name].value)
         for step, full in zip(task.plan, whole.plan, strict=True)
@@ -104,6 +106,8 @@ class UserStop(StrEnum):
 
 @dataclass(frozen=True)
 class Conversation:
+    """An episode as it ended, on the agent's side and on the user's."""
+
     transcript: Transcript
     user_stop: UserStop | None = None
     """None where there was no simulated user, or the agent's side ended it."""
@@ -120,7 +124,10 @@ async def converse(
     user: SimulatedUser | None,
     max_user_turns: int,
 ) -> Conversation:
-    """Run until the user stops or the agent's side ends. Limits and time hold for the whole."""
+    """Play a conversation until the user stops or the agent's side ends.
+
+    Limits and time hold for the whole conversation. Without a ``user`` it has one user message.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout_s
     whole = await run_episode(policy, env, opening, limits, timeout_s)
@@ -137,31 +144,32 @@ async def converse(
         if spoken >= max_user_turns:
             return Conversation(whole, UserStop.TURN_LIMIT, reply.message)
         spoken += 1
-        said = Message(role=MessageRole.USER, content=reply.message)
-        whole = await _go_on(policy, env, whole, said, limits, deadline - clock())
+        message = Message(role=MessageRole.USER, content=reply.message)
+        whole = await _continued(policy, env, whole, message, limits, deadline - clock())
     return Conversation(whole)
 
 
-async def _go_on(
+async def _continued(
     policy: Policy,
     env: Env,
     before: Transcript,
-    said: Message,
+    message: Message,
     limits: EpisodeLimits,
     timeout_s: float,
 ) -> Transcript:
-    """The conversation with the agent's answer to ``said``, within what the limits leave."""
-    turns = sum(message.role == MessageRole.ASSISTANT for message in before.messages)
-    left = limits.model_copy(
+    """The conversation with the agent's answer to ``message``, within what the limits leave."""
+    turns = sum(earlier.role == MessageRole.ASSISTANT for earlier in before.messages)
+    remaining = limits.model_copy(
         update={
             "max_turns": limits.max_turns - turns,
             "max_calls": limits.max_calls - len(before.calls),
         }
     )
-    if left.max_turns <= 0:
+    if remaining.max_turns <= 0:
         return dataclasses.replace(before, stop_reason=StopReason.MAX_TURNS)
-    if left.max_calls <= 0:
+    if remaining.max_calls <= 0:
         return dataclasses.replace(before, stop_reason=StopReason.MAX_CALLS)
-    after = await run_episode(policy, env, (*before.messages, said), left, timeout_s)
+    after = await run_episode(policy, env, (*before.messages, message), remaining, timeout_s)
+    # The second part counts its turns from 0 again.
     calls = (call.model_copy(update={"turn": call.turn + turns}) for call in after.calls)
     return dataclasses.replace(after, calls=(*before.calls, *calls))

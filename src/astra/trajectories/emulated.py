@@ -1,4 +1,4 @@
-"""Tools that exist as documents only: a model answers for them, the host keeps the state."""
+"""Emulated servers: a model answers for tools that are documents only, the host keeps the state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ TEMPLATE = "trajectories/emulate"
 
 
 class EmulatedReply(BaseModel):
-    """What the tool would return. ``error`` is set, and ``result`` null, where it would fail."""
+    """The emulator's reply: what the tool would return.
+
+    ``error`` is set, and ``result`` null, where the call would fail.
+    """
 
     model_config = ConfigDict(extra="forbid")
     status: Literal["ok", "error"]
@@ -109,5 +112,5 @@ class EmulatedEnv:
 
 
 def result_text(value: Any) -> str:
-    """How a typed result reads: text as it is, everything else as compact JSON."""
+    """A typed result as the agent reads it: text as it is, everything else as compact JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -12,7 +12,7 @@ from astra.records.base import content_id
 from astra.records.message import CallStatus, ToolResult
 
 TRANSIENT_MARKS = ("timed out", "is unreachable", "gave no answer")
-"""What an agent can read in a result that is worth a retry."""
+"""Texts by which an agent can tell a result that is worth a retry."""
 
 
 class FailureInjector:

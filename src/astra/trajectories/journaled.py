@@ -1,4 +1,4 @@
-"""Resume for live episodes: executed results are journalled and replayed."""
+"""Resume of live episodes: executed results are journalled and replayed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Tool
 from astra.store.journal import Journal
 
-_PASSING = frozenset({CallStatus.TIMEOUT, CallStatus.UNREACHABLE, CallStatus.INFRA})
+_TRANSIENT = frozenset({CallStatus.TIMEOUT, CallStatus.UNREACHABLE, CallStatus.INFRA})
 
 
 class JournaledEnv:
@@ -25,7 +25,8 @@ class JournaledEnv:
         self._inner = inner
         self._journal = journal
         self._key = content_id(["episode", episode])
-        self._owed: list[ToolCall] = []
+        self._unexecuted: list[ToolCall] = []
+        """Calls answered from the journal that the inner environment has not executed yet."""
         self._turn = asyncio.Lock()
 
     @property
@@ -35,15 +36,16 @@ class JournaledEnv:
     async def execute(self, call: ToolCall) -> ToolResult:
         async with self._turn:
             self._key = content_id([self._key, call.name, call.arguments])
-            known = self._journal.get(self._key)
-            if known is not None:
-                self._owed.append(call)
-                return ToolResult.model_validate(known)
-            while self._owed:
-                await self._inner.execute(self._owed[0])
-                self._owed.pop(0)
+            journalled = self._journal.get(self._key)
+            if journalled is not None:
+                self._unexecuted.append(call)
+                return ToolResult.model_validate(journalled)
+            while self._unexecuted:
+                await self._inner.execute(self._unexecuted[0])
+                # Only now: a call that was interrupted has to be executed again.
+                self._unexecuted.pop(0)
             result = await self._inner.execute(call)
-            if result.status not in _PASSING:
+            if result.status not in _TRANSIENT:
                 self._journal.put(self._key, result.model_dump(mode="json"))
             return result
 

@@ -22,8 +22,8 @@ from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Launch, Tool, ToolServer
 from astra.settings import RuntimeConfig
 
-_KEPT = "server.log"
-"""The process holds its log open; restoring must not replace it."""
+_LOG = "server.log"
+"""The log that the process holds open: restoring its directory must not replace it."""
 
 
 @dataclass
@@ -45,9 +45,10 @@ class ServerProcess:
 
 @dataclass
 class ServerPool:
-    """At most ``limit`` processes at a time, each lent to one episode.
+    """Server processes, at most ``limit`` at a time, each lent to one episode.
 
-    Use it in ``async with``: what is idle at the end is ended in the event loop that started it.
+    Use it in ``async with``: processes that are idle at the end are ended in the event loop that
+    started them.
     """
 
     environments: ServerEnvironments
@@ -150,7 +151,7 @@ class ServerPool:
         except Exception as error:
             if not opened.done():
                 opened.set_exception(error)
-            # Later than that the process is already out of use: how it ends matters to nobody.
+            # A fault after that is no news: the process is out of use already.
 
 
 def server_pool(
@@ -163,7 +164,7 @@ def server_pool(
 
 
 def _restore(snapshot: Path, folder: Path) -> None:
-    """Make ``folder`` what it was, in place (the process may hold it as working directory)."""
+    """Make ``folder`` equal to ``snapshot``, in place: a process may work in it."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             inner = snapshot / path.name
@@ -171,7 +172,7 @@ def _restore(snapshot: Path, folder: Path) -> None:
                 _restore(inner, path)
             else:
                 shutil.rmtree(path)
-        elif path.name != _KEPT:
+        elif path.name != _LOG:
             path.unlink()
     for path in snapshot.iterdir():
         target = folder / path.name

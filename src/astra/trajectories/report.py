@@ -1,4 +1,4 @@
-"""What metrics and plots tell about trajectories."""
+"""Metrics and plots of stage ``trajectories``: one trajectory's share in them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def measure(metrics: StageMetrics, trajectory: Trajectory) -> None:
     metrics.distribution("domain", [trajectory.domain])
     metrics.distribution("call_status", [call.result.status for call in trajectory.calls])
 
-    spoken = sum(message.role == MessageRole.USER for message in trajectory.messages)
-    if spoken > 1:
+    user_messages = sum(message.role == MessageRole.USER for message in trajectory.messages)
+    if user_messages > 1:
         metrics.count("conversations")
-        metrics.distribution("user_messages_per_conversation", [spoken])
+        metrics.distribution("user_messages_per_conversation", [user_messages])
 
 
 def _turns(trajectory: Trajectory) -> int:

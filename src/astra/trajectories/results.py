@@ -1,4 +1,4 @@
-"""Reading tool results the way an agent does: from their text."""
+"""Tool results read the way an agent reads them: from their text."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def fit(value: Any, schema: Mapping[str, Any]) -> Any:
     if wanted == "string" and isinstance(value, (int, float)) and not isinstance(value, bool):
         return _number(value)
     if wanted in ("integer", "number") and isinstance(value, str):
-        found = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*", value)
-        if found is None:
+        number = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*", value)
+        if number is None:
             raise ReadError(f"{value[:40]!r} is no number")
-        value = float(found.group(1))
+        value = float(number.group(1))
     if wanted == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     if wanted in ("string", "integer", "number", "boolean") and isinstance(value, (list, dict)):
@@ -68,7 +68,8 @@ def fit(value: Any, schema: Mapping[str, Any]) -> Any:
 def answers_from(value: Any, tool: str, question: str) -> list[str]:
     """The bare answers in a result: a scalar, the items of a list, or fields of an object.
 
-    Of an object, the fields that the tool's or the question's words name; all if none is named.
+    An object gives the fields that the tool's name tells, else those that the question's words
+    tell, else all.
     """
     if isinstance(value, list):
         if not value:
@@ -80,17 +81,17 @@ def answers_from(value: Any, tool: str, question: str) -> list[str]:
 def _of_item(value: Any, tool: str, question: str) -> list[str]:
     if not isinstance(value, dict):
         return [scalar_text(value)]
-    scalars = {key: one for key, one in value.items() if not isinstance(one, (dict, list))}
+    scalars = {key: item for key, item in value.items() if not isinstance(item, (dict, list))}
     if not scalars:
         inner = next(iter(value.values()), None)
         return answers_from(inner, tool, question) if value else [NOT_FOUND]
     noun = {singular(word) for word in words_of(noun_of(tool))}
-    asked = {singular(word) for word in words_of(question)} - _GLUE
-    for words in (noun, asked):
+    subject = {singular(word) for word in words_of(question)} - _GLUE
+    for words in (noun, subject):
         named = [key for key in scalars if {singular(word) for word in words_of(key)} <= words]
         if named:
             return [scalar_text(scalars[key]) for key in named]
-    return [scalar_text(one) for one in scalars.values()]
+    return [scalar_text(scalar) for scalar in scalars.values()]
 
 
 def scalar_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Values and schemas: does one satisfy the other, and which value to make up for a schema."""
+"""JSON Schemas of tools: whether a value conforms to one, and a made-up value that does."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def _validator(schema: str) -> Draft202012Validator:
 
 
 def value_for(schema: Mapping[str, Any], name: str, rng: random.Random) -> Any:
-    """A plausible value called ``name``. Raises ProviderError if the schema admits none known.
+    """A made-up value of property ``name`` that conforms to the schema.
 
-    Lists get two to four distinct items where the schema lets them.
+    Lists get two to four distinct items where the schema lets them. Raises ProviderError if no
+    conforming value is found.
     """
     try:
         if schema.get("type") == "array" and isinstance(schema.get("items"), Mapping):

@@ -39,7 +39,6 @@ from astra.trajectories.emulated import EmulatedEnv
 from astra.trajectories.failures import FailureInjector
 from astra.trajectories.journaled import JournaledEnv
 from astra.trajectories.live import McpEnv, ServerPool
-from astra.trajectories.offline.expert import ScriptedExpert
 from astra.trajectories.user import SimulatedUser
 
 log = logging.getLogger("astra")
@@ -50,7 +49,7 @@ Servers = Callable[[str], ToolServer | None]
 Outcome = Trajectory | Rejection
 REJECTED_STOPS = frozenset({StopReason.INFRA, StopReason.TIMEOUT})
 VARYING = frozenset({ServerError.__name__, TimeoutError.__name__})
-"""Errors whose text may differ between machines and runs; rejections hold their names only."""
+"""Errors whose text may differ between machines and runs; rejections hold their class only."""
 
 
 @dataclass(frozen=True)
@@ -62,40 +61,47 @@ class Cast:
     user: Teacher
 
 
-def agent(config: ModelConfig, policy: Callable[[ModelConfig], EndpointPolicy]) -> PolicyFor:
-    """Who acts: the endpoint that ``policy`` makes, or for backend offline the scripted expert."""
+def agent(
+    config: ModelConfig,
+    policy: Callable[[ModelConfig], EndpointPolicy],
+    offline: Callable[[Sequence[Task]], Policy],
+) -> PolicyFor:
+    """The agent of the configuration: an endpoint made by ``policy``, or by rules for ``offline``.
+
+    ``offline`` makes the policy of one episode from the tasks of its script.
+    """
     if config.backend != "openai":
-        return lambda script, sample: ScriptedExpert(script.tasks)
+        return lambda script, sample: offline(script.tasks)
     endpoint = policy(config)
     return lambda script, sample: endpoint.for_sample(sample)
 
 
 async def trajectories(
-    agenda: Agenda, synthesis: EpisodePlayer, open_items: int, metrics: StageMetrics
+    agenda: Agenda, player: EpisodePlayer, open_items: int, metrics: StageMetrics
 ) -> AsyncGenerator[Outcome, None]:
     """What came of every task's episodes, as it comes. Counts ``episodes``.
 
-    Live episodes run beside the others, as many as there may be processes: more would wait for
-    one while their time goes by. The processes end with the flow.
+    Live episodes run beside the others, as many at once as there may be server processes: one
+    more would wait for a process while its time goes by. The processes end with the flow.
     """
 
     async def work(episode: tuple[Task, int]) -> list[Outcome]:
-        outcome = await synthesis.outcome(*episode)
+        outcome = await player.outcome(*episode)
         metrics.count("episodes")
         return [outcome]
 
     def episodes(tasks: Iterable[Task]) -> Iterator[tuple[Task, int]]:
-        return ((task, sample) for task in tasks for sample in range(synthesis.config.samples))
+        return ((task, sample) for task in tasks for sample in range(player.config.samples))
 
-    live = flow(episodes(agenda.live()), work, synthesis.processes.limit)
+    live = flow(episodes(agenda.live()), work, player.processes.limit)
     others = flow(episodes(agenda.others()), work, open_items)
-    async with synthesis.processes, aclosing(_merged(live, others)) as outcomes:
+    async with player.processes, aclosing(_merged(live, others)) as outcomes:
         async for outcome in outcomes:
             yield outcome
 
 
 async def _merged(*streams: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Outcome, None]:
-    """What any of the streams has next. The first exception ends all of them."""
+    """The outcomes of all streams, whichever is ready first. An exception ends all of them."""
     upcoming = {asyncio.ensure_future(anext(stream)): stream for stream in streams}
     try:
         while upcoming:
@@ -118,7 +124,7 @@ async def _merged(*streams: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Out
 
 @dataclass(frozen=True)
 class EpisodePlayer:
-    """What every episode of the stage shares."""
+    """Plays the episodes of the stage, and holds what they share."""
 
     config: TrajectoriesConfig
     servers: Servers
@@ -126,11 +132,11 @@ class EpisodePlayer:
     cast: Cast
     processes: ServerPool
     journal: Journal
-    told: set[str] = field(default_factory=set[str])
-    """Live servers of which a fault was logged."""
+    logged: set[str] = field(default_factory=set[str])
+    """The live servers of which a fault was logged already."""
 
     async def outcome(self, task: Task, sample: int) -> Outcome:
-        """One episode, accepted or rejected."""
+        """One episode: its trajectory, or the rejection that says why there is none."""
 
         def rejected(reason: str, detail: str) -> Rejection:
             part = f"sample {sample}"
@@ -153,22 +159,25 @@ class EpisodePlayer:
         env = self._env(server, tools, key, sample, notes)
         try:
             user = self._user(script, server, sample, notes)
-            done = await self._converse(script.tasks[0], policy, env, key, user)
+            ended = await self._converse(script.tasks[0], policy, env, key, user)
         finally:
             await env.close()
-        if done.transcript.stop_reason in REJECTED_STOPS:
-            return rejected(_fault(done.transcript), self._lasting(server, done.transcript))
-        if done.user_stop not in (None, UserStop.SATISFIED):
-            return rejected(f"user_{done.user_stop}", done.detail)
-        made = _trajectory(script, sample, server, tools, policy, done.transcript)
-        return made.model_copy(update={"prompt_hash": notes.prompt_hash})
+        if ended.transcript.stop_reason in REJECTED_STOPS:
+            return rejected(_fault(ended.transcript), self._lasting(server, ended.transcript))
+        if ended.user_stop not in (None, UserStop.SATISFIED):
+            return rejected(f"user_{ended.user_stop}", ended.detail)
+        trajectory = _trajectory(script, sample, server, tools, policy, ended.transcript)
+        return trajectory.model_copy(update={"prompt_hash": notes.prompt_hash})
 
     def _lasting(self, server: ToolServer, transcript: Transcript) -> str:
-        """What a rejection may say of a fault; the rest is logged, once a live server."""
+        """What a rejection says of a fault: nothing that differs from run to run.
+
+        The text of such a fault is logged instead, once per live server.
+        """
         if transcript.cause not in VARYING:
             return transcript.detail
-        if server.execution == Execution.LIVE and server.id not in self.told:
-            self.told.add(server.id)
+        if server.execution == Execution.LIVE and server.id not in self.logged:
+            self.logged.add(server.id)
             log.warning("an episode on %s failed: %s", server.name, transcript.detail)
         return transcript.cause
 
@@ -177,8 +186,9 @@ class EpisodePlayer:
     ) -> SimulatedUser | None:
         if not script.goals:
             return None
-        most, language = self.config.conversations.max_user_turns, script.tasks[0].language
-        return SimulatedUser(script.goals, server, language, most, notes.of(self.cast.user), sample)
+        language, teacher = script.tasks[0].language, notes.of(self.cast.user)
+        max_turns = self.config.conversations.max_user_turns
+        return SimulatedUser(script.goals, server, language, max_turns, teacher, sample)
 
     async def _converse(
         self, task: Task, policy: Policy, env: Env, key: str, user: SimulatedUser | None
@@ -188,8 +198,8 @@ class EpisodePlayer:
             Message(role=MessageRole.USER, content=task.question),
         )
         limits, timeout_s = self.config.limits, self.config.episode_timeout_s
-        most = self.config.conversations.max_user_turns
-        return await converse(policy, env, opening, limits, timeout_s, user, most)
+        max_turns = self.config.conversations.max_user_turns
+        return await converse(policy, env, opening, limits, timeout_s, user, max_turns)
 
     def _env(
         self,
@@ -199,6 +209,7 @@ class EpisodePlayer:
         sample: int,
         notes: PromptNotes,
     ) -> Env:
+        """The environment of one episode: the emulator, or the live server with its journal."""
         if server.execution == Execution.EMULATED:
             failures = FailureInjector(self.config.failure_rate, key)
             return EmulatedEnv(server, tools, notes.of(self.cast.emulator), failures, sample)
@@ -207,6 +218,7 @@ class EpisodePlayer:
         return JournaledEnv(McpEnv(server, tools, self.processes), self.journal, episode)
 
     def _system_prompt(self, key: str) -> str:
+        """The episode's system prompt, drawn by its key from the standard one and the others."""
         texts = (AGENT_SYSTEM_PROMPT, *self.config.system_prompts)
         return texts[int(content_id(["prompt", key]), 16) % len(texts)]
 
@@ -231,10 +243,10 @@ def shown_tools(
     ]
     if cap is None or len(offered) <= cap:
         return tuple(offered)
-    others = [tool.name for tool in offered if tool.name not in planned]
-    needed = len(offered) - len(others)
+    unplanned = [tool.name for tool in offered if tool.name not in planned]
+    needed = len(offered) - len(unplanned)
     rng = random.Random(int(content_id(["tools", key]), 16))
-    drawn = set(rng.sample(others, min(len(others), max(0, cap - needed))))
+    drawn = set(rng.sample(unplanned, min(len(unplanned), max(0, cap - needed))))
     return tuple(tool for tool in offered if tool.name in planned or tool.name in drawn)
 
 
@@ -264,7 +276,9 @@ def _trajectory(
 
 
 def _fault(transcript: Transcript) -> str:
-    """The stop and, in snake case, the error's class (``infra_server_error``)."""
+    """The reason of a rejection: the stop and, in snake case, the error's class
+    (``infra_server_error``).
+    """
     cause = re.sub(r"(?<!^)(?=[A-Z])", "_", transcript.cause).lower()
     reason = str(transcript.stop_reason)
     return f"{reason}_{cause}" if transcript.stop_reason == StopReason.INFRA and cause else reason

@@ -1,4 +1,4 @@
-"""A simulated user: knows what they want, sees the messages only, and decides when it is over.
+"""The simulated user: knows what they want, sees messages only, and decides when it is over.
 
 After each final message of the agent the user says one thing more, is satisfied, or gives up
 (beyond the paper, whose trajectories have one user message).
@@ -24,11 +24,11 @@ class Goal(Frozen):
 
     request: str
     facts: dict[str, str] = Field(default_factory=dict[str, str])
-    """Parameter -> value as spoken."""
+    """Parameter -> the value as the user speaks it."""
 
 
 class UserReply(BaseModel):
-    """``message`` is what the user says next; empty unless ``status`` is continue."""
+    """The user's next move: ``message`` is what they say, empty unless ``status`` is continue."""
 
     model_config = ConfigDict(extra="forbid")
     status: Literal["continue", "satisfied", "gives_up"]
@@ -42,7 +42,7 @@ class UserReply(BaseModel):
 
 
 class SimulatedUser:
-    """Speaks in one episode. Raises what the teacher raises."""
+    """The user of one episode, played by a teacher."""
 
     def __init__(
         self,
@@ -61,7 +61,10 @@ class SimulatedUser:
         self._sample = sample
 
     async def reply(self, messages: Sequence[Message]) -> UserReply:
-        """What the user does after the conversation so far. Tool calls are hidden from them."""
+        """What the user does after the conversation so far; they see no tool call.
+
+        Raises ProviderError or ParseError as the teacher does.
+        """
         conversation = [
             {"speaker": "user" if m.role == MessageRole.USER else "assistant", "text": m.content}
             for m in messages

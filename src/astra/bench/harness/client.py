@@ -1,4 +1,4 @@
-"""What suites of the project's own ask a model with, and how they play their jobs side by side."""
+"""The chat client of suites that the project plays itself, and their jobs side by side."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def play_jobs(
 ) -> Iterator[Played]:
     """Attempts as they finish. An AstraError is our own loss, counted as such."""
 
-    def one(job: Job) -> Played:
+    def play(job: Job) -> Played:
         try:
             return attempt(job)
         except AstraError as error:
@@ -89,5 +89,5 @@ def play_jobs(
             )  # fmt: skip
 
     with ThreadPoolExecutor(concurrency) as pool:
-        for done in as_completed([pool.submit(one, job) for job in jobs]):
+        for done in as_completed([pool.submit(play, job) for job in jobs]):
             yield done.result()

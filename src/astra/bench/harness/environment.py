@@ -1,4 +1,4 @@
-"""The isolated environment of the harnesses (``make bench-env``), and drivers that run in it."""
+"""The isolated environment of the harnesses (``make bench-env``), and caged drivers in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACEBench's oracle, and why the listed milestones alone do not reach the listed end states.
+"""The oracle of ACEBench, a scripted user, and why milestones alone do not reach end states.
 
 A milestone list is a part of a solution that somebody wrote down, not a solution. Replayed as
 they stand (best of the alternatives, 14 unescaped apostrophes put right), they reach the end
@@ -27,13 +27,13 @@ INBOX = 6
 
 def samples(folder: Path, language: str = "en") -> dict[str, dict[str, Any]]:
     """Task with its answer by id, from the data files."""
-    found: dict[str, dict[str, Any]] = {}
+    by_id: dict[str, dict[str, Any]] = {}
     for category in ("multi_step", "multi_turn"):
         name = f"{language}_agent_{category}.json"
         answers = {one["id"]: one for one in _lines(folder / "possible_answer" / name)}
         for one in _lines(folder / name):
-            found[one["id"]] = {**answers[one["id"]], **one}
-    return found
+            by_id[one["id"]] = {**answers[one["id"]], **one}
+    return by_id
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def parse(stone: str) -> list[Call]:
 
 def _escaped(text: str) -> str:
     """A quote opens after one of ``_OPENS``, closes before one of ``_CLOSES``, else is text."""
-    made: list[str] = []
+    escaped: list[str] = []
     inside = False
     for at, character in enumerate(text):
         if character == "'":
@@ -73,9 +73,9 @@ def _escaped(text: str) -> str:
             elif not inside and before and before in _OPENS:
                 inside = True
             else:
-                made.append("\\")
-        made.append(character)
-    return "".join(made)
+                escaped.append("\\")
+        escaped.append(character)
+    return "".join(escaped)
 
 
 def solution(sample: Mapping[str, Any]) -> list[Call]:
@@ -86,25 +86,26 @@ def solution(sample: Mapping[str, Any]) -> list[Call]:
     }
     start: Mapping[str, Any] = sample["initial_config"].get("BaseApi", {})
     named = {name for name, _ in calls}
-    made: list[Call] = []
+    corrected: list[Call] = []
     if "BaseApi" in sample["involved_classes"]:
         if not start.get("logged_in", True) and "login_device" not in named:
-            made.append(("login_device", {}))
+            corrected.append(("login_device", {}))
         if not start.get("wifi", False) and "turn_on_wifi" not in named and _online(named):
-            made.append(("turn_on_wifi", {}))
+            corrected.append(("turn_on_wifi", {}))
     platform: Mapping[str, Any] = end.get("FoodPlatform", {})
     orders = list(platform.get("orders", []))
     for name, arguments in calls:
         if name == "add_food_delivery_order" and orders:
             user = arguments["username"]
-            if "login_food_platform" not in {done for done, _ in made}:
+            if "login_food_platform" not in {done for done, _ in corrected}:
                 password = platform["users"][user]["password"]
-                made.append(("login_food_platform", {"username": user, "password": password}))
+                credentials = {"username": user, "password": password}
+                corrected.append(("login_food_platform", credentials))
             arguments = {**arguments, "items": _items(orders.pop(0))}
         if "MessageApi" in end:
             arguments = _as_the_inbox(name, arguments, end["MessageApi"]["inbox"])
-        made.append((name, arguments))
-    return made
+        corrected.append((name, arguments))
+    return corrected
 
 
 def _online(named: set[str]) -> bool:
@@ -126,14 +127,14 @@ def _as_the_inbox(name: str, arguments: dict[str, Any], inbox: Mapping[str, Any]
     return arguments
 
 
-def oracle(found: Mapping[str, Mapping[str, Any]], mode: str, drop_last: bool = False) -> Writer:
+def oracle(tasks: Mapping[str, Mapping[str, Any]], mode: str, drop_last: bool = False) -> Writer:
     """A model that makes the solution's calls one by one; ``drop_last`` leaves the last out.
 
     It counts its own replies, since an official prompt does not show them: one try per entry.
     """
     scripts = {
         name: [_turn(call, mode) for call in solution(sample)[: -1 if drop_last else None]]
-        for name, sample in found.items()
+        for name, sample in tasks.items()
     }
     replies: dict[str, int] = {}
 

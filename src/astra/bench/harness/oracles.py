@@ -1,7 +1,8 @@
-"""Scripted models that know a suite's ground truth, to prove its harness: oracle 1, mute 0.
+"""Oracles of BFCL and tau2: scripted models that know the ground truth, to prove the harness.
 
-They read the harness's own data files from the bench environment, as plain JSON, and know an
-entry by the header that drivers send. A harness is trusted only where its oracle reaches 1.
+An oracle must score 1, a mute model 0; a harness is trusted only where its oracle does. They read
+the harness's own data files from the bench environment, as plain JSON, and know an entry by the
+header that drivers send.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ Call = tuple[str, dict[str, Any]]
 
 def package(name: str) -> Path:
     """A package's folder in the bench environment."""
-    found = sorted(bench_environment().glob(f"lib/python3*/site-packages/{name}"))
-    if not found:
+    folders = sorted(bench_environment().glob(f"lib/python3*/site-packages/{name}"))
+    if not folders:
         raise SuiteError(f"the bench environment has no package {name}; run `make bench-env`")
-    return found[0]
+    return folders[0]
 
 
 def _linear(scripts: dict[str, list[ScriptedTurn]], first: int = 0) -> Writer:
@@ -68,13 +69,13 @@ def bfcl(mode: str, drop_last: bool = False) -> Writer:
 
 def bfcl_parameters() -> dict[str, list[str]]:
     """Parameter names of every simulated function, in order."""
-    found: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     for path in sorted((package("bfcl_eval") / "data" / "multi_turn_func_doc").glob("*.json")):
         for line in path.read_text(encoding="utf-8").splitlines():
             if line.strip():
                 tool = json.loads(line)
-                found[tool["name"]] = list(tool["parameters"]["properties"])
-    return found
+                parameters[tool["name"]] = list(tool["parameters"]["properties"])
+    return parameters
 
 
 def _bfcl_turn(

@@ -1,4 +1,4 @@
-"""One suite on one checkpoint: sample, play what is not in the journal yet, score all or nothing.
+"""One suite on one checkpoint: draws entries, plays what the journal lacks, scores all or nothing.
 
 Finished attempts are journalled one by one; those lost to harness or endpoint are not, so that
 the next run plays them again. A run that does not finish raises SuiteError and gives no score.
@@ -14,7 +14,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from astra.bench.harness import registry
 from astra.bench.harness.process import converse
 from astra.bench.harness.protocol import (
     DriverRequest,
@@ -27,6 +26,7 @@ from astra.bench.harness.protocol import (
     Suite,
     SuiteConfig,
     SuiteError,
+    find_suite,
 )
 from astra.records.base import content_id
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
@@ -62,7 +62,7 @@ def run_suite(
         tries=config.tries,
         decoding=config.decoding.model_dump(mode="json"),
         options=_options(config),
-        outcomes=dict(sorted(Counter(str(one.outcome) for one in episodes).items())),
+        outcomes=dict(sorted(Counter(str(episode.outcome) for episode in episodes).items())),
     )
     return run, episodes
 
@@ -70,25 +70,25 @@ def run_suite(
 def checked(config: SuiteConfig) -> tuple[Suite, SuiteConfig]:
     """The suite, and its configuration with every option; cheap, so before any work.
 
-    Raises SuiteError or ParamsError for what cannot be played: an unknown name or option, an
+    Raises SuiteError or PluginError for what cannot be played: an unknown name or option, an
     endpoint too few or too many, a missing environment.
     """
-    suite = registry.find(config.name)
-    config = config.model_copy(update={"options": suite.complete(config.options)})
+    suite = find_suite(config.name)
+    options = suite.options(config.options)
+    config = config.model_copy(update={"options": options.model_dump(mode="json")})
     if set(config.endpoints) != set(suite.roles):
         raise SuiteError(
             f"suite {config.suite} needs endpoints for the roles {sorted(suite.roles)}, "
             f"bench.suites gives {sorted(config.endpoints)}"
         )
-    suite.driver(config)
+    suite.driver(options)
     return suite, config
 
 
 def list_entries(suite: Suite, config: SuiteConfig) -> Listing:
     """What the suite holds under this configuration, asked in a process of its own."""
-    for reply in converse(
-        suite.driver(config), DriverRequest(task="list", config=_told(config)), {}
-    ):
+    driver = suite.driver(suite.options(config.options))
+    for reply in converse(driver, DriverRequest(task="list", config=_told(config)), {}):
         if isinstance(reply, Listing):
             if not reply.entries:
                 raise SuiteError(f"suite {config.suite} has no entries under its options")
@@ -105,9 +105,9 @@ def draw(entries: Sequence[Entry], sample: Sample) -> list[Entry]:
         rows.setdefault(entry.category, []).append(entry)
     # Entry i of a category of n comes at (i + 1/2) / n: a prefix holds every category's share.
     places = [
-        ((index + 0.5) / len(found), content_id([sample.seed, entry.id]), entry)
-        for found in rows.values()
-        for index, entry in enumerate(found)
+        ((index + 0.5) / len(members), content_id([sample.seed, entry.id]), entry)
+        for members in rows.values()
+        for index, entry in enumerate(members)
     ]
     chosen = [entry for _, _, entry in sorted(places, key=lambda place: place[:2])]
     return sorted(chosen[: sample.count], key=lambda entry: entry.id)
@@ -134,48 +134,60 @@ def _play(
     facts: dict[str, Any],
     journal: Journal,
 ) -> dict[str, Played]:
-    """By journal key; what the journal lacks is played in one fresh process."""
-    found: dict[str, Played] = {}
-    for job in jobs:
-        known = journal.get(_key(facts, job))
-        if known is not None:
-            found[_key(facts, job)] = Played.model_validate(known)
-    waiting = {(job.entry_id, job.attempt): job for job in jobs if _key(facts, job) not in found}
+    """Every job's result by journal key; what the journal lacks is played in one fresh process."""
+    played = _journalled(jobs, facts, journal)
+    waiting = {(job.entry_id, job.attempt): job for job in jobs if _key(facts, job) not in played}
     if not waiting:
-        return found
+        return played
     name = f"suite {config.suite} of {subject.checkpoint}"
-    if found:
-        log.info("%s: %d of %d attempts are in the journal", name, len(found), len(jobs))
-    progress = Progress(name, len(jobs))
-    progress.reach(len(found))
+    if played:
+        log.info("%s: %d of %d attempts are in the journal", name, len(played), len(jobs))
+    driver = suite.driver(suite.options(config.options))
     request = DriverRequest(task="play", config=_told(config), jobs=tuple(waiting.values()))
     endpoints = {"model": subject.endpoint, **config.endpoints}
-    try:
-        for reply in converse(suite.driver(config), request, endpoints, config.entry_timeout_s):
-            if not isinstance(reply, Played):
-                raise SuiteError(f"{name}: the driver sent {reply.kind!r} while it played")
-            job = waiting.pop((reply.entry_id, reply.attempt), None)
-            if job is None:
-                raise SuiteError(
-                    f"{name}: the driver answered entry {reply.entry_id} (attempt "
-                    f"{reply.attempt}), which was not asked or was answered before"
-                )
-            _check_scores(name, suite, reply)
-            found[_key(facts, job)] = reply
-            if reply.outcome != SuiteOutcome.INFRA:
-                journal.put(_key(facts, job), reply.model_dump(mode="json"))
-            progress.advance()
-    except SuiteError as error:
-        kept = sum(played.outcome != SuiteOutcome.INFRA for played in found.values())
-        raise SuiteError(
-            f"{name} failed after {kept} of {len(jobs)} attempts and has no score: {error}; what "
-            "is finished is kept: repair the cause and run the same command again to resume"
-        ) from error
-    finally:
-        progress.close()
+    with closing(Progress(name, len(jobs))) as progress:
+        progress.reach(len(played))
+        try:
+            for reply in converse(driver, request, endpoints, config.entry_timeout_s):
+                job, result = _answered(name, suite, waiting, reply)
+                played[_key(facts, job)] = result
+                if result.outcome != SuiteOutcome.INFRA:
+                    journal.put(_key(facts, job), result.model_dump(mode="json"))
+                progress.advance()
+        except SuiteError as error:
+            kept = sum(result.outcome != SuiteOutcome.INFRA for result in played.values())
+            raise SuiteError(
+                f"{name} failed after {kept} of {len(jobs)} attempts and has no score: {error}; "
+                "what is finished is kept: repair the cause and run the same command again to "
+                "resume"
+            ) from error
     if waiting:
         raise SuiteError(f"{name}: the driver ended without answering {len(waiting)} attempts")
-    return found
+    return played
+
+
+def _journalled(jobs: Sequence[Job], facts: dict[str, Any], journal: Journal) -> dict[str, Played]:
+    """What earlier runs finished of these jobs, by journal key."""
+    keys = [_key(facts, job) for job in jobs]
+    return {
+        key: Played.model_validate(known) for key in keys if (known := journal.get(key)) is not None
+    }
+
+
+def _answered(
+    name: str, suite: Suite, waiting: dict[tuple[str, int], Job], reply: Listing | Played
+) -> tuple[Job, Played]:
+    """The job that a reply answers, which no longer waits. Raises SuiteError for other replies."""
+    if not isinstance(reply, Played):
+        raise SuiteError(f"{name}: the driver sent {reply.kind!r} while it played")
+    job = waiting.pop((reply.entry_id, reply.attempt), None)
+    if job is None:
+        raise SuiteError(
+            f"{name}: the driver answered entry {reply.entry_id} (attempt "
+            f"{reply.attempt}), which was not asked or was answered before"
+        )
+    _check_scores(name, suite, reply)
+    return job, reply
 
 
 def _check_scores(name: str, suite: Suite, played: Played) -> None:

@@ -1,4 +1,4 @@
-"""A conversation with a driver: one fresh process, JSON in, JSON lines out."""
+"""The process of a driver, caged or plain: started, told its request, heard line by line."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import IO, cast
 
 from pydantic import ValidationError
 
+import astra
 from astra.bench.harness.protocol import (
     REPLY,
     DriverProcess,
@@ -46,7 +47,7 @@ def converse(
     endpoints: Mapping[str, ModelEndpoint],
     silence_s: float = START_TIMEOUT_S,
 ) -> Iterator[Listing | Played]:
-    """Start the driver, relay its completions to ``endpoints`` and give its replies as they come.
+    """Start the driver, relay its completions to ``endpoints`` and yield its replies as they come.
 
     Raises SuiteError when it ends early, says something else than replies, is silent for
     ``silence_s``, or an endpoint stops answering.
@@ -176,7 +177,7 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int | None:
 @contextmanager
 def _plain(driver: DriverProcess, keys: Collection[str]) -> Generator[_Running]:
     inherited = {name: value for name, value in os.environ.items() if name not in keys}
-    source = str(Path(__file__).parents[3])
+    source = str(Path(astra.__file__).parents[1])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = subprocess.Popen(
             driver.command,

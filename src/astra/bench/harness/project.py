@@ -1,18 +1,19 @@
-"""Suites played by the project's own code, in the project's own environment.
+"""The driver of suites that the project's own code plays, in the project's own environment.
 
-A module below ``suites/known`` holds ``SUITE = ProjectSuite(...)`` and two functions:
-``entries(config: SuiteConfig) -> Listing`` and ``play(request: PlayRequest) -> Iterator[Played]``.
-``python -m astra.bench.harness.project NAME`` is their driver.
+Such a suite's file holds two functions beside ``SUITE``: ``entries(config: SuiteConfig)``, which
+gives a ``Listing``, and ``play(request: PlayRequest) -> Iterator[Played]``. The process is
+``python -m astra.bench.harness.project NAME``.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
+from astra import plugins
+from astra.bench import suites
 from astra.bench.harness.protocol import (
     DriverProcess,
     DriverRequest,
@@ -23,35 +24,19 @@ from astra.bench.harness.protocol import (
     Played,
     SuiteConfig,
 )
-from astra.settings import StageConfig, validate
 
 
 @dataclass(frozen=True)
 class PlayRequest:
     config: SuiteConfig
     endpoints: Mapping[str, ModelEndpoint]
-    """By role; ``model`` is the one under test. No key is needed."""
+    """The models by role; ``model`` is the one under test. No key is needed."""
     jobs: tuple[Job, ...]
 
 
-@dataclass(frozen=True)
-class ProjectSuite:
-    """A suite whose driver is this module."""
-
-    name: str
-    score: str
-    options: type[StageConfig]
-    """What ``SuiteConfig.options`` may hold."""
-    roles: tuple[str, ...] = ()
-
-    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options with their defaults. Raises ParamsError for those it does not know."""
-        return validate(f"bench.suites.{self.name}", options, self.options).model_dump(mode="json")
-
-    def driver(self, config: SuiteConfig) -> DriverProcess:
-        return DriverProcess(
-            (sys.executable, "-m", "astra.bench.harness.project", self.name), caged=False
-        )
+def project_driver(name: str) -> DriverProcess:
+    """A driver that runs ``entries`` and ``play`` of ``bench/suites/<name>.py``."""
+    return DriverProcess((sys.executable, "-m", "astra.bench.harness.project", name), caged=False)
 
 
 def main(name: str) -> None:
@@ -60,7 +45,7 @@ def main(name: str) -> None:
     def say(reply: Listing | Played | End) -> None:
         print(reply.model_dump_json(), file=out, flush=True)
 
-    module = importlib.import_module(f"astra.bench.suites.{name}")
+    module = plugins.find(suites, name)
     request = DriverRequest.model_validate_json(sys.stdin.read())
     config = SuiteConfig.model_validate(request.config)
     if request.task == "list":

@@ -1,5 +1,6 @@
-"""What an external suite is, what it is asked, and what it answers.
+"""``Suite``, the class of all external suites, and the messages to and from the driver of one.
 
+Each file of ``bench/suites`` holds a suite as ``SUITE``, and as ``Options`` what may be set for it.
 A suite is played by a *driver*: a process of its own per checkpoint, because harnesses keep
 state in module globals. It reads one JSON document (``DriverRequest``) and writes JSON lines: one
 ``Listing``, or one ``Played`` per finished attempt; then ``{"kind": "end"}``. Drivers know no
@@ -8,7 +9,7 @@ key and no address but the relay's, through which every completion goes (``relay
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field, TypeAdapter
 
+from astra import plugins
+from astra.bench import suites
 from astra.errors import AstraError
 from astra.records.base import Frozen
 from astra.records.bench import SuiteOutcome
@@ -52,7 +55,7 @@ class Decoding(StageConfig):
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_k: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
-    """Of one completion."""
+    """The longest completion."""
     extra: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Further fields of the request body."""
 
@@ -61,7 +64,7 @@ class SuiteConfig(StageConfig):
     """One entry of ``bench.suites``."""
 
     name: str
-    """In the registry, i.e. the module's name below ``suites/known``."""
+    """The suite: the name of its file in ``bench/suites``."""
     label: str = ""
     """Tells several settings of one suite apart; empty: ``name``."""
     sample: Sample = Sample()
@@ -74,7 +77,7 @@ class SuiteConfig(StageConfig):
     max_infra_share: float = Field(default=0.0, ge=0, le=1)
     """More attempts than this lost to harness or endpoint: the run fails and gives no score."""
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What only this suite knows; it refuses unknown ones."""
+    """What only this suite knows: its ``Options``, which refuse unknown keys."""
     endpoints: dict[str, ModelEndpoint] = Field(default_factory=dict[str, ModelEndpoint])
     """Further models by role, for example ``user``: the user simulator."""
 
@@ -96,7 +99,7 @@ class Job(Frozen):
     category: str
     attempt: int
     seed: int
-    """For the sampling of this attempt; drawn from entry and attempt."""
+    """The seed that this attempt is sampled with; entry and attempt decide it."""
 
 
 class Listing(Frozen):
@@ -139,7 +142,7 @@ class DriverRequest(Frozen):
     config: dict[str, Any]
     """``SuiteConfig`` without its endpoints."""
     endpoints: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]])
-    """By role (``model``: the one under test): ``base_url`` and ``model``; no key is needed."""
+    """``base_url`` and ``model`` of each role (``model``: the one under test); no key is needed."""
     jobs: tuple[Job, ...] = ()
 
 
@@ -157,22 +160,34 @@ class DriverProcess:
     """A caged driver has these variables and no others."""
 
 
-class Suite(Protocol):
-    """One module below ``suites/known`` holds one, named ``SUITE``."""
+@dataclass(frozen=True)
+class Suite:
+    """What is known of a suite before it is asked anything."""
 
     name: str
+    """The name of its file."""
     score: str
     """The headline score's name, in [0, 1]."""
-    roles: tuple[str, ...]
+    driver: Callable[[Any], DriverProcess]
+    """How to play it under its ``Options``; it raises SuiteError for what this machine lacks."""
+    roles: tuple[str, ...] = ()
     """Endpoints it needs besides the model's, for example ``("user",)``."""
+    checker: str = ""
+    """The module of the bench environment that decides whether an answer is right: the benchmark's
+    official checker, or the one its papers use. Empty: code of this project decides."""
+    prompts: Callable[[Any], list[str]] | None = None
+    """The problems under its ``Options``, where episodes do not hold them; it raises SuiteError
+    where they cannot be read. None: episodes hold them."""
 
-    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options with their defaults. Raises AstraError for those it does not know."""
-        ...
+    def options(self, values: Mapping[str, Any]) -> StageConfig:
+        """``values`` as its ``Options``. Raises PluginError for those it does not know."""
+        return plugins.options(suites, self.name, values)
 
-    def driver(self, config: SuiteConfig) -> DriverProcess:
-        """Raises SuiteError for an environment that is missing."""
-        ...
+
+def find_suite(name: str) -> Suite:
+    """The suite of a file in ``bench/suites``. Raises PluginError listing the suites there are."""
+    suite: Suite = plugins.find(suites, name).SUITE
+    return suite
 
 
 @dataclass(frozen=True)
@@ -186,6 +201,8 @@ class Subject:
 
 
 class Serving(Protocol):
-    """Whatever can put a checkpoint behind an endpoint for as long as it is asked."""
+    """What can put a checkpoint behind an endpoint."""
 
-    def __call__(self, checkpoint: str) -> AbstractContextManager[Subject]: ...
+    def __call__(self, checkpoint: str) -> AbstractContextManager[Subject]:
+        """The checkpoint is served until the block ends."""
+        ...

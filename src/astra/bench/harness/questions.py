@@ -1,4 +1,4 @@
-"""Suites of single questions: problems from the hub or a supplied file, prepared for one driver.
+"""Suites of single questions: reads their problems from the hub or a file, for one caged driver.
 
 Problem texts belong to others and are never committed: they are read when a suite starts, written
 to the cache as the driver's input, and known in records by their ids.
@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from astra.bench.harness.environment import caged_driver
 from astra.bench.harness.protocol import DriverProcess, SuiteError
@@ -38,15 +38,6 @@ class Question(Frozen):
     prompt: str
     gold: str
     kind: Literal["math", "choice"]
-
-
-@runtime_checkable
-class KeepsProblems(Protocol):
-    """A suite whose problems are in no episode."""
-
-    def prompts(self, options: Mapping[str, Any]) -> list[str]:
-        """The problems under these options. Raises SuiteError where they cannot be read."""
-        ...
 
 
 def read_rows(source: QuestionSource) -> list[dict[str, Any]]:
@@ -110,5 +101,5 @@ def questions_driver(name: str, questions: Iterable[Question]) -> DriverProcess:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
     os.replace(partial, path)
-    made = caged_driver("questions", QUESTIONS=str(path.resolve()))
-    return replace(made, reads=(*made.reads, path.resolve()))
+    driver = caged_driver("questions", QUESTIONS=str(path.resolve()))
+    return replace(driver, reads=(*driver.reads, path.resolve()))

@@ -26,7 +26,7 @@ from astra.bench.harness.protocol import ModelEndpoint, SuiteError
 log = logging.getLogger(__name__)
 
 ENTRY_HEADER = "X-Suite-Entry"
-"""Passed on, for servers whose logs somebody reads; printable ASCII only."""
+"""The header that names the entry, passed on for whoever reads a server's logs; printable ASCII."""
 OVERFLOW = "context_length_exceeded"
 OVERFLOW_WORDS = re.compile(
     r"context_length_exceeded|maximum context length|context window|max_model_len"
@@ -36,7 +36,7 @@ OVERFLOW_WORDS = re.compile(
 )
 ATTEMPTS = 4
 PAUSE_S = 1.0
-"""Before the second attempt; doubles."""
+"""The pause before the second attempt; it doubles with each further one."""
 MAX_PAUSE_S = 60.0
 TIMEOUT_S = 1800.0
 MAX_BODY = 64 << 20
@@ -159,9 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
 
     def do_POST(self) -> None:
-        found = _PATH.fullmatch(self.path)
+        path = _PATH.fullmatch(self.path)
         length = int(self.headers.get("Content-Length") or 0)
-        if found is None or not 0 < length <= MAX_BODY:
+        if path is None or not 0 < length <= MAX_BODY:
             self.close_connection = True
             self._answer(404, _error("only chat completions are relayed", "not_relayed"))
             return
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         relay = cast("_Server", self.server).relay
         entry = self.headers.get(ENTRY_HEADER) or ""
         entry = entry if entry.isascii() and entry.isprintable() else ""
-        self._answer(*relay.forward(found["role"], cast("dict[str, Any]", body), entry))
+        self._answer(*relay.forward(path["role"], cast("dict[str, Any]", body), entry))
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server whose every completion a function writes: references and tests."""
+"""A server whose completions a function writes: the do-nothing model, oracles and tests."""
 
 from __future__ import annotations
 

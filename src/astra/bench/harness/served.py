@@ -1,4 +1,4 @@
-"""Each checkpoint behind an endpoint, in a process of its own that ends with whoever asked."""
+"""Checkpoints behind endpoints: a server process of each one's weights, ended with the block."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import sys
 import tempfile
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+import astra
+from astra.bench.config import BenchConfig
 from astra.bench.harness.protocol import ModelEndpoint, Serving, Subject, SuiteError
 from astra.bench.harness.scripted import ScriptedServer, idle
-from astra.bench.summary import FLOOR
+from astra.bench.names import BASE, FLOOR
 from astra.rollout.chat import PolicyConfig
 from astra.serving.main import ServeConfig, ServingOptions
 from astra.settings import RuntimeConfig
@@ -27,7 +29,7 @@ TAIL_CHARS = 2000
 
 
 class ServedCheckpoints:
-    """``Serving`` for model folders and hub models: one server at a time, by name."""
+    """A ``Serving`` of model folders and hub models: one server at a time, by name."""
 
     def __init__(self, configs: Mapping[str, ServeConfig]) -> None:
         self.configs = configs
@@ -41,8 +43,8 @@ class ServedCheckpoints:
         runtime: RuntimeConfig,
     ) -> Self:
         """The base policy and what was trained from it, which is read with the same dtype."""
-        policies = {"base": base} | {
-            name: PolicyConfig(path=str(path), dtype=base.dtype) for name, path in trained.items()
+        policies = {BASE: base} | {
+            name: PolicyConfig.saved(str(path), base.dtype) for name, path in trained.items()
         }
         machine: dict[str, Any] = {"device": runtime.device, "threads": runtime.threads}
         return cls(
@@ -61,7 +63,7 @@ class ServedCheckpoints:
 
 
 class RunningEndpoints:
-    """``Serving`` for servers that run already, closed models included."""
+    """A ``Serving`` of servers that run already, closed models included."""
 
     def __init__(self, endpoints: Mapping[str, ModelEndpoint]) -> None:
         self._endpoints = endpoints
@@ -73,7 +75,7 @@ class RunningEndpoints:
 
 
 class WithFloor:
-    """Any ``Serving``, and under FLOOR a model that says it is done at once."""
+    """A ``Serving`` that knows FLOOR besides: a model that says it is done at once."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -85,7 +87,25 @@ class WithFloor:
                 yield subject
             return
         with ScriptedServer(idle, model=FLOOR) as server:
-            yield Subject(FLOOR, server.endpoint, FLOOR)
+            yield Subject(FLOOR, server.endpoint, identity=FLOOR)
+
+
+class Checkpoints:
+    """The ``Serving`` of stage ``bench``: a server that runs already where conf names one, else
+    one of our own; FLOOR besides."""
+
+    def __init__(
+        self, config: BenchConfig, runtime: RuntimeConfig, trained: Mapping[str, Path]
+    ) -> None:
+        self._endpoints = config.endpoints
+        self._running = RunningEndpoints(config.endpoints)
+        self._started = ServedCheckpoints.of(config.policy, trained, config.serving, runtime)
+        self.names = list(dict.fromkeys([FLOOR, *self._started.configs, *config.endpoints]))
+        """The floor first, then base and what was trained from it, then baselines."""
+
+    def __call__(self, checkpoint: str) -> AbstractContextManager[Subject]:
+        serving = self._running if checkpoint in self._endpoints else self._started
+        return WithFloor(serving)(checkpoint)
 
 
 def identity(config: ServeConfig) -> str:
@@ -106,7 +126,7 @@ def served(config: ServeConfig, timeout_s: float = START_TIMEOUT_S) -> Generator
         process = subprocess.Popen(
             [sys.executable, "-m", "astra.serving.main"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            env={**os.environ, "PYTHONPATH": str(Path(astra.__file__).parents[1])},
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None

@@ -1,8 +1,9 @@
-"""ACEBench agent: 20 multi-step and 30 multi-turn tasks on simulated phone and travel services.
+"""ACEBench agent, 50 tasks: official simulators, prompts and checker (evalscope), our loop, caged.
 
-Played with the official simulators, prompts and checker as evalscope vendors them (MIT), by a
-driver of our own in the bench environment: evalscope's loop is bound to its model classes and
-keeps no process apart. ``endpoints.user`` plays the user of the multi-turn tasks.
+20 multi-step and 30 multi-turn tasks on simulated phone and travel services. The official parts
+are those that evalscope vendors (MIT), called in ``drivers/play_acebench.py``. The loop there is
+ours: evalscope's is bound to its model classes and keeps no process apart. ``endpoints.user`` plays
+the user of the multi-turn tasks.
 
 Data: the folder ``data``, else ``$ASTRA_CORPORA/benchmarks/acebench``; the official repository's
 ``data_all/data_en`` is such a folder.
@@ -11,22 +12,23 @@ Data: the folder ``data``, else ``$ASTRA_CORPORA/benchmarks/acebench``; the offi
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from astra.bench.harness.environment import caged_driver
-from astra.bench.harness.protocol import DriverProcess, SuiteConfig, SuiteError
-from astra.settings import StageConfig, validate
+from astra.bench.harness.protocol import DriverProcess, Suite, SuiteError
+from astra.settings import StageConfig
 
 Category = Literal["multi_step", "multi_turn"]
 CATEGORIES: tuple[Category, ...] = ("multi_step", "multi_turn")
 
 
-class AceBenchOptions(StageConfig):
+class Options(StageConfig):
     data: str | None = None
+    """Folder of the data; null: in $ASTRA_CORPORA."""
     language: Literal["en", "zh"] = "en"
     mode: Literal["prompt", "fc"] = "prompt"
     categories: tuple[Category, ...] = Field(default=CATEGORIES, min_length=1)
@@ -35,23 +37,15 @@ class AceBenchOptions(StageConfig):
     user_decoding: dict[str, Any] = Field(default_factory=lambda: {"temperature": 0.0})
 
 
-@dataclass(frozen=True)
-class AceBench:
-    name: str = "acebench"
-    score: str = "accuracy"
-    roles: tuple[str, ...] = ("user",)
-
-    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
-        return validate("bench.suites.acebench", options, AceBenchOptions).model_dump(mode="json")
-
-    def driver(self, config: SuiteConfig) -> DriverProcess:
-        """Raises SuiteError where the data or the bench environment are missing."""
-        folder = data_folder(AceBenchOptions.model_validate(config.options))
-        made = caged_driver("acebench", ACEBENCH_DATA=str(folder))
-        return replace(made, reads=(*made.reads, folder))
+def driver(options: Options) -> DriverProcess:
+    """Raises SuiteError where the data or the bench environment are missing."""
+    folder = data_folder(options)
+    process = caged_driver("acebench", ACEBENCH_DATA=str(folder))
+    return replace(process, reads=(*process.reads, folder))
 
 
-def data_folder(options: AceBenchOptions) -> Path:
+def data_folder(options: Options) -> Path:
+    """Raises SuiteError saying where the data come from."""
     corpora = os.environ.get("ASTRA_CORPORA")
     place = options.data or (f"{corpora}/benchmarks/acebench" if corpora else "")
     folder = Path(place)
@@ -63,4 +57,10 @@ def data_folder(options: AceBenchOptions) -> Path:
     return folder.resolve()
 
 
-SUITE = AceBench()
+SUITE = Suite(
+    name="acebench",
+    score="accuracy",
+    driver=driver,
+    roles=("user",),
+    checker="evalscope.benchmarks.acebench.checker",
+)

@@ -1,4 +1,4 @@
-"""Our own held-out arenas over an endpoint: the loop, sandbox and scores of the in-process run.
+"""Our held-out arenas over an endpoint: loop, sandbox, checker (arena/reward.py) of training.
 
 With irrelevant tools (``irrelevant_tools: banded``) and without (``none``) are two entries of
 ``bench.suites``, told apart by their labels. The headline is the paper's F1; ``success`` is what
@@ -20,10 +20,20 @@ from astra.arena.env import ArenaEnv, execute_batch
 from astra.arena.irrelevant import IrrelevantMode
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import score_episode
-from astra.bench.bench import BenchError, job_of, rollout_scores
+from astra.bench.arenas import BenchError, job_of
+from astra.bench.episodes import rollout_scores
 from astra.bench.harness.client import ChatClient, ContextOverflow, play_jobs, sampling
-from astra.bench.harness.project import PlayRequest, ProjectSuite
-from astra.bench.harness.protocol import Entry, Job, Listing, Played, SuiteConfig, SuiteError
+from astra.bench.harness.project import PlayRequest, project_driver
+from astra.bench.harness.protocol import (
+    DriverProcess,
+    Entry,
+    Job,
+    Listing,
+    Played,
+    Suite,
+    SuiteConfig,
+    SuiteError,
+)
 from astra.errors import OutOfTokens
 from astra.llm.policy import wire_message
 from astra.records.base import content_id
@@ -34,32 +44,36 @@ from astra.records.qa import Split
 from astra.records.score import Unscored
 from astra.records.trajectory import StopReason
 from astra.rollout.driver import Rollout
-from astra.rollout.live import EpisodeJob, RolloutLimits
+from astra.rollout.live import PAPER_LIMITS, EpisodeJob, RolloutLimits
 from astra.sandbox.build import build_sandbox
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import Sandbox
-from astra.settings import RuntimeConfig, StageConfig, validate
+from astra.settings import RuntimeConfig, StageConfig
 from astra.store.tables import read_records
 
 
-class ArenaOptions(StageConfig):
+class Options(StageConfig):
     table: str = "data/envs_merged.parquet"
     irrelevant_tools: IrrelevantMode = IrrelevantMode.BANDED
     irrelevant_per_band: int = Field(default=1, ge=0)
     seed: int = 0
-    """Of the draw of irrelevant tools."""
-    limits: RolloutLimits = RolloutLimits()
+    """The seed of the draw of irrelevant tools."""
+    limits: RolloutLimits = PAPER_LIMITS
     sandbox: SandboxLimits = SandboxLimits()
     sandbox_min_tier: str = "B"
     sandbox_workers: int = Field(default=1, ge=1)
 
 
-SUITE = ProjectSuite("arenas", "f1", ArenaOptions)
+def driver(options: Options) -> DriverProcess:
+    return project_driver("arenas")
+
+
+SUITE = Suite(name="arenas", score="f1", driver=driver)
 
 
 def entries(config: SuiteConfig) -> Listing:
-    options = _options(config)
-    arenas = _held_out(options)
+    """The held-out arenas, by scenario."""
+    arenas = _held_out(Options.model_validate(config.options))
     return Listing(
         entries=tuple(Entry(id=arena.id, category=arena.scenario.value) for arena in arenas),
         # Whole arenas: their ids leave out the irrelevant tools, which decide an episode as well.
@@ -68,7 +82,8 @@ def entries(config: SuiteConfig) -> Listing:
 
 
 def play(request: PlayRequest) -> Iterator[Played]:
-    options = _options(request.config)
+    """Every job's attempt as it ends. An arena keeps its irrelevant tools in all attempts."""
+    options = Options.model_validate(request.config.options)
     arenas = {arena.id: arena for arena in _held_out(options)}
     runtime = RuntimeConfig(
         sandbox_min_tier=options.sandbox_min_tier, sandbox_workers=options.sandbox_workers
@@ -79,22 +94,18 @@ def play(request: PlayRequest) -> Iterator[Played]:
     ):
 
         def attempt(job: Job) -> Played:
-            played = job_of(
+            episode = job_of(
                 arenas[job.entry_id], options.irrelevant_tools, options.irrelevant_per_band,
                 options.seed,
             )  # fmt: skip
             fields = {"max_tokens": options.limits.max_turn_tokens}
             fields |= sampling(request.config.decoding, job)
-            return _Attempt(job, played, client, options.limits, fields).play(sandbox)
+            return _Attempt(job, episode, client, options.limits, fields).play(sandbox)
 
         yield from play_jobs(request.jobs, request.config.concurrency, attempt)
 
 
-def _options(config: SuiteConfig) -> ArenaOptions:
-    return validate("bench.suites.arenas", config.options, ArenaOptions)
-
-
-def _held_out(options: ArenaOptions) -> list[Arena]:
+def _held_out(options: Options) -> list[Arena]:
     table = Path(options.table)
     if not table.is_file():
         raise SuiteError(f"{table} not found; build it with `dvc repro envs_merged`")
@@ -105,13 +116,15 @@ def _held_out(options: ArenaOptions) -> list[Arena]:
 
 
 class _Attempt:
+    """One episode, with what it has cost so far."""
+
     def __init__(
-        self, job: Job, played: EpisodeJob, client: ChatClient, limits: RolloutLimits,
+        self, job: Job, episode: EpisodeJob, client: ChatClient, limits: RolloutLimits,
         fields: dict[str, Any],
     ) -> None:  # fmt: skip
         self._job = job
-        self._arena = played.arena
-        self._extra = played.extra_tools
+        self._arena = episode.arena
+        self._extra = episode.extra_tools
         self._client = client
         self._limits = limits
         self._fields = fields
@@ -150,7 +163,7 @@ class _Attempt:
 
     def _ask(self, episode: Episode, tools: list[dict[str, Any]]) -> Message:
         """The next turn. Raises OutOfTokens where it, or what came before it, is too long."""
-        body = {"messages": [wire_message(one) for one in episode.messages], **self._fields}
+        body = {"messages": [wire_message(message) for message in episode.messages], **self._fields}
         if tools:
             body["tools"] = tools
         done = self._client.complete(self._job.entry_id, body)
@@ -190,18 +203,17 @@ class _Attempt:
                 self._arena, rollout.calls, rollout.final_text,
                 end_state=rollout.end_state,
             )  # fmt: skip
-        found = rollout_scores(rollout)
+        scores = rollout_scores(rollout)
         solved = rollout.score is not None and rollout.score.success
-        if "f1_plain" in found:
+        if "f1_plain" in scores:
             # The headline is the paper's F1; where no sub-task needs a tool, the answer decides.
-            combined, plain = found["f1"], found["f1_plain"]
-            found = {**found, "f1": combined if isinstance(plain, Unscored) else plain}
-            found["f1_with_answer"] = combined
-            del found["f1_plain"]
+            combined, plain = scores["f1"], scores.pop("f1_plain")
+            scores["f1"] = combined if isinstance(plain, Unscored) else plain
+            scores["f1_with_answer"] = combined
         reason = self._overflow[:600] or ("" if solved else f"ended: {stop}")
         return Played(
             entry_id=self._job.entry_id, attempt=self._job.attempt, outcome=outcome,
-            scores=found, reason=reason, steps=self._steps,
+            scores=scores, reason=reason, steps=self._steps,
             prompt_tokens=self._prompt_tokens, completion_tokens=self._completion_tokens,
             messages=rollout.messages,
         )  # fmt: skip

@@ -1,5 +1,7 @@
-"""GPQA-Diamond: 198 questions with four options, rStar2's test of transfer beyond mathematics.
+"""GPQA-Diamond, 198 questions with four options: the last letter stated is the answer, caged.
 
+The set is rStar2's test of transfer beyond mathematics. It has no official checker:
+``drivers/play_questions.py`` asks and finds the letter.
 Options are shuffled by ``shuffle_seed`` and question, so every checkpoint sees the same order.
 The set is gated on the hub: accept its terms there and set HF_TOKEN, or supply its CSV.
 """
@@ -7,13 +9,10 @@ The set is gated on the hub: accept its terms there and set HF_TOKEN, or supply 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from pydantic import Field
 
-from astra.bench.harness.protocol import DriverProcess, SuiteConfig
+from astra.bench.harness.protocol import DriverProcess, Suite
 from astra.bench.harness.questions import (
     Question,
     QuestionSource,
@@ -22,7 +21,7 @@ from astra.bench.harness.questions import (
     read_rows,
 )
 from astra.records.base import content_id
-from astra.settings import StageConfig, validate
+from astra.settings import StageConfig
 
 LETTERS = "ABCD"
 TASK = (
@@ -32,31 +31,23 @@ TASK = (
 HUB = QuestionSource(dataset="Idavidrein/gpqa", config="gpqa_diamond", split="train")
 
 
-class GpqaOptions(StageConfig):
+class Options(StageConfig):
     source: QuestionSource = HUB
     """A supplied file has the set's columns: Question, Correct Answer, Incorrect Answer 1 to 3."""
     shuffle_seed: int = Field(default=0)
 
 
-@dataclass(frozen=True)
-class Gpqa:
-    name: str = "gpqa"
-    score: str = "accuracy"
-    roles: tuple[str, ...] = ()
-
-    def complete(self, options: dict[str, Any]) -> dict[str, Any]:
-        return validate("bench.suites.gpqa", options, GpqaOptions).model_dump(mode="json")
-
-    def driver(self, config: SuiteConfig) -> DriverProcess:
-        return questions_driver(self.name, questions(GpqaOptions.model_validate(config.options)))
-
-    def prompts(self, options: Mapping[str, Any]) -> list[str]:
-        made = questions(GpqaOptions.model_validate(options))
-        return [question.prompt.removeprefix(TASK) for question in made]
+def driver(options: Options) -> DriverProcess:
+    return questions_driver("gpqa", questions(options))
 
 
-def questions(options: GpqaOptions) -> list[Question]:
-    made: list[Question] = []
+def prompts(options: Options) -> list[str]:
+    return [question.prompt.removeprefix(TASK) for question in questions(options)]
+
+
+def questions(options: Options) -> list[Question]:
+    """The problems with their options in the drawn order. Raises SuiteError for bad rows."""
+    problems: list[Question] = []
     for row in read_rows(options.source):
         asked = field(row, ("Question",))
         right = field(row, ("Correct Answer",))
@@ -67,13 +58,13 @@ def questions(options: GpqaOptions) -> list[Question]:
         listed = "\n".join(
             f"{letter}) {choices[at]}" for letter, at in zip(LETTERS, order, strict=True)
         )
-        made.append(
+        problems.append(
             Question(
                 id=name, category=str(row.get("High-level domain") or "all"),
                 prompt=f"{TASK}{asked}\n\n{listed}", gold=LETTERS[order.index(0)], kind="choice",
             )
         )  # fmt: skip
-    return made
+    return problems
 
 
-SUITE = Gpqa()
+SUITE = Suite(name="gpqa", score="accuracy", driver=driver, prompts=prompts)

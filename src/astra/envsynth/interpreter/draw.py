@@ -20,7 +20,7 @@ TRIES = 20
 
 
 def draw(instances: Iterable[QAInstance], config: CodeConfig) -> Iterator[Problem | Rejection]:
-    """As many problems per split as asked for; draws that cannot be used are rejections.
+    """Draw as many problems per split as asked for; draws that cannot be used are rejections.
 
     ``instances`` are read only where tables are asked about.
     """
@@ -35,7 +35,8 @@ def draw(instances: Iterable[QAInstance], config: CodeConfig) -> Iterator[Proble
 
 
 def _take(wanted: int, what: str, draws: Iterator[Problem | None]) -> Iterator[Problem | Rejection]:
-    made, seen = 0, set[str]()
+    """The first ``wanted`` usable draws; too few of them are a rejection about ``what``."""
+    taken, seen = 0, set[str]()
     for problem in itertools.islice(draws, wanted * TRIES):
         if problem is None:
             continue  # the family does not fit the table: nothing was made
@@ -45,11 +46,11 @@ def _take(wanted: int, what: str, draws: Iterator[Problem | None]) -> Iterator[P
             yield problem.rejected(f"code_{reason}")
             continue
         yield problem
-        made += 1
-        if made == wanted:
+        taken += 1
+        if taken == wanted:
             return
-    if made < wanted:
-        yield Rejection(item=what, reason="code_exhausted", detail=f"{made} of {wanted} made")
+    if taken < wanted:
+        yield Rejection(item=what, reason="code_exhausted", detail=f"{taken} of {wanted} made")
 
 
 def owned(names: Iterable[str], split: Split, config: CodeConfig) -> list[str]:
@@ -65,8 +66,9 @@ def owned(names: Iterable[str], split: Split, config: CodeConfig) -> list[str]:
 
 
 class UsableTables:
-    """The tables of instances that can be asked about, each once, with an instance that has its
-    domain and source. The instances lie on disk. Close it, or use it in ``with``.
+    """The tables that can be asked about, each once, with an instance that it belongs to.
+
+    The instances lie on disk. Use it in ``with``.
     """
 
     def __init__(self, instances: Iterable[QAInstance]) -> None:
@@ -92,7 +94,7 @@ class UsableTables:
         self._instances.__exit__(*exc_info)
 
     def choose(self, split: Split, rng: Random) -> tuple[tables.TableShape, QAInstance] | None:
-        """Any of the split's; None where it has none."""
+        """A table of the split, and an instance that it belongs to; None where there is none."""
         if not self._places[split]:
             return None
         instance_id, at = rng.choice(self._places[split])

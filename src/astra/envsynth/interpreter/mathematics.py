@@ -16,26 +16,31 @@ Parameters = dict[str, int]
 
 @dataclass(frozen=True)
 class Family:
+    """One kind of problem; a drawn set of parameters makes it a problem."""
+
     name: str
     draw: Callable[[Random], Parameters]
     wordings: tuple[str, ...]
     """Templates of one question; each names every parameter."""
     answer: Callable[..., int]
     solution: str
-    """A template too."""
+    """Template of a program that prints the answer."""
 
     def question(self, rng: Random, parameters: Parameters) -> str:
+        """The question in one of its wordings."""
         return rng.choice(self.wordings).format(**parameters)
 
     def solved(self, parameters: Parameters) -> int:
+        """The answer, computed here."""
         return self.answer(**parameters)
 
     def program(self, parameters: Parameters) -> str:
+        """The program that finds the answer another way."""
         return self.solution.format(**parameters)
 
 
 def _multiples(n: int, a: int, b: int, c: int) -> int:
-    """Of 1..n: divisible by a or b, but not by c; by inclusion and exclusion."""
+    """How many of 1..n are divisible by a or b, but not by c; by inclusion and exclusion."""
 
     def divisible(*factors: int) -> int:
         return n // math.lcm(*factors)
@@ -108,7 +113,7 @@ def _gcd_sum(n: int) -> int:
 
 
 def _residues(n: int, m: int) -> int:
-    """Of 1..n: whose square leaves remainder 1 modulo m."""
+    """How many of 1..n have a square that leaves remainder 1 modulo m."""
     roots = [r for r in range(m) if r * r % m == 1]
     return sum((n - r) // m + 1 for r in roots if 0 < r <= n)
 

@@ -17,10 +17,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 class Problem(Record):
-    """``solution`` is a program for the tool that prints the answer; empty where none is known.
-
-    ``data`` are variables that the tool holds from the start.
-    """
+    """A problem on its way to an arena."""
 
     identity: ClassVar[tuple[str, ...]] = ("question", "answer", "split", "solution", "data")
     question: str
@@ -29,8 +26,11 @@ class Problem(Record):
     domain: str
     source: str
     composition: str
+    """The family or file that the problem comes from."""
     solution: str = ""
+    """A program for the tool that prints the answer; empty where none is known."""
     data: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Variables that the tool holds from the start."""
     entities: tuple[str, ...] = ()
 
     def rejected(self, reason: str, detail: str = "") -> Rejection:

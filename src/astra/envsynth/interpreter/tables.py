@@ -14,7 +14,9 @@ from typing import Any
 from astra.records.qa import Answer, AnswerType, Table
 
 LEAST_ROWS = 8
+"""The fewest rows of a table that is asked about: fewer need no calculation; our choice."""
 DECIMALS = 2
+"""Places that answers are rounded to where they are not whole."""
 Row = Mapping[str, Any]
 
 
@@ -34,11 +36,15 @@ class TableShape:
     name: str
     rows: list[Row]
     key: str
+    """The first column, whose cells are distinct."""
     numbers: tuple[str, ...]
+    """Columns of numbers; at least one."""
     groups: tuple[str, ...]
+    """Columns of text whose values repeat."""
 
     @property
     def opening(self) -> str:
+        """The first sentence of every question about the table."""
         columns = ", ".join(self.rows[0])
         return (
             f"The variable {self.name} holds a table: a list of {len(self.rows)} dicts with the "
@@ -47,7 +53,8 @@ class TableShape:
 
 
 def shape_of(table: Table) -> TableShape | None:
-    """None for a table with too few rows, no numbers, or a first column that repeats."""
+    """What the table offers; None if it has too few rows, no numbers, or a first column that
+    repeats."""
     rows: list[Row] = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     key = table.columns[0]
     if len(rows) < LEAST_ROWS or len({str(row[key]) for row in rows}) < len(rows):
@@ -85,6 +92,7 @@ def _pose(shape: TableShape, asked: str, value: Any, program: str) -> Posed:
 
 
 def total_of_group(shape: TableShape, rng: Random) -> Posed | None:
+    """The sum of a column over the rows of one group."""
     if not shape.groups:
         return None
     number, group = rng.choice(shape.numbers), rng.choice(shape.groups)
@@ -100,6 +108,7 @@ def total_of_group(shape: TableShape, rng: Random) -> Posed | None:
 
 
 def largest_group(shape: TableShape, rng: Random) -> Posed | None:
+    """The group with the largest sum of a column; None where two share it."""
     if not shape.groups:
         return None
     number, group = rng.choice(shape.numbers), rng.choice(shape.groups)
@@ -120,6 +129,7 @@ def largest_group(shape: TableShape, rng: Random) -> Posed | None:
 
 
 def total_above_mean(shape: TableShape, rng: Random) -> Posed:
+    """The sum of those cells of a column that exceed its mean."""
     number = rng.choice(shape.numbers)
     values = [row[number] for row in shape.rows]
     mean = sum(values) / len(values)
@@ -134,6 +144,7 @@ def total_above_mean(shape: TableShape, rng: Random) -> Posed:
 
 
 def weighted_total(shape: TableShape, rng: Random) -> Posed | None:
+    """The sum of the products of two columns."""
     if len(shape.numbers) < 2:
         return None
     one, other = rng.sample(sorted(shape.numbers), 2)
@@ -147,6 +158,7 @@ def weighted_total(shape: TableShape, rng: Random) -> Posed | None:
 
 
 def spread(shape: TableShape, rng: Random) -> Posed:
+    """How far the largest cell of a column exceeds its median."""
     number = rng.choice(shape.numbers)
     values = sorted(row[number] for row in shape.rows)
     return _pose(
@@ -160,6 +172,7 @@ def spread(shape: TableShape, rng: Random) -> Posed:
 
 
 def ranked(shape: TableShape, rng: Random) -> Posed | None:
+    """The row in a given place by a column; None where a tie leaves the place open."""
     number, place = rng.choice(shape.numbers), rng.randint(2, 5)
     ordered = sorted(shape.rows, key=lambda row: -row[number])
     near = [row[number] for row in ordered[place - 2 : place + 1]]
@@ -178,7 +191,7 @@ _POSERS: tuple[Callable[[TableShape, Random], Posed | None], ...] = (
     total_of_group, largest_group, total_above_mean, weighted_total, spread, ranked,
 )  # fmt: skip
 FAMILIES = {poser.__name__: poser for poser in _POSERS}
-"""By name; one gives None where it does not fit a table."""
+"""The families by name. One gives None for a table that it does not fit."""
 
 
 def as_data(shape: TableShape) -> dict[str, Sequence[Row]]:

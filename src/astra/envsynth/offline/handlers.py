@@ -1,6 +1,7 @@
-"""The offline teacher of environment synthesis: rules over operations and their tables.
+"""The offline teacher of environment synthesis: one rule per template, over operations.
 
-A rule answers only where a sub-question states its operation; otherwise it has no answer.
+A rule answers only where a sub-question states its operation. Otherwise it raises ProviderError,
+as a model would that cannot be reached.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def call(variables: Variables, _: random.Random) -> CallReply:
 
 
 def code(variables: Variables, rng: random.Random) -> CodeReply:
+    """The operation as a small program over an excerpt of its table."""
     operation, table, tool = _operation(variables), variables["table"], variables["tool"]
     if operation["op"] in tool_code.FREE_OPS:
         return CodeReply(code=tool_code.write_code(tool, operation, []))
@@ -101,6 +103,7 @@ def code(variables: Variables, rng: random.Random) -> CodeReply:
 
 
 def code_stateful(variables: Variables, _: random.Random) -> CodeReply:
+    """The operation as a small program over the tables of the world."""
     operation = _operation(variables)
     source = stateful_code.write_stateful_code(variables["tool"], operation, variables["world"])
     return CodeReply(code=source)

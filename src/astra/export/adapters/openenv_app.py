@@ -22,6 +22,7 @@ app = create_app(
 
 
 def main() -> None:
+    """Serve the arenas until interrupted."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)

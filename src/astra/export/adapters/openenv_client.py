@@ -10,6 +10,8 @@ from astra.export.adapters.openenv_models import ArenaAction, ArenaObservation, 
 
 
 class ArenaClient(EnvClient[ArenaAction, ArenaObservation, ArenaState]):
+    """Plays arenas on a server: ``reset``, then ``step`` until ``done``."""
+
     def _step_payload(self, action: ArenaAction) -> dict[str, Any]:
         return action.model_dump()
 

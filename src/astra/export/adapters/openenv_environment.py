@@ -26,6 +26,7 @@ def all_rows() -> dict[str, list[ExportedArena]]:
 
 
 def rows(split: str) -> list[ExportedArena]:
+    """The arenas of a split. Raises ValueError for a split that has none."""
     if split not in all_rows():
         raise ValueError(f"no arena in split {split!r}; splits: {', '.join(sorted(all_rows()))}")
     return all_rows()[split]
@@ -60,6 +61,7 @@ class ArenaEnvironment(Environment[ArenaAction, ArenaObservation, ArenaState]):
     def step(
         self, action: ArenaAction, timeout_s: float | None = None, **kwargs: Any
     ) -> ArenaObservation:
+        """Take one assistant message; the reward comes with the step that ends the episode."""
         episode = self._episode
         if episode is None or episode.done:
             raise ValueError("no episode is under way: reset first")
@@ -74,9 +76,11 @@ class ArenaEnvironment(Environment[ArenaAction, ArenaObservation, ArenaState]):
 
     @property
     def state(self) -> ArenaState:
+        """Where the episode stands, without any answer."""
         return self._state
 
     def close(self) -> None:
+        """End the episode's session."""
         if self._episode is not None:
             self._episode.close()
             self._episode = None
@@ -84,15 +88,19 @@ class ArenaEnvironment(Environment[ArenaAction, ArenaObservation, ArenaState]):
     # The task API: what there is to reset to.
 
     def list_splits(self) -> list[str]:
+        """The splits that have arenas."""
         return sorted(all_rows())
 
     def num_tasks(self, split: str) -> int:
+        """How many arenas a split has."""
         return len(rows(split))
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """One arena of a split: its id, question and domain."""
         return _task(rows(split)[index])
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """The arenas of a split, in the order of ``index``."""
         return [_task(row) for row in rows(split)]
 
 

@@ -27,6 +27,8 @@ class ArenaObservation(Observation):
 
 
 class ArenaState(State):
+    """Where an episode stands."""
+
     arena_id: str = ""
     calls: int = 0
     stop_reason: str = ""

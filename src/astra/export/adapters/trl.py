@@ -34,6 +34,7 @@ _TYPES: dict[str, Any] = {
 
 
 def rows(split: str = "train") -> list[ExportedArena]:
+    """The arenas of a split."""
     return [row for row in read_rows(ROWS) if row.split.value == split]
 
 
@@ -142,7 +143,7 @@ def arena_reward(tokenizer: Any) -> Callable[..., list[float]]:
 def _score(
     environment: ArenaEnvironment, messages: Sequence[Mapping[str, Any]], ended: bool
 ) -> float:
-    """Calls that never reached the environment (unknown tool, broken arguments) count too."""
+    """The reward of an episode; calls that never reached the environment count too."""
     calls = _all_calls(environment, messages)
     if any(call.result.status == CallStatus.INFRA for call in calls):
         raise ArenaFault(

@@ -27,6 +27,8 @@ class ArenaData(vf.TaskData):
 
 
 class ArenaState(vf.State):
+    """The episode that a trace plays."""
+
     _episode: ArenaEpisode | None = PrivateAttr(default=None)
 
     def start(self, row: ExportedArena) -> None:
@@ -40,6 +42,8 @@ class ArenaState(vf.State):
 
 
 class ArenaTask(vf.Task[ArenaData, ArenaState]):
+    """One arena, with its reward and metrics."""
+
     def __init__(self, data: ArenaData, config: Any, row: ExportedArena) -> None:
         super().__init__(data, config)
         self.row = row
@@ -73,6 +77,8 @@ class ArenaTasksetConfig(vf.TasksetConfig):
 
 
 class ArenaTaskset(vf.Taskset[ArenaTask, ArenaTasksetConfig]):
+    """The arenas of one split."""
+
     def load(self) -> Iterator[ArenaTask]:
         for row in read_rows(ROWS):
             if row.split.value == self.config.split:

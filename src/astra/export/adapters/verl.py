@@ -30,6 +30,7 @@ _rows: dict[str, ExportedArena] = {}
 
 
 def row_of(arena_id: str) -> ExportedArena:
+    """The arena of an id; the file is read at the first call."""
     if not _rows:
         _rows.update({row.id: row for row in read_rows(ROWS)})
     return _rows[arena_id]

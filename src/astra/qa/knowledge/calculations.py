@@ -12,6 +12,7 @@ RATES = Table(
     columns=("currency", "rate"),
     rows=(("crowns", 2), ("dinars", 3), ("pesos", 5), ("shillings", 4)),
 )
+"""How many of each currency one unit of a world's money is."""
 CONVERT = Relation(
     name="amount.convert_amount",
     op="convert",
@@ -98,3 +99,4 @@ MEASURES = {
     "length": _measure("length", "m", feet=3.28, yards=1.09, inches=39.37),
     "weight": _measure("weight", "kg", pounds=2.2, ounces=35.27, stones=0.16),
 }
+"""Dimension -> its units and their conversion."""

@@ -53,6 +53,7 @@ WORDS: Mapping[str, str] = _pairs(
         "period=周期 series=系列"
     ).split()
 )
+"""Column or entity type -> its Chinese word."""
 CATEGORIES: Mapping[str, str] = _pairs(
     (
         "crowns=克朗 dinars=第纳尔 pesos=比索 shillings=先令 surgery=外科 dental=牙科 "
@@ -60,8 +61,8 @@ CATEGORIES: Mapping[str, str] = _pairs(
         "yards=码 inches=英寸 pounds=磅 ounces=盎司 stones=英石"
     ).split()
 )
+"""Category cell -> its Chinese word."""
 PHRASES: Mapping[str, tuple[str, str]] = {
-    # relation -> phrase, and the phrase without its literal
     "amount.convert_amount": ("{x}换算成{y}的金额", "{x}换算成另一种货币的金额"),
     "amount.multiply_amount": ("{x}乘以{y}的结果", "{x}乘以若干倍的结果"),
     "length.convert_length": ("{x}换算成{y}的长度", "{x}换算成另一种单位的长度"),
@@ -126,6 +127,7 @@ PHRASES: Mapping[str, tuple[str, str]] = {
     "country.largest_city": ("{x}最大的城市", ""),
     "city.population": ("{x}以千计的人口", ""),
 }
+"""Relation -> its Chinese phrase, and the phrase without its literal where one is needed."""
 
 
 class NoWord(KeyError):
@@ -133,10 +135,7 @@ class NoWord(KeyError):
 
 
 def translated(relation: Relation) -> dict[str, str]:
-    """The fields of a relation that are worded: phrase, and phrase without a literal.
-
-    Raises NoWord.
-    """
+    """The Chinese of a relation's fields ``phrase`` and ``vague``. Raises NoWord."""
     phrase, vague = PHRASES.get(relation.name, ("", ""))
     if not phrase:
         column = relation.name.partition(".")[2]

@@ -1,8 +1,8 @@
-"""Connector for texts, domain lists, question lists and taxonomies that are decomposed freely.
+"""Items of corpora: the texts, domains, questions and taxonomy leaves that a teacher starts from.
 
-Items come from JSON lines (``domain``, ``knowledge_corpus``, ``question``, ``description``,
-``examples``; what a mode does not use may be missing), from a text file with one domain or
-question per line, or from a folder of .txt and .md files, one text each.
+A corpus is a file of JSON lines (``domain``, ``knowledge_corpus``, ``question``,
+``description``, ``examples``; what a mode does not use may be missing), a text file with one
+domain or question per line, or a folder of .txt and .md files, one text each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from astra.qa.config import Corpus, Mode
-from astra.qa.knowledge.packaged import KnowledgeError
+from astra.qa.knowledge.schema import KnowledgeError
 
 NEEDS = {
     Mode.KNOWLEDGE_BASE: ("domain", "text"),
@@ -24,19 +24,22 @@ NEEDS = {
     Mode.QUESTION: ("domain", "question"),
     Mode.TAXONOMY: ("domain", "description"),
 }
+"""Mode -> attributes that its items must have."""
 FIELDS = {
     "domain": "domain",
     "text": "knowledge_corpus",
     "question": "question",
     "description": "description",
 }
-"""Attribute -> its name in a line."""
+"""Attribute -> its name in a JSON line."""
 MOST_CHARS = 20_000
-"""Of a text: what a prompt holds beside the rest. Longer ones have to be cut into pieces."""
+"""The longest text that a prompt holds beside the rest; a longer one has to be cut up."""
 
 
 @dataclass(frozen=True)
 class Item:
+    """What questions are made of: a text, a domain, a question or a leaf, as the mode takes."""
+
     domain: str
     text: str = ""
     question: str = ""
@@ -47,20 +50,20 @@ class Item:
 
 
 def items_of(name: str, corpus: Corpus, folder: Path) -> Iterator[Item]:
-    """The items of a corpus, in file order. KnowledgeError names file, line and repair."""
+    """The items of a corpus, in file order. Raises KnowledgeError with file, line and repair."""
     path = folder / corpus.path
     where = f"knowledge corpus {name} ({path})"
     if path.is_dir():
-        found = _from_folder(path)
+        rows = _from_folder(path)
     elif not path.is_file():
         raise KnowledgeError(f"{where}: no such file; put it there or change qa.corpora.{name}")
     elif path.suffix == ".jsonl":
-        found = _from_lines(path, where)
+        rows = _from_lines(path, where)
     elif path.suffix == ".txt":
-        found = _from_text(path, corpus.mode, where)
+        rows = _from_text(path, corpus.mode, where)
     else:
         raise KnowledgeError(f"{where}: give a .jsonl or .txt file, or a folder of texts")
-    for place, values in islice(found, corpus.limit):
+    for place, values in islice(rows, corpus.limit):
         values["domain"] = values.get("domain") or corpus.domain
         lacking = [FIELDS[need] for need in NEEDS[corpus.mode] if not values.get(need)]
         if lacking:

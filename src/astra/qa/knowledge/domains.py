@@ -1,7 +1,7 @@
-"""The generated domains: entity types, their attributes and links, and what groups are asked.
+"""The generated domains: types of things, their attributes and links, and what is asked of groups.
 
 Real estate, e-commerce and healthcare are the paper's most frequent domains (ASTRA appendix);
-the others are ours. Hotels and libraries hold places that tools can take and give back.
+the others are ours. Hotels and libraries have things that tools can take and give back.
 """
 
 from __future__ import annotations
@@ -14,53 +14,68 @@ from astra.qa.knowledge.schema import CellType, Relation
 
 @dataclass(frozen=True)
 class Attribute:
-    """A column. ``target`` names the entity type a link points at; ``unique`` forbids ties."""
+    """A column of an entity type's table."""
 
     name: str
     kind: CellType
     low: int = 0
+    """The least number."""
     high: int = 0
+    """The largest number; of a date, the most days after the first."""
     unique: bool = False
+    """Whether no two rows have the same number, so that none tie."""
     values: tuple[str, ...] = ()
+    """The words of a category."""
     target: str = ""
+    """The entity type that a link leads to."""
 
 
 @dataclass(frozen=True)
 class EntityType:
+    """A type of people or things, with one row each in its table."""
+
     name: str
     table: str
     people: bool
+    """Whether its members bear names of people."""
     count: int
+    """How many members it has."""
     attributes: tuple[Attribute, ...]
 
 
 @dataclass(frozen=True)
 class Holding:
-    """A table of who has which thing: the rows that actions make and remove."""
+    """A table of who has which thing, whose rows actions insert and delete."""
 
     table: str
     thing: str
+    """The entity type of what is held; its name is the table's key."""
     holder: str
+    """The entity type of who holds it."""
     share: float
-    """Of things that somebody has at first."""
+    """The share of things that somebody holds at first."""
 
 
 @dataclass(frozen=True)
 class Domain:
+    """What worlds of one business are made of. Every attribute can be looked up besides."""
+
     types: tuple[EntityType, ...]
     groups: tuple[Relation, ...]
+    """Relations that are asked of all rows that link to one thing."""
     money: tuple[str, ...] = ()
     """Relations whose answer is an amount that can be converted."""
     more: tuple[Relation, ...] = ()
-    """Asked with ``extended`` operations only: joins, sorting, filters, records, writes."""
+    """Relations of ``extended`` worlds only: joins, sorting, filters, records, checks, writes."""
     holdings: tuple[Holding, ...] = ()
-    views: tuple[str, ...] = ()
-    """Joins that ``more`` reads, for example ``listings+agents``."""
+    joins: tuple[str, ...] = ()
+    """The joined tables that ``more`` reads, for example ``listings+agents``."""
     measures: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Relation -> dimension of its answer, where ``more`` may convert it."""
+    """Relation -> the dimension of its answer, which ``extended`` worlds convert."""
 
 
 def _link(target: str) -> Attribute:
+    """A link to a thing of type ``target``, in a column of that name."""
     return Attribute(target, CellType.ENTITY, target=target)
 
 
@@ -91,11 +106,22 @@ def _group(
     extra: str = "",
 ) -> Relation:
     source = name.partition(".")[0]
-    return Relation(name, op, source, table, source, select, phrase, kind, target, extra)
+    return Relation(
+        name=name,
+        op=op,
+        source=source,
+        table=table,
+        key=source,
+        select=select,
+        phrase=phrase,
+        kind=kind,
+        target=target,
+        extra=extra,
+    )
 
 
 def _above(name: str, table: str, select: str, phrase: str) -> Relation:
-    """The phrase leaves the bound to ``{y}``."""
+    """The rows whose measure is above a bound, which the phrase calls ``{y}``."""
     return _group(name, "above", table, select, phrase, CellType.ENTITY, extra="bound")
 
 
@@ -111,14 +137,24 @@ def _check(name: str, table: str) -> Relation:
 def _write(
     name: str, op: str, table: str, select: str, phrase: str, extra: str = "", vague: str = ""
 ) -> Relation:
+    """An action on the cell ``select``; ``extra`` is its new value where it has one."""
     source = name.partition(".")[0]
-    kind = CellType.NUMBER if op == "update" else CellType.ENTITY
     return Relation(
-        name, op, source, table, source, select, phrase, kind,
-        extra=extra, draws=extra if op == "insert" else "", vague=vague,
-    )  # fmt: skip
+        name=name,
+        op=op,
+        source=source,
+        table=table,
+        key=source,
+        select=select,
+        phrase=phrase,
+        kind=CellType.NUMBER if op == "update" else CellType.ENTITY,
+        extra=extra,
+        draws=extra if op == "insert" else "",
+        vague=vague,
+    )
 
 
+# A line per attribute or relation, so that domains can be read side by side.
 # fmt: off
 DOMAINS: dict[str, Domain] = {
     "real_estate": Domain(
@@ -144,7 +180,7 @@ DOMAINS: dict[str, Domain] = {
                    CellType.ENTITY),
         ),
         money=("listing.asking_price", "agent.fee"),
-        views=("listings+agents",),
+        joins=("listings+agents",),
         more=(
             _group("office.listings", "count", "listings+agents", "",
                    "the number of listings of the agents of {x}"),
@@ -180,7 +216,7 @@ DOMAINS: dict[str, Domain] = {
                    "the average rating of the sellers of {x}"),
         ),
         money=("product.price",),
-        views=("products+sellers",),
+        joins=("products+sellers",),
         more=(
             _group("warehouse.products", "list", "products+sellers", "product",
                    "the products of the sellers of {x}", CellType.ENTITY),
@@ -216,7 +252,7 @@ DOMAINS: dict[str, Domain] = {
                    "the total experience of the doctors of {x}"),
         ),
         measures={"patient.weight": "weight"},
-        views=("patients+doctors",),
+        joins=("patients+doctors",),
         more=(
             _group("clinic.patients", "count", "patients+doctors", "",
                    "the number of patients of the doctors of {x}"),
@@ -246,7 +282,7 @@ DOMAINS: dict[str, Domain] = {
                    "the heaviest parcel of {x}", CellType.ENTITY, "parcel"),
         ),
         measures={"parcel.load": "weight"},
-        views=("parcels+drivers",),
+        joins=("parcels+drivers",),
         more=(
             _group("truck.parcels", "count", "parcels+drivers", "",
                    "the number of parcels of the driver of {x}"),
@@ -274,7 +310,7 @@ DOMAINS: dict[str, Domain] = {
         holdings=(Holding("bookings", "room", "guest", 0.6),),
         money=("room.price",),
         measures={"hotel.height": "length"},
-        views=("rooms+hotels",),
+        joins=("rooms+hotels",),
         more=(
             _group("manager.rooms", "count", "rooms+hotels", "",
                    "the number of rooms in the hotel of {x}"),
@@ -308,7 +344,7 @@ DOMAINS: dict[str, Domain] = {
                    "the total pages of the books of {x}"),
         ),
         holdings=(Holding("loans", "book", "member", 0.6),),
-        views=("books+branches",),
+        joins=("books+branches",),
         more=(
             _group("librarian.books", "count", "books+branches", "",
                    "the number of books in the branch of {x}"),

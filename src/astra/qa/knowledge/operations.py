@@ -2,10 +2,10 @@
 
 A sub-question carries an ``Operation(op, relation, table, arguments, select)``. Arguments that
 name a table's columns are equality filters; a value is a JSON literal or ``{"from": id}``, the
-answer of sub-question ``id`` (always a scalar). ``matching`` below means the rows of
-``knowledge[table]`` whose cells equal every argument. Parameters are one word each; their order
-means nothing (a stored record has them sorted): where one is a cell and not a filter, ``select``
-names it. The first column of a table that takes new rows is its key.
+answer of sub-question ``id`` (always a scalar). A row of the table matches if its cells equal
+every argument. Parameters are one word each, and their order means nothing (a stored record has
+them sorted): where one is a cell and not a filter, ``select`` names it. The first column of a
+table that takes new rows is its key.
 
 ====================  =================================  ===================================
 op                    arguments / select                 answer
@@ -67,14 +67,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from operator import gt, lt
 from typing import Any
 
 from astra.records.qa import Bar, Operation, QuestionKind, Table
 from astra.records.state import Write, WriteAction
 
 AGGREGATES = frozenset({"sum", "mean", "max", "min"})
+"""Operations that make one number of a column's cells."""
 EXTREMES = frozenset({"argmax", "argmin"})
+"""Operations that return a cell of the row with the largest or smallest measure."""
 BOUNDED = frozenset({"above", "below"})
+"""Operations that compare a column with a bound."""
 UNORDERED = BOUNDED | {"list"}
 """Operations that return a list whose order says nothing."""
 WRITE_OPS = frozenset({"insert", "update", "delete"})
@@ -87,19 +91,19 @@ TABLE_OPS = (
     | {"lookup", "record", "check", "list", "sort", "count", "convert"}
 )
 PLAIN_OPS = frozenset({"greater", "less"})
-"""Operations that a reader does in the head: no tool."""
+"""Operations that a reader does in the head, without a tool."""
 CLASSIC_OPS = (
     AGGREGATES
     | EXTREMES
     | PLAIN_OPS
     | {"lookup", "list", "count", "convert", "add_days", "days_between"}
 )
-"""What the prompt ``qa/decompose`` explains."""
+"""Operations that the prompt ``qa/decompose`` explains."""
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class EvaluationError(Exception):
-    """The operation has no (unique) answer in the tables given; the message says why."""
+    """The operation has no answer, or no unique one, in the given tables; the message says why."""
 
 
 class Refused(EvaluationError):
@@ -108,18 +112,19 @@ class Refused(EvaluationError):
     def __init__(self, message: str, standing: Any, *, already: bool) -> None:
         super().__init__(message)
         self.standing = standing
-        """The cell that it would have written."""
+        """The cell that it would have written, as it stands."""
         self.already = already
+        """Whether its goal holds already."""
 
 
 def references(operation: Operation) -> tuple[int, ...]:
     """Ids of the sub-questions whose answers the arguments use, ascending."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for value in operation.arguments.values():
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, dict) and isinstance(item.get("from"), int):
-                found.add(item["from"])
-    return tuple(sorted(found))
+                ids.add(item["from"])
+    return tuple(sorted(ids))
 
 
 def evaluate(operation: Operation, tables: Sequence[Table], answers: Mapping[int, Any]) -> Any:
@@ -153,8 +158,10 @@ def perform(
     """A step's answer and what it changes, where ``tables`` are the state before it.
 
     A barred step changes nothing. Where the kind says that its action is of no use or impossible,
-    the answer is the cell as it stands. Raises EvaluationError where that is not so.
+    the answer is the cell as it stands. Raises EvaluationError as ``evaluate`` does, and where the
+    state does not refuse the action as the kind says.
     """
+    # The ``already`` that the kind expects of a refusal; None where the kind expects none.
     expected = {QuestionKind.ALREADY_SATISFIED: True, QuestionKind.INFEASIBLE: False}.get(kind)
     try:
         answer = evaluate(operation, tables, answers)
@@ -170,7 +177,7 @@ def perform(
 
 
 def writes_of(operation: Operation, answers: Mapping[int, Any]) -> tuple[Write, ...]:
-    """What an operation changes where it can be made; nothing if it only reads."""
+    """The changes that an operation makes if it can be carried out; none if it only reads."""
     if operation.op not in WRITE_OPS:
         return ()
     given = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
@@ -187,7 +194,7 @@ def _filters(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def after(tables: Sequence[Table], writes: Sequence[Write]) -> tuple[Table, ...]:
-    """The tables once the writes are made, joins made anew."""
+    """The tables after the writes, with every join made anew from its parts."""
     changed = {table.name: table for table in tables}
     for write in writes:
         changed[write.table] = _changed(changed[write.table], write)
@@ -203,21 +210,20 @@ def _changed(table: Table, write: Write) -> Table:
         rows.append(tuple(write.values[column] for column in table.columns))
     else:
         chosen = _matching(table, write.where)
-        new = [
-            tuple(write.values.get(c, cell) for c, cell in zip(table.columns, row, strict=True))
-            for row in rows
-        ]
-        gone = write.action is WriteAction.DELETE
-        rows = [
-            other if row in chosen else row
-            for row, other in zip(rows, new, strict=True)
-            if not (gone and row in chosen)
-        ]
+        if write.action is WriteAction.DELETE:
+            rows = [row for row in rows if row not in chosen]
+        else:
+            rows = [_updated(table, row, write) if row in chosen else row for row in rows]
     return table.model_copy(update={"rows": tuple(rows)})
 
 
+def _updated(table: Table, row: tuple[Any, ...], write: Write) -> tuple[Any, ...]:
+    cells = zip(table.columns, row, strict=True)
+    return tuple(write.values.get(column, cell) for column, cell in cells)
+
+
 def join(name: str, parts: Sequence[Table]) -> Table:
-    """Natural join: rows that agree in every shared column, shared columns once."""
+    """The natural join: rows that agree in every shared column, with shared columns once."""
     columns, rows = parts[0].columns, list(parts[0].rows)
     for part in parts[1:]:
         shared = [column for column in part.columns if column in columns]
@@ -236,7 +242,7 @@ def join(name: str, parts: Sequence[Table]) -> Table:
 
 
 def table_named(name: str, tables: Sequence[Table]) -> Table:
-    """Raises EvaluationError where there is none."""
+    """The table of a name. Raises EvaluationError where there is none."""
     for table in tables:
         if table.name == name:
             return table
@@ -244,6 +250,7 @@ def table_named(name: str, tables: Sequence[Table]) -> Table:
 
 
 def _resolve(value: Any, answers: Mapping[int, Any]) -> Any:
+    """An argument with every reference replaced by the answer that it refers to."""
     if isinstance(value, list):
         return [_resolve(item, answers) for item in value]
     if isinstance(value, dict):
@@ -268,11 +275,13 @@ def _calculate(op: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
+    """What an operation reads off a table's matching rows."""
     op, select = operation.op, operation.select
     position = {column: index for index, column in enumerate(table.columns)}
     filters = _filters(operation, arguments)
-    apart = {"convert": "amount", "above": "bound", "below": "bound"}.get(op)
-    special = filters.pop(apart) if apart else None
+    # The one argument that is no filter: the amount to convert, or the bound to compare with.
+    number_name = {"convert": "amount", "above": "bound", "below": "bound"}.get(op)
+    number = filters.pop(number_name) if number_name else None
     if op == "check":
         row = _only(_matching(table, filters), table, filters)
         return bool(row[position[select]] == arguments[select])
@@ -285,13 +294,13 @@ def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> 
         row = _only(rows, table, filters)
         return {column: row[position[column]] for column in select.split(":")}
     if op in EXTREMES | BOUNDED | {"sort"}:
-        return _ranked(operation, table, rows, filters, special)
+        return _ranked(operation, table, rows, filters, number)
     cells = [row[position[select]] for row in rows]
     if op == "list":
         return cells
     if op in ("lookup", "convert"):
         cell = _only(rows, table, filters)[position[select]]
-        return cell if op == "lookup" else _tidy(special * cell)
+        return cell if op == "lookup" else _tidy(number * cell)
     return _aggregate(op, cells)
 
 
@@ -302,21 +311,22 @@ def _ranked(
     filters: Mapping[str, Any],
     bound: Any,
 ) -> Any:
+    """The cells that an operation returns of rows that it orders or bounds by a measure."""
     returned, measure = (table.columns.index(column) for column in operation.select.split(":"))
     if operation.op in EXTREMES:
-        best = (max if operation.op == "argmax" else min)(row[measure] for row in rows)
+        extreme = max if operation.op == "argmax" else min
+        best = extreme(row[measure] for row in rows)
         return _only([row for row in rows if row[measure] == best], table, filters)[returned]
     if operation.op == "sort":
         if len({row[measure] for row in rows}) < len(rows):
             raise EvaluationError(f"rows of {table.name} with {filters} tie")
         return [row[returned] for row in sorted(rows, key=lambda row: row[measure])]
-    above = operation.op == "above"
-    return [
-        row[returned] for row in rows if (row[measure] > bound if above else row[measure] < bound)
-    ]
+    beyond = gt if operation.op == "above" else lt
+    return [row[returned] for row in rows if beyond(row[measure], bound)]
 
 
 def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
+    """A write's answer. Raises Refused where the state does not admit it."""
     column, place = operation.select, table.columns.index(operation.select)
     if operation.op == "insert":
         if set(arguments) != set(table.columns):
@@ -324,8 +334,8 @@ def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -
         filters = {table.columns[0]: arguments[table.columns[0]]}
         rows = _matching(table, filters)
         if rows:
-            same = any(row == tuple(arguments[c] for c in table.columns) for row in rows)
-            raise Refused(f"{filters} has a row", rows[0][place], already=same)
+            wanted = tuple(arguments[name] for name in table.columns)
+            raise Refused(f"{filters} has a row", rows[0][place], already=wanted in rows)
         return arguments[column]
     filters = _filters(operation, arguments)
     standing = _only(_matching(table, filters), table, filters)[place]
@@ -344,6 +354,7 @@ def _matching(table: Table, filters: Mapping[str, Any]) -> list[tuple[Any, ...]]
 
 
 def _only(rows: Sequence[Any], table: Table, filters: Mapping[str, Any]) -> Any:
+    """The one row that there must be. Raises EvaluationError where there is none or several."""
     if len(rows) != 1:
         raise EvaluationError(f"{len(rows)} rows of {table.name} qualify for {filters}")
     return rows[0]
@@ -356,14 +367,15 @@ def _aggregate(op: str, cells: Sequence[Any]) -> Any:
 
 
 def _tidy(value: float) -> float | int:
-    """Two decimal places; whole numbers as integers."""
+    """The number rounded to two places, as an integer where it is whole."""
     rounded = round(value, 2)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
 def _compare(op: str, arguments: Mapping[str, Any]) -> Any:
     pairs = list(zip(arguments["names"], arguments["values"], strict=True))
-    best = (max if op == "greater" else min)(value for _, value in pairs)
+    extreme = max if op == "greater" else min
+    best = extreme(value for _, value in pairs)
     winners = [name for name, value in pairs if value == best]
     if len(winners) != 1:
         raise EvaluationError(f"{len(winners)} of {len(pairs)} candidates tie")

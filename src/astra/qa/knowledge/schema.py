@@ -1,7 +1,9 @@
-"""What a knowledge source offers: typed tables of one split and the relations over them.
+"""The shape that every sort of knowledge takes: a source, its tables and its relations.
 
-Entities are the names in ENTITY-typed columns; splits share none. Category words, numbers,
-dates, continents, currencies and codes are shared vocabulary, not entities.
+A ``KnowledgeSource`` holds the typed tables of one split. A ``Relation`` is one thing that can be
+asked of them; questions are composed of relations alone, so they need not know where a table
+comes from. Entities are the names in columns of type ENTITY, and splits share none of them.
+Category words, numbers, dates and codes are vocabulary that all splits share.
 """
 
 from __future__ import annotations
@@ -9,14 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
+from astra.errors import AstraError
 from astra.qa.knowledge.operations import WRITE_OPS
-from astra.records.qa import Answer, AnswerType, Split, Table
+from astra.records.qa import AnswerType, Split, Table
+from astra.text.names import Pool, pool_of
+
+LEAST_ROWS = 8
+"""A table with fewer rows in a split is left out: it could not hold distractors."""
+
+
+class KnowledgeError(AstraError):
+    """Knowledge cannot be used: a package or a file is missing, broken or not as configured."""
 
 
 class CellType(StrEnum):
-    """What a column's cells are."""
+    """The type of a column's cells."""
 
     ENTITY = "entity"
     NUMBER = "number"
@@ -40,23 +50,33 @@ OP_TYPES = {
 
 @dataclass(frozen=True)
 class Relation:
-    """One step of a question: op over a table, asked of a ``source`` thing.
+    """One thing that can be asked (or done): an operation over a table.
 
-    ``phrase`` is a noun phrase with ``{x}`` for what is asked of, and ``{y}`` for the literal of
-    the second parameter ``extra`` where there is one. ``target`` is the type of the answer (an
-    entity type, ``date`` or ``amount``) where a further relation can be asked of it, else empty.
+    ``name`` is ``<asked of>.<asked for>``, for example ``listing.asking_price``. A step of a
+    question is a relation asked of something that is named or found by an earlier step.
     """
 
     name: str
     op: str
+    """The operation (operations.py)."""
     source: str
+    """What it is asked of: an entity type, ``date``, ``amount``, a dimension or ``value``."""
     table: str
+    """The table it reads; empty where it only calculates."""
     key: str
+    """The parameter that takes what it is asked of; in a table, the column that is matched."""
     select: str
+    """What it returns, in the form that its operation takes (operations.py)."""
     phrase: str
+    """A noun phrase with ``{x}`` for what it is asked of and ``{y}`` for the literal of
+    ``extra``.
+    """
     kind: CellType
+    """The type of the cells that it returns."""
     target: str = ""
+    """What relations can be asked of its answer: those with this ``source``; empty: none."""
     extra: str = ""
+    """The second parameter, whose value is a literal of the question; empty: there is none."""
     draws: str = ""
     """Entity type that the literal of ``extra`` is drawn from; empty: from the relation's rows."""
     vague: str = ""
@@ -66,10 +86,12 @@ class Relation:
 
     @property
     def answer_type(self) -> AnswerType:
+        """The type of its answer: the operation's own, else that of the cells it returns."""
         return OP_TYPES.get(self.op) or ANSWER_TYPES[self.kind]
 
     @property
     def writes(self) -> bool:
+        """Whether it changes the tables."""
         return self.op in WRITE_OPS
 
 
@@ -82,25 +104,25 @@ class KnowledgeSource:
     split: Split
     tables: Mapping[str, Table]
     kinds: Mapping[str, Mapping[str, CellType]]
-    """Table -> column -> kind."""
+    """Table -> column -> type of its cells."""
     relations: tuple[Relation, ...]
     starts: Mapping[str, tuple[str, ...]]
     """Entity type -> names, each the key of a row."""
     language: str = "en"
-    """Of names, category words and phrases; columns and relations are named in English."""
+    """Language of names, category words and phrases; columns and relations are in English."""
 
     def column(self, table: str, column: str) -> list[object]:
-        found = self.tables[table]
-        position = found.columns.index(column)
-        return [row[position] for row in found.rows]
+        """The cells of a column, in the order of the table's rows."""
+        position = self.tables[table].columns.index(column)
+        return [row[position] for row in self.tables[table].rows]
 
     @property
     def names(self) -> set[str]:
-        """Every entity name that it holds."""
+        """Every entity name that the source holds."""
         return self.entities_in(tuple(self.tables.values()))
 
     def entities_in(self, tables: tuple[Table, ...]) -> set[str]:
-        """Names in the entity columns of an excerpt."""
+        """Names in the entity columns of tables of this source, or of excerpts from them."""
         names: set[str] = set()
         for table in tables:
             kinds = self.kinds[table.name]
@@ -126,14 +148,7 @@ def lookup(entity: str, table: str, column: str, kind: CellType, target: str = "
     )
 
 
-def is_empty(answer: Answer) -> bool:
-    """Whether an answer holds nothing: null, blank text or an empty list."""
-    value = answer.value
-    if value is None:
-        return True
-    if isinstance(value, str):
-        return not value.strip()
-    if isinstance(value, list | dict):
-        parts: list[Any] = list(value.values()) if isinstance(value, dict) else value
-        return not parts or any(part is None or part == "" for part in parts)
-    return False
+def split_of_name(name: str) -> Split | None:
+    """The split that owns a real name, by its pool; None for names kept for tool servers."""
+    pool = pool_of(name)
+    return None if pool is Pool.SERVERS else Split(pool.value)

@@ -1,4 +1,4 @@
-"""All knowledge of a configuration: every source of every split, and the split of a name."""
+"""All knowledge of a configuration: every source of a split, by language and name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from astra.qa.knowledge.worlds import build_world, in_chinese
 from astra.records.qa import Split
 
 PACKAGED = {"geography": geography, "elements": elements}
+"""Source name -> the function that reads it."""
 KNOWLEDGE = Path("sources/knowledge")
 """Where files of knowledge lie; a declared dependency of stage qa."""
 Sources = Mapping[Language, Mapping[str, tuple[KnowledgeSource, ...]]]
@@ -21,22 +22,23 @@ Sources = Mapping[Language, Mapping[str, tuple[KnowledgeSource, ...]]]
 
 
 def build_sources(config: QAConfig, split: Split, knowledge: Path = KNOWLEDGE) -> Sources:
-    """All sources of one split. KnowledgeError if a package or a file is not as configured."""
-    found: dict[Language, dict[str, tuple[KnowledgeSource, ...]]] = {}
+    """All sources of one split. Raises KnowledgeError if a package or file is not as configured."""
+    sources: dict[Language, dict[str, tuple[KnowledgeSource, ...]]] = {}
     for language in config.languages_used:
-        found[language] = {
+        sources[language] = {
             name: _variants(name, config, split, language)
             for name, weight in sorted(config.sources.items())
             if weight > 0
         }
         for name, spec in sorted(config.tables.items()):
             if spec.weight > 0 and spec.language == language:
-                loaded = load_tables(name, spec, split, knowledge, config.names_per_type)
-                found[language][name] = (loaded,)
-    return found
+                source = load_tables(name, spec, split, knowledge, config.names_per_type)
+                sources[language][name] = (source,)
+    return sources
 
 
 def source_weights(config: QAConfig) -> dict[str, float]:
+    """Source name -> how likely a question is about it, beside the others."""
     tables = {name: spec.weight for name, spec in config.tables.items()}
     return {**config.sources, **tables}
 
@@ -56,18 +58,19 @@ def _variants(
     return (in_chinese(source) if language == "zh" else source,)
 
 
-def every(sources: Sources) -> Iterator[KnowledgeSource]:
+def all_sources(sources: Sources) -> Iterator[KnowledgeSource]:
+    """Every variant of every source, in every language."""
     for by_name in sources.values():
         for variants in by_name.values():
             yield from variants
 
 
 def shared_entities(sources: Mapping[Split, Sources]) -> set[str]:
-    """Names that two splits both have. Empty unless a source is broken."""
+    """Names that more than one split has: none, unless a source is broken."""
     owner: dict[str, Split] = {}
     shared: set[str] = set()
-    for split, found in sources.items():
-        for source in every(found):
+    for split, own in sources.items():
+        for source in all_sources(own):
             for name in source.names:
                 if owner.setdefault(name, split) is not split:
                     shared.add(name)

@@ -1,10 +1,10 @@
-"""Connector for tables of one's own: CSV, parquet and SQLite files as a knowledge source.
+"""Tables from files as a knowledge source: CSV, parquet and SQLite.
 
 A source is one or more tables, each with a key column of unique names. What a column holds is
 read off its cells unless it is stated: the names of another table's keys are links to it, ISO
 dates are dates, numbers are numbers, and a few repeated words are categories. Other text is left
-out. A row belongs to the split of its name, or of what its first link leads to, so that no link
-crosses splits; what would is dropped.
+out. A row belongs to the split that owns its name or, where it links to other rows, to the split
+of all of those; a row whose links lead to several splits is dropped, so no link crosses splits.
 """
 
 from __future__ import annotations
@@ -24,24 +24,33 @@ import pyarrow.parquet as pq
 from astra.qa.config import TableFile, TableSource
 from astra.qa.knowledge.calculations import ADD_DAYS, DAYS_BETWEEN, WEEKDAY
 from astra.qa.knowledge.chinese import PHRASES, WORDS
-from astra.qa.knowledge.packaged import KnowledgeError
-from astra.qa.knowledge.schema import CellType, KnowledgeSource, Relation, lookup
+from astra.qa.knowledge.schema import (
+    LEAST_ROWS,
+    CellType,
+    KnowledgeError,
+    KnowledgeSource,
+    Relation,
+    lookup,
+    split_of_name,
+)
 from astra.records.base import content_id
 from astra.records.qa import Split, Table
-from astra.text.names import Pool, pool_of
 
-LEAST_ROWS = 8
-"""A table with fewer rows in a split is left out: it could not hold distractors."""
 MOST_CATEGORIES = 20
+"""Most different words that a column of categories has."""
 READ_ROWS = 200_000
 """Most rows of a file; a larger one has to be cut by its owner, who knows which rows matter."""
 Row = dict[str, Any]
+"""Column -> cell."""
 
 
 def load_tables(
     name: str, spec: TableSource, split: Split, folder: Path, limit: int
 ) -> KnowledgeSource:
-    """The rows of one split, at most ``limit`` per table. KnowledgeError names file and repair."""
+    """A source of one split's rows, at most ``limit`` per table.
+
+    Raises KnowledgeError, which names file and repair.
+    """
     raw = {table: _read(folder, name, table, file) for table, file in spec.tables.items()}
     kinds = {table: _kinds(table, spec, raw) for table in spec.tables}
     links = _links(spec, raw, kinds)
@@ -67,12 +76,9 @@ def _read(folder: Path, name: str, table: str, file: TableFile) -> list[Row]:
     where = f"knowledge table {name}.{table} ({path})"
     if not path.is_file():
         raise KnowledgeError(f"{where}: no such file; put it there or change qa.tables.{name}")
-    readers = {
-        ".csv": _read_csv, ".parquet": _read_parquet, ".sqlite": _read_sqlite, ".db": _read_sqlite
-    }  # fmt: skip
-    reader = readers.get(path.suffix)
+    reader = _READERS.get(path.suffix)
     if reader is None:
-        raise KnowledgeError(f"{where}: files end in {', '.join(sorted(readers))}")
+        raise KnowledgeError(f"{where}: files end in {', '.join(sorted(_READERS))}")
     try:
         rows = reader(path, file)
     except (sqlite3.Error, pa.ArrowException, csv.Error, UnicodeDecodeError) as error:
@@ -114,6 +120,14 @@ def _read_sqlite(path: Path, file: TableFile) -> list[Row]:
         return [dict(zip(columns, row, strict=True)) for row in cursor]
 
 
+_READERS = {
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+    ".sqlite": _read_sqlite,
+    ".db": _read_sqlite,
+}
+
+
 def _cell(text: str | None) -> Any:
     """A CSV cell as the number it writes, else as text; None where it is empty."""
     if text is None or not text.strip():
@@ -135,22 +149,27 @@ def _plain(value: Any) -> Any:
 
 
 def _kinds(table: str, spec: TableSource, raw: Mapping[str, list[Row]]) -> dict[str, CellType]:
-    """Columns that can be asked, the key first."""
+    """The columns of a table that can be asked and what they hold, the key first."""
     file = spec.tables[table]
-    names = {other: {row[f.key] for row in raw[other]} for other, f in spec.tables.items()}
-    found = {file.key: CellType.ENTITY}
+    keys = [{row[other.key] for row in raw[name]} for name, other in spec.tables.items()]
+    kinds = {file.key: CellType.ENTITY}
     for column in raw[table][0]:
         if column == file.key or (file.columns and column not in file.columns):
             continue
         cells = [row.get(column) for row in raw[table]]
         if column in file.kinds:
-            found[column] = file.kinds[column]
-        elif kind := _kind(cells, [names[other] for other in names]):
-            found[column] = kind
-    return found
+            kinds[column] = file.kinds[column]
+        elif kind := _kind(cells, keys):
+            kinds[column] = kind
+    return kinds
 
 
 def _kind(cells: Sequence[Any], keys: Sequence[set[Any]]) -> CellType | None:
+    """The type of a column's cells, or None where they cannot be asked.
+
+    ``keys`` are the names of each table. Links are looked for before dates and categories, as
+    names may look like either.
+    """
     values = [cell for cell in cells if cell is not None]
     if len(values) < len(cells) or not values:
         return None  # an unknown cell would be an unanswerable question
@@ -176,17 +195,17 @@ def _is_date(text: str) -> bool:
 def _links(
     spec: TableSource, raw: Mapping[str, list[Row]], kinds: Mapping[str, Mapping[str, CellType]]
 ) -> dict[tuple[str, str], str]:
-    """(table, column) -> the table whose keys the column holds."""
-    found: dict[tuple[str, str], str] = {}
+    """(table, column) -> the first table whose keys the column's cells are."""
+    links: dict[tuple[str, str], str] = {}
     for table, columns in kinds.items():
         for column, kind in list(columns.items())[1:]:
             if kind is CellType.ENTITY:
                 cells = {row[column] for row in raw[table]}
                 for other, file in spec.tables.items():
                     if cells <= {row[file.key] for row in raw[other]}:
-                        found[table, column] = other
+                        links[table, column] = other
                         break
-    return found
+    return links
 
 
 def _owners(
@@ -194,49 +213,50 @@ def _owners(
     raw: Mapping[str, list[Row]],
     links: Mapping[tuple[str, str], str],
 ) -> dict[str, dict[str, Split]]:
-    """Table -> name -> split, where every link of a row stays in its split."""
+    """Table -> name -> the split that owns it, such that no link leads to another split.
+
+    Names that no split may have are left out.
+    """
     owners: dict[str, dict[str, Split]] = {}
     by_name: dict[str, set[Split | None]] = {}
 
-    def owner(table: str, seen: tuple[str, ...]) -> dict[str, Split]:
+    def settle(table: str, waiting: tuple[str, ...]) -> dict[str, Split]:
+        """The owners of a table's names; tables that it links to are settled first."""
         if table in owners:
             return owners[table]
-        if table in seen:
+        if table in waiting:
             raise KnowledgeError(
-                f"tables {' -> '.join((*seen, table))} link to each other in a circle; leave out "
-                "a column with `columns`"
+                f"tables {' -> '.join((*waiting, table))} link to each other in a circle; leave "
+                "out a column with `columns`"
             )
         targets = {c: links[t, c] for t, c in links if t == table and links[t, c] != table}
-        above = {column: owner(other, (*seen, table)) for column, other in targets.items()}
-        found: dict[str, Split] = {}
+        linked = {column: settle(other, (*waiting, table)) for column, other in targets.items()}
+        owned: dict[str, Split] = {}
         for row in raw[table]:
             name = row[spec.tables[table].key]
-            splits = {above[column].get(row[column]) for column in targets} or {_pool(name)}
-            only = next(iter(splits))
-            if len(splits) == 1 and only is not None:
-                found[name] = only
+            splits = {linked[column].get(row[column]) for column in targets}
+            splits = splits or {split_of_name(name)}  # a row without links goes by its own name
+            split = next(iter(splits))
+            if len(splits) == 1 and split is not None:
+                owned[name] = split
             by_name.setdefault(name, set()).update(splits)
-        owners[table] = found
-        return found
+        owners[table] = owned
+        return owned
 
     for table in spec.tables:
-        owner(table, ())
+        settle(table, ())
     # One name in two tables may be of two splits: then it is of none.
     return {
-        table: {name: split for name, split in found.items() if by_name[name] == {split}}
-        for table, found in owners.items()
+        table: {name: split for name, split in owned.items() if by_name[name] == {split}}
+        for table, owned in owners.items()
     }
-
-
-def _pool(name: str) -> Split | None:
-    pool = pool_of(name)
-    return None if pool is Pool.SERVERS else Split(pool.value)
 
 
 def _drop_dangling(
     spec: TableSource, kept: dict[str, list[Row]], links: Mapping[tuple[str, str], str]
 ) -> None:
     """Remove rows whose link leads to a row that is not kept, and tables that are too small."""
+    # A row that goes may be what other rows link to, so this repeats until nothing changes.
     while True:
         before = {table: len(rows) for table, rows in kept.items()}
         for table, rows in kept.items():
@@ -288,7 +308,7 @@ def _relations(
     kinds: Mapping[str, CellType],
     links: Mapping[tuple[str, str], str],
 ) -> Iterator[Relation]:
-    """A look-up per column, and for each link what the linked thing has: how many, which, most."""
+    """A look-up per column and, for each link, what can be asked of the thing linked to."""
     key = spec.tables[table].key
     numbers = [c for c, kind in kinds.items() if kind is CellType.NUMBER]
     for column, kind in list(kinds.items())[1:]:
@@ -301,21 +321,43 @@ def _relations(
 
 
 def _groups(table: str, key: str, link: str, numbers: Sequence[str]) -> Iterator[Relation]:
-    """What can be asked of a thing about the rows of ``table`` that link to it."""
+    """What can be asked of a thing about the rows of ``table`` that link to it.
+
+    How many there are and, for each number that they have, its total and the row with the most.
+    """
     yield Relation(
-        f"{link}.{table}", "count", link, table, link, "",
-        f"the number of {table} of {{x}}", CellType.NUMBER,
-    )  # fmt: skip
+        name=f"{link}.{table}",
+        op="count",
+        source=link,
+        table=table,
+        key=link,
+        select="",
+        phrase=f"the number of {table} of {{x}}",
+        kind=CellType.NUMBER,
+    )
     for number in numbers:
         words = number.replace("_", " ")
         yield Relation(
-            f"{link}.total_{number}", "sum", link, table, link, number,
-            f"the total {words} of the {table} of {{x}}", CellType.NUMBER,
-        )  # fmt: skip
+            name=f"{link}.total_{number}",
+            op="sum",
+            source=link,
+            table=table,
+            key=link,
+            select=number,
+            phrase=f"the total {words} of the {table} of {{x}}",
+            kind=CellType.NUMBER,
+        )
         yield Relation(
-            f"{link}.top_{key}_by_{number}", "argmax", link, table, link, f"{key}:{number}",
-            f"the top {key} by {words} of {{x}}", CellType.ENTITY, key,
-        )  # fmt: skip
+            name=f"{link}.top_{key}_by_{number}",
+            op="argmax",
+            source=link,
+            table=table,
+            key=link,
+            select=f"{key}:{number}",
+            phrase=f"the top {key} by {words} of {{x}}",
+            kind=CellType.ENTITY,
+            target=key,
+        )
 
 
 def _phrase(relation: Relation, spec: TableSource) -> str:

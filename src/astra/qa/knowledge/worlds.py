@@ -1,6 +1,8 @@
-"""Generated business worlds: relational tables about made-up people and things.
+"""Worlds: the tables of a generated domain, filled with made-up people, things, numbers and dates.
 
-A world is a pure function of domain, split, variant and seed.
+domains.py says which types of things a domain has and how they are linked; here names are dealt
+out to them and cells are drawn. A world of one split is a function of its domain, variant and
+seed, and all its names come from the split's own pool.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from astra.records.qa import Split, Table
 from astra.text.names import Pool, draw_names
 
 FIRST_DAY = date(2024, 1, 1)
+"""The earliest date of a cell."""
 
 
 def build_world(
@@ -40,16 +43,16 @@ def build_world(
     language: str = "en",
     extended: bool = False,
 ) -> KnowledgeSource:
-    """One world of a split; names come from the split's pool only.
+    """One world of a split.
 
-    Variants of a split share a stock of ``names_per_kind`` names per kind (person, thing).
-    ``extended`` adds what ``Domain.more`` asks, and measures, to the same tables.
+    All variants of a split draw from the same ``names_per_kind`` names of people and as many of
+    things. ``extended`` adds the relations of ``Domain.more``, and measures, to the same tables.
     """
     domain = DOMAINS[name]
-    label = (
-        [name, split, variant, seed] if language == "en" else [name, split, variant, seed, language]
-    )
-    rng = random.Random(int(content_id(["world", *label]), 16))
+    identity: list[Any] = [name, split, variant, seed]
+    if language != "en":
+        identity.append(language)
+    rng = random.Random(int(content_id(["world", *identity]), 16))
     stocks = {
         who: name_stock(who, split, seed, names_per_kind)
         if language == "en"
@@ -69,21 +72,29 @@ def world_of(
     language: str = "en",
     extended: bool = False,
 ) -> KnowledgeSource:
-    """A world of a domain, called ``label``; ``stocks`` hold names of ``person`` and ``thing``."""
+    """A world of ``domain``, which its questions call ``label``.
+
+    ``stocks`` hold the names of ``person`` and ``thing``; they are shuffled and used up.
+    """
     members = _draw_members(domain, stocks, rng)
-    tables = {kind.table: _table(kind, members, rng) for kind in domain.types}
-    kinds = {kind.table: _kinds(kind) for kind in domain.types}
+    tables = {entity.table: _table(entity, members, rng) for entity in domain.types}
+    kinds = {entity.table: _kinds(entity) for entity in domain.types}
     relations = [
         lookup(
-            kind.name, kind.table, attribute.name, attribute.kind, _target(kind, attribute, domain)
+            entity.name,
+            entity.table,
+            attribute.name,
+            attribute.kind,
+            _target(entity, attribute, domain),
         )
-        for kind in domain.types
-        for attribute in kind.attributes
+        for entity in domain.types
+        for attribute in entity.attributes
     ]
-    for held in domain.holdings:
-        tables[held.table] = _holding_table(held, members, rng)
-        kinds[held.table] = {held.thing: CellType.ENTITY, held.holder: CellType.ENTITY}
-        relations.append(lookup(held.thing, held.table, held.holder, CellType.ENTITY, held.holder))
+    for holding in domain.holdings:
+        thing, holder = holding.thing, holding.holder
+        tables[holding.table] = _holding_table(holding, members, rng)
+        kinds[holding.table] = {thing: CellType.ENTITY, holder: CellType.ENTITY}
+        relations.append(lookup(thing, holding.table, holder, CellType.ENTITY, holder))
     if domain.money:
         tables["rates"] = RATES
         kinds["rates"] = {"currency": CellType.CATEGORY, "rate": CellType.NUMBER}
@@ -96,7 +107,7 @@ def world_of(
         tables=tables,
         kinds=kinds,
         relations=tuple(relations),
-        starts={kind: tuple(found) for kind, found in members.items()},
+        starts={entity: tuple(names) for entity, names in members.items()},
     )
     if extended:
         source = _extended(source, domain)
@@ -106,10 +117,10 @@ def world_of(
 def _extended(source: KnowledgeSource, domain: Domain) -> KnowledgeSource:
     """The same knowledge with joins, measures and the relations over them."""
     tables, kinds = dict(source.tables), dict(source.kinds)
-    for view in domain.views:
-        parts = view.split("+")
-        tables[view] = join(view, [tables[part] for part in parts])
-        kinds[view] = {c: kind for part in parts for c, kind in kinds[part].items()}
+    for name in domain.joins:
+        parts = name.split("+")
+        tables[name] = join(name, [tables[part] for part in parts])
+        kinds[name] = {column: kind for part in parts for column, kind in kinds[part].items()}
     relations: list[Relation] = []
     for relation in source.relations:
         dimension = domain.measures.get(relation.name, "")
@@ -148,9 +159,9 @@ def in_chinese(source: KnowledgeSource) -> KnowledgeSource:
     return replace(source, tables=tables, relations=tuple(relations), language="zh")
 
 
-def _target(kind: EntityType, attribute: Attribute, domain: Domain) -> str:
-    """What can be asked of the answer: the linked entity, a date, an amount of money."""
-    if f"{kind.name}.{attribute.name}" in domain.money:
+def _target(entity: EntityType, attribute: Attribute, domain: Domain) -> str:
+    """The ``target`` of an attribute's look-up: the linked entity type, ``date`` or ``amount``."""
+    if f"{entity.name}.{attribute.name}" in domain.money:
         return "amount"
     return "date" if attribute.kind is CellType.DATE else attribute.target
 
@@ -158,16 +169,19 @@ def _target(kind: EntityType, attribute: Attribute, domain: Domain) -> str:
 def _draw_members(
     domain: Domain, stocks: Mapping[str, list[str]], rng: random.Random
 ) -> dict[str, list[str]]:
+    """Entity type -> the names of its members; no name is dealt out twice."""
     for stock in stocks.values():
         rng.shuffle(stock)
     return {
-        kind.name: [stocks["person" if kind.people else "thing"].pop() for _ in range(kind.count)]
-        for kind in domain.types
+        entity.name: [
+            stocks["person" if entity.people else "thing"].pop() for _ in range(entity.count)
+        ]
+        for entity in domain.types
     }
 
 
 def name_stock(who: str, split: Split, seed: int, count: int) -> list[str]:
-    """The names of one kind that a split uses: at most ``count``, fewer if its pool is smaller."""
+    """The names of ``person`` or ``thing`` that a split uses: ``count``, or all its pool has."""
     rng = random.Random(int(content_id(["stock", who, split, seed]), 16))
     for size in range(count, 0, -1):
         try:
@@ -177,25 +191,25 @@ def name_stock(who: str, split: Split, seed: int, count: int) -> list[str]:
     return []
 
 
-def _kinds(kind: EntityType) -> dict[str, CellType]:
-    return {kind.name: CellType.ENTITY, **{a.name: a.kind for a in kind.attributes}}
+def _kinds(entity: EntityType) -> dict[str, CellType]:
+    return {entity.name: CellType.ENTITY, **{a.name: a.kind for a in entity.attributes}}
 
 
-def _table(kind: EntityType, members: dict[str, list[str]], rng: random.Random) -> Table:
-    names = members[kind.name]
-    columns = [_cells(attribute, len(names), members, rng) for attribute in kind.attributes]
+def _table(entity: EntityType, members: dict[str, list[str]], rng: random.Random) -> Table:
+    names = members[entity.name]
+    columns = [_cells(attribute, len(names), members, rng) for attribute in entity.attributes]
     return Table(
-        name=kind.table,
-        columns=(kind.name, *(attribute.name for attribute in kind.attributes)),
+        name=entity.table,
+        columns=(entity.name, *(attribute.name for attribute in entity.attributes)),
         rows=tuple(zip(names, *columns, strict=True)),
     )
 
 
-def _holding_table(held: Holding, members: dict[str, list[str]], rng: random.Random) -> Table:
-    things = members[held.thing]
-    taken = rng.sample(things, int(len(things) * held.share))
-    rows = tuple((thing, rng.choice(members[held.holder])) for thing in taken)
-    return Table(name=held.table, columns=(held.thing, held.holder), rows=rows)
+def _holding_table(holding: Holding, members: dict[str, list[str]], rng: random.Random) -> Table:
+    things = members[holding.thing]
+    held = rng.sample(things, int(len(things) * holding.share))
+    rows = tuple((thing, rng.choice(members[holding.holder])) for thing in held)
+    return Table(name=holding.table, columns=(holding.thing, holding.holder), rows=rows)
 
 
 def _cells(
@@ -204,7 +218,8 @@ def _cells(
     if attribute.unique:
         return rng.sample(range(attribute.low, attribute.high + 1), count)
     if attribute.kind is CellType.ENTITY and len(members[attribute.target]) == count:
-        return rng.sample(members[attribute.target], count)  # one to one
+        # As many rows as there are things to link to: each is linked to once.
+        return rng.sample(members[attribute.target], count)
     draws: dict[CellType, Callable[[], Any]] = {
         CellType.ENTITY: lambda: rng.choice(members[attribute.target]),
         CellType.NUMBER: lambda: rng.randint(attribute.low, attribute.high),

@@ -1,4 +1,8 @@
-"""The offline teacher's answers to outlines: worded by rule, read off the excerpt it is sent."""
+"""The offline teacher's replies to outlines: worded by rule, read off the excerpt it is sent.
+
+The answers are its own reading of the tables. The rules of ``astra.qa.rules`` derive them in
+another way (knowledge/operations.py), so that the two check each other.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,12 @@ from astra.qa.replies import Decomposition
 from astra.records.qa import Answer, AnswerType, Operation, Scenario, SubQuestion
 
 Row = dict[str, Any]
+"""Column -> cell."""
 WORDING = {
     "en": (phrases.main_question, phrases.sub_question),
     "zh": (phrases_zh.main_question, phrases_zh.sub_question),
 }
+"""Language -> functions that word a main question and a sub-question."""
 WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 
 
@@ -29,57 +35,65 @@ def decompose(variables: Mapping[str, Any], rng: random.Random) -> Decomposition
         table["name"]: [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
         for table in variables["tables"]
     }
-    known: dict[int, Any] = {}
-    made: list[SubQuestion] = []
+    answers: dict[int, Any] = {}
+    sub_questions: list[SubQuestion] = []
     for step in steps:
-        known[step["id"]] = value = _answer(step, tables, known)
+        answers[step["id"]] = _answer(step, tables, answers)
         if step.get("writes") and not step["bar"]:
-            _write(step, tables, known)
-        made.append(
-            SubQuestion(
-                id=step["id"],
-                hop_level=step["hop_level"],
-                question=sub_question(step, steps, names),
-                answer=Answer(
-                    type=AnswerType(step["answer_type"]),
-                    value=value,
-                    tolerance=0.01 if step["op"] == "mean" else 0.0,
-                ),
-                dependencies=tuple(step.get("dependencies", step["parents"])),
-                operation=Operation(
-                    op=step["op"],
-                    relation=step["relation"],
-                    table=step["table"],
-                    arguments=step["arguments"],
-                    select=step["select"],
-                ),
-            )
-        )
-    final = made[-1].answer
-    if variables["final"] == "list":
-        used = {parent for step in steps for parent in step["parents"]}
-        ends = [step.answer.value for step in made if step.id not in used]
-        final = Answer(type=AnswerType.LIST, value=ends)
-    elif variables["final"] == "outcome":
-        final = Answer(type=AnswerType.ENUM, value=variables["outcome"])
-    asked = main_question(variables["form"], steps, names, rng)
+            _write(step, tables, answers)
+        wording = sub_question(step, steps, names)
+        sub_questions.append(_sub_question(step, wording, answers[step["id"]]))
+    question = main_question(variables["form"], steps, names, rng)
     if closing := variables.get("closing"):
-        asked += closing if variables["language"] == "zh" else f" {closing}"
+        question += closing if variables["language"] == "zh" else f" {closing}"
     return Decomposition(
         scenario=Scenario(variables["scenario"]),
-        main_question=asked,
-        final_answer=final,
-        sub_questions=tuple(made),
+        main_question=question,
+        final_answer=_final(variables, sub_questions),
+        sub_questions=tuple(sub_questions),
     )
 
 
+def _sub_question(step: Mapping[str, Any], wording: str, answer: Any) -> SubQuestion:
+    return SubQuestion(
+        id=step["id"],
+        hop_level=step["hop_level"],
+        question=wording,
+        answer=Answer(
+            type=AnswerType(step["answer_type"]),
+            value=answer,
+            tolerance=0.01 if step["op"] == "mean" else 0.0,
+        ),
+        dependencies=tuple(step.get("dependencies", step["parents"])),
+        operation=Operation(
+            op=step["op"],
+            relation=step["relation"],
+            table=step["table"],
+            arguments=step["arguments"],
+            select=step["select"],
+        ),
+    )
+
+
+def _final(variables: Mapping[str, Any], sub_questions: Sequence[SubQuestion]) -> Answer:
+    """The final answer: the outcome, the answers of all ends, or that of the last step."""
+    if variables["final"] == "outcome":
+        return Answer(type=AnswerType.ENUM, value=variables["outcome"])
+    if variables["final"] == "list":
+        used = {parent for step in variables["steps"] for parent in step["parents"]}
+        ends = [step.answer.value for step in sub_questions if step.id not in used]
+        return Answer(type=AnswerType.LIST, value=ends)
+    return sub_questions[-1].answer
+
+
 def _answer(
-    step: Mapping[str, Any], tables: Mapping[str, list[Row]], known: Mapping[int, Any]
+    step: Mapping[str, Any], tables: Mapping[str, list[Row]], answers: Mapping[int, Any]
 ) -> Any:
-    """The teacher's own reading of the tables; the rule checks derive the answer another way."""
+    """A step's answer, read off the tables and the ``answers`` of earlier steps by id."""
 
     def value(argument: Any) -> Any:
-        return known[argument["from"]] if isinstance(argument, dict) else argument
+        """The literal, or the answer that the argument refers to."""
+        return answers[argument["from"]] if isinstance(argument, dict) else argument
 
     given: dict[str, Any] = step["arguments"]
     op: str = step["op"]
@@ -103,13 +117,13 @@ def _answer(
         [rate] = [row[step["select"]] for row in rows if row[target] == given[target]]
         return _two_places(value(given["amount"]) * rate)
     bound = given.get("bound")
-    apart = step["select"] if op == "check" else "bound"
+    no_filter = step["select"] if op == "check" else "bound"
     for column, argument in given.items():
-        if column != apart:
+        if column != no_filter:
             wanted = value(argument)
             rows = [row for row in rows if row[column] == wanted]
     if op == "check":
-        return bool(rows) and rows[0][apart] == value(given[apart])
+        return bool(rows) and rows[0][no_filter] == value(given[no_filter])
     if bound is not None:
         measure = str(step["select"]).partition(":")[2]
         rows = [r for r in rows if (r[measure] > bound) is (op == "above") and r[measure] != bound]
@@ -131,10 +145,12 @@ def _act(step: Mapping[str, Any], tables: Mapping[str, list[Row]], value: Any) -
     return value(given[select])
 
 
-def _write(step: Mapping[str, Any], tables: dict[str, list[Row]], known: Mapping[int, Any]) -> None:
+def _write(
+    step: Mapping[str, Any], tables: dict[str, list[Row]], answers: Mapping[int, Any]
+) -> None:
     """Make a step's change in the rows that later steps read."""
     given = {
-        name: known[argument["from"]] if isinstance(argument, dict) else argument
+        name: answers[argument["from"]] if isinstance(argument, dict) else argument
         for name, argument in step["arguments"].items()
     }
     [key] = [name for name in given if name != step["select"]]
@@ -150,6 +166,7 @@ def _write(step: Mapping[str, Any], tables: dict[str, list[Row]], known: Mapping
 
 
 def _read(op: str, select: str, rows: list[Row]) -> Any:
+    """What an operation returns of the rows that match. Raises ProviderError where none do."""
     if not rows:
         raise ProviderError("the excerpt does not answer a step of the outline")
     if op in ("argmax", "argmin"):

@@ -1,4 +1,4 @@
-"""Facts that plain sentences of a text state, read by rule into tables.
+"""Facts of a text, read by rule from its plain sentences into tables.
 
 English: ``Blue Heron is a boat.``, ``The captain of Blue Heron is Ada Finch.``, ``Blue Heron's
 length is 12 m.``; Chinese: ``翠湖苑是一个房源。``, ``翠湖苑的要价是512。``, with the words of
@@ -31,7 +31,8 @@ _ENGLISH = {word: name for name, word in WORDS.items()}
 
 def read_facts(text: str, domain: str, language: Language) -> KnowledgeSource | None:
     """A source of what the text states, or None where no rule reads a fact."""
-    types, facts = (_english if language == "en" else _chinese)(text)
+    read = _english if language == "en" else _chinese
+    types, facts = read(text)
     by_entity: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     units: dict[str, str] = {}
     for entity, column, written in facts:
@@ -39,24 +40,25 @@ def read_facts(text: str, domain: str, language: Language) -> KnowledgeSource | 
         if by_entity[entity].setdefault(column, value) != value:
             return None  # the text contradicts itself
         units[column] = unit
-    groups: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    by_type: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for entity, row in by_entity.items():
-        groups[types.get(entity, "item")][entity] = row
+        by_type[types.get(entity, "item")][entity] = row
     tables: dict[str, TableFile] = {}
     raw: dict[str, list[dict[str, Any]]] = {}
-    for kind, members in groups.items():
+    for entity_type, members in by_type.items():
+        # Only what is said of every member makes a column: a table has no empty cells.
         shared = set.intersection(*(set(row) for row in members.values()))
-        columns = [c for c in next(iter(members.values())) if c in shared and c != kind]
+        columns = [c for c in next(iter(members.values())) if c in shared and c != entity_type]
         if not columns:
             continue
-        name = f"{kind}s"
+        name = f"{entity_type}s"
         raw[name] = [
-            {kind: entity, **{column: row[column] for column in columns}}
+            {entity_type: entity, **{column: row[column] for column in columns}}
             for entity, row in members.items()
         ]
         kinds = _kinds(raw[name], columns, set(by_entity))
-        named = {column: units[column] for column in columns if units[column]}
-        tables[name] = TableFile(path=name, key=kind, kinds=kinds, units=named)
+        stated = {column: units[column] for column in columns if units[column]}
+        tables[name] = TableFile(path=name, key=entity_type, kinds=kinds, units=stated)
     if not tables:
         return None
     spec = TableSource(weight=1, domain=domain, language=language, tables=tables)
@@ -64,6 +66,7 @@ def read_facts(text: str, domain: str, language: Language) -> KnowledgeSource | 
 
 
 def _english(text: str) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
+    """Name -> type; and (name, column, written value) of each fact."""
     types = {name: words.replace(" ", "_") for name, words in _EN_TYPE.findall(text)}
     facts = [
         (name_a or name_b, (words_a or words_b).replace(" ", "_"), value)
@@ -73,7 +76,7 @@ def _english(text: str) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
 
 
 def _chinese(text: str) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
-    """Things and relations under their English names; words without one are passed over."""
+    """Types and facts under their English names; words without one are passed over."""
     types = {name: _ENGLISH[word] for name, word in _ZH_TYPE.findall(text) if word in _ENGLISH}
     facts = [
         (name, _ENGLISH[word], value)
@@ -84,7 +87,7 @@ def _chinese(text: str) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
 
 
 def _value(written: str) -> tuple[Any, str]:
-    """A number and its unit, or the text."""
+    """The number that is written and its unit, else the text and no unit."""
     match = _NUMBER.fullmatch(written.strip())
     if match is None:
         return written.strip(), ""
@@ -95,8 +98,12 @@ def _value(written: str) -> tuple[Any, str]:
 def _kinds(
     rows: list[dict[str, Any]], columns: list[str], entities: set[str]
 ) -> dict[str, CellType]:
-    """Text that is no date is a name where the text says something of it, or it is capitalised."""
-    found: dict[str, CellType] = {}
+    """Column -> what its texts are, where the cells alone do not show it.
+
+    Texts that are no dates are names if the text says something of them, or if they are
+    capitalised; else they are categories.
+    """
+    kinds: dict[str, CellType] = {}
     for column in columns:
         cells = [row[column] for row in rows]
         if any(not isinstance(cell, str) for cell in cells):
@@ -104,5 +111,5 @@ def _kinds(
         if all(re.fullmatch(r"\d{4}-\d{2}-\d{2}", cell) for cell in cells):
             continue
         named = all(cell in entities or re.fullmatch(_NAME, cell) for cell in cells)
-        found[column] = CellType.ENTITY if named else CellType.CATEGORY
-    return found
+        kinds[column] = CellType.ENTITY if named else CellType.CATEGORY
+    return kinds

@@ -1,7 +1,8 @@
-"""The offline teacher of the free modes: facts of a text, or a world of its own, and a plan.
+"""The offline teacher's replies to free asks: it finds knowledge, plans a question, words it.
 
-It reads what an endpoint reads and answers in the same form. Where no rule can (a text without
-plain sentences of fact, a question outside its grammar), it has no answer.
+The knowledge is the facts of a text, or a world that it makes up. It reads what an endpoint reads
+and answers in the same form. Where no rule can (a text without plain sentences of fact, a question
+outside its grammar), it raises ProviderError.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from astra.qa.offline.facts import read_facts
 from astra.qa.offline.invent import invent, invent_for
 from astra.qa.questions.outline import outline_variables
 from astra.qa.questions.plan import QuestionPlan, fill
-from astra.qa.questions.shapes import Composition, Path, compositions, copies
-from astra.qa.questions.walk import Index
+from astra.qa.questions.shapes import Composition, RelationPath, compositions, copies
+from astra.qa.questions.walk import RowIndex
 from astra.qa.replies import Synthesis, SynthesisStep
 
 TRIES = 60
+"""Draws of a question before it gives up."""
 DISTRACTORS = 12
+"""Distractor rows of an excerpt."""
 _ENGLISH = re.compile(
     r"((?:(?:the )?[a-z]+(?: [a-z]+)? of )+)"
     r"([A-Z][\w'-]*(?: [A-Z][\w'-]*)*(?:(?:, | and )[A-Z][\w'-]*(?: [A-Z][\w'-]*)*)*)[.?]"
@@ -33,15 +36,18 @@ _ENGLISH = re.compile(
 _OPENING = re.compile(
     r"^(?:麻烦查出|请告诉我|请查询|请列出|我想知道|帮我查一下|请问)?(.+?)的(.+?)(?:分别)?(?:是[什多谁哪].*)?[。？?]$"
 )
-_WORD = {word: name for name, word in WORDS.items()}
+_ENGLISH_NAMES = {word: name for name, word in WORDS.items()}
+"""Chinese word -> the column or type that it names."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question as read: columns to follow from the named things, innermost first."""
+class ParsedQuestion:
+    """A question of nested look-ups, as read."""
 
     names: tuple[str, ...]
+    """The named things that it asks about."""
     columns: tuple[str, ...]
+    """The columns to follow from them, innermost first."""
 
 
 def synthesise(variables: Mapping[str, Any], rng: random.Random) -> Synthesis:
@@ -80,25 +86,25 @@ def synthesise(variables: Mapping[str, Any], rng: random.Random) -> Synthesis:
 
 
 def _free(variables: Mapping[str, Any], rng: random.Random) -> QuestionPlan:
-    """Any question of the shape asked for, in the words of a description where there is one."""
+    """A plan of the shape asked for; relations that a description speaks of are likelier."""
     source = _source(variables, rng)
     low, high = variables["min_hops"], variables["max_hops"]
-    wanted = [
-        made
-        for made in compositions(source, high)
-        if low <= made.hops <= high and variables["scenario"] in ("", made.scenario)
+    fitting = [
+        composition
+        for composition in compositions(source, high)
+        if low <= composition.hops <= high and variables["scenario"] in ("", composition.scenario)
     ]
+    if not fitting:
+        raise ProviderError("what is known does not hold a question of the shape asked for")
     described = set(re.findall(r"[a-z]+", variables["description"].lower()))
-    index = Index(source)
+    weights = [1 + 4 * len(described & _words(composition)) for composition in fitting]
+    index = RowIndex(source)
     for _ in range(TRIES):
-        if not wanted:
-            break
-        weights = [1 + 4 * len(described & _words(made)) for made in wanted]
-        made = rng.choices(wanted, weights)[0]
-        pool = source.starts[made.starts[0]]
-        if len(pool) >= len(made.starts):
-            names = tuple(rng.sample(pool, len(made.starts)))
-            plan = fill(index, made, names, DISTRACTORS, rng)
+        composition = rng.choices(fitting, weights)[0]
+        pool = source.starts[composition.starts[0]]
+        if len(pool) >= len(composition.starts):
+            names = tuple(rng.sample(pool, len(composition.starts)))
+            plan = fill(index, composition, names, DISTRACTORS, rng)
             if plan is not None:
                 return plan
     raise ProviderError("what is known does not hold a question of the shape asked for")
@@ -113,80 +119,88 @@ def _source(variables: Mapping[str, Any], rng: random.Random) -> KnowledgeSource
     return source
 
 
-def _words(made: Composition) -> set[str]:
-    return {word for node in made.nodes for word in re.findall("[a-z]+", node.relation.name)}
+def _words(composition: Composition) -> set[str]:
+    return {word for node in composition.nodes for word in re.findall("[a-z]+", node.relation.name)}
 
 
 def _like(
     question: str, variables: Mapping[str, Any], rng: random.Random
 ) -> tuple[QuestionPlan, str]:
-    """A plan of an example's question under other names; of any other shape if it must be."""
+    """The plan of an example's question and the question, or a free plan and no question.
+
+    The plan is free where the example cannot be planned, or is not of the shape asked for.
+    """
     try:
         plan = _given(question, variables, rng)
     except ProviderError:
         return _free(variables, rng), ""
-    made = plan.composition
-    fits = variables["min_hops"] <= made.hops <= variables["max_hops"]
-    if fits and variables["scenario"] in ("", made.scenario):
+    composition = plan.composition
+    fits = variables["min_hops"] <= composition.hops <= variables["max_hops"]
+    if fits and variables["scenario"] in ("", composition.scenario):
         return plan, question
     return _free(variables, rng), ""
 
 
 def _given(question: str, variables: Mapping[str, Any], rng: random.Random) -> QuestionPlan:
     """The plan of a question in its own words."""
-    asked = (_read_english if variables["language"] == "en" else _read_chinese)(question)
+    read = _read_english if variables["language"] == "en" else _read_chinese
+    parsed = read(question)
     if variables["text"]:
         source = _source(variables, rng)
     else:
-        source = invent_for(
-            variables["domain"], asked.columns, asked.names, variables["names"],
-            variables["language"], rng,
-        )  # fmt: skip
-    made = _composition(source, asked)
-    plan = fill(Index(source), made, asked.names, DISTRACTORS, rng)
+        domain, language = variables["domain"], variables["language"]
+        source = invent_for(domain, parsed.columns, parsed.names, variables["names"], language, rng)
+    composition = _composition(source, parsed)
+    plan = fill(RowIndex(source), composition, parsed.names, DISTRACTORS, rng)
     if plan is None:
         raise ProviderError("what is known does not answer the question in one way")
     return plan
 
 
-def _read_english(question: str) -> Asked:
+def _read_english(question: str) -> ParsedQuestion:
     match = _ENGLISH.search(question)
     if match is None:
         raise ProviderError(f"no rule reads the question {question!r}")
     chain = [part.removeprefix("the ") for part in match.group(1).split(" of ") if part.strip()]
     names = re.split(r", | and ", match.group(2))
-    return Asked(tuple(names), tuple(part.replace(" ", "_") for part in reversed(chain)))
+    return ParsedQuestion(tuple(names), tuple(part.replace(" ", "_") for part in reversed(chain)))
 
 
-def _read_chinese(question: str) -> Asked:
+def _read_chinese(question: str) -> ParsedQuestion:
     match = _OPENING.match(question)
-    columns = [_WORD.get(word, "") for word in match.group(2).split("的")] if match else []
+    columns = [_ENGLISH_NAMES.get(word, "") for word in match.group(2).split("的")] if match else []
     if match is None or not all(columns):
         raise ProviderError(f"no rule reads the question {question!r}")
-    return Asked(tuple(re.split("[、和]", match.group(1))), tuple(columns))
+    return ParsedQuestion(tuple(re.split("[、和]", match.group(1))), tuple(columns))
 
 
-def _composition(source: KnowledgeSource, asked: Asked) -> Composition:
-    """The look-ups that a question means, once per named thing."""
-    holders = [kind for kind, names in source.starts.items() if set(asked.names) <= set(names)]
-    for kind in holders:
-        path = _path(source, kind, asked.columns)
-        if path:
-            width = len(asked.names)
-            form = "last" if width == 1 else "list"
-            return Composition(source.domain, form, copies(path, width), (kind,) * width, form)
+def _composition(source: KnowledgeSource, parsed: ParsedQuestion) -> Composition:
+    """The look-ups that a question means, once per named thing.
+
+    Several types may have the names; the first whose columns lead on as asked is meant.
+    """
+    width = len(parsed.names)
+    form = "last" if width == 1 else "list"
+    for entity_type, names in source.starts.items():
+        if set(parsed.names) <= set(names):
+            path = _path(source, entity_type, parsed.columns)
+            if path:
+                starts = (entity_type,) * width
+                return Composition(source.domain, form, copies(path, width), starts, form)
     raise ProviderError("nothing known has what the question asks for")
 
 
-def _path(source: KnowledgeSource, kind: str, columns: tuple[str, ...]) -> Path:
-    found: list[Relation] = []
+def _path(source: KnowledgeSource, entity_type: str, columns: tuple[str, ...]) -> RelationPath:
+    """The look-ups of ``columns`` from a thing of a type; empty where one of them is missing."""
+    lookups = {r.name: r for r in source.relations if r.op == "lookup"}
+    path: list[Relation] = []
     for column in columns:
-        fitting = [r for r in source.relations if r.name == f"{kind}.{column}" and r.op == "lookup"]
-        if not fitting:
+        relation = lookups.get(f"{entity_type}.{column}")
+        if relation is None:
             return ()
-        found.append(fitting[0])
-        kind = fitting[0].target
-    return tuple(found)
+        path.append(relation)
+        entity_type = relation.target
+    return tuple(path)
 
 
 def _with_names(question: str, names: Mapping[str, Any], rng: random.Random) -> str:

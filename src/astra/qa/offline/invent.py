@@ -20,14 +20,17 @@ PEOPLE = ("agent", "manager", "owner", "director", "driver", "doctor", "seller",
 NOUNS = (*PEOPLE, *PLACES, *THINGS)
 NUMBERS = ("price", "age", "budget", "stock", "load", "bonus", "rating", "fee")
 DATES = ("joined_date", "shipping_date", "arrival_date", "listed_date")
-LEAST = 4
-"""Rows per table."""
+LEAST_ROWS = 4
+"""The fewest rows that a table shrinks to."""
 
 
 def invent(
     domain: str, names: Mapping[str, Sequence[str]], language: Language, rng: random.Random
 ) -> KnowledgeSource:
-    """A world of a domain, known or not, whose things bear the offered names."""
+    """A world of a domain whose things bear the offered names.
+
+    An unknown domain has types of things that are drawn by its name.
+    """
     known = DOMAINS.get(domain.strip().lower().replace(" ", "_").replace("-", "_"))
     schema = known or _unknown(domain)
     stocks = {who: list(offered) for who, offered in names.items()}
@@ -57,75 +60,50 @@ def invent_for(
     followed = dict(zip([start, *path[:-1]], path, strict=True))
     types = tuple(
         EntityType(
-            kind,
-            f"{kind}s",
-            kind in PEOPLE,
-            6,
-            (_attribute(followed[kind], followed[kind] in linked),) if kind in followed else (),
+            name=thing,
+            table=f"{thing}s",
+            people=thing in PEOPLE,
+            count=6,
+            attributes=(_attribute(followed[thing], followed[thing] in linked),)
+            if thing in followed
+            else (),
         )
-        for kind in [start, *linked]
+        for thing in [start, *linked]
     )
-    source = world_of(
-        f"made:{domain}", domain, _fitted(Domain(types, ()), stocks), Split.TRAIN, stocks, rng,
-        language,
-    )  # fmt: skip
+    schema = _fitted(Domain(types, groups=()), stocks)
+    source = world_of(f"made:{domain}", domain, schema, Split.TRAIN, stocks, rng, language)
     return _renamed(source, start, asked)
 
 
-def _renamed(source: KnowledgeSource, kind: str, asked: Sequence[str]) -> KnowledgeSource:
+def _renamed(source: KnowledgeSource, entity_type: str, asked: Sequence[str]) -> KnowledgeSource:
     """The same world with the first things of a type called as the question calls them."""
-    table = source.tables[f"{kind}s"]
+    table = source.tables[f"{entity_type}s"]
     old = [row[0] for row in table.rows]
     new = [*asked, *old[len(asked) :]]
     rows = tuple((name, *row[1:]) for name, row in zip(new, table.rows, strict=True))
     tables = {**source.tables, table.name: table.model_copy(update={"rows": rows})}
-    return replace(source, tables=tables, starts={**source.starts, kind: tuple(new)})
+    return replace(source, tables=tables, starts={**source.starts, entity_type: tuple(new)})
 
 
 def _unknown(domain: str) -> Domain:
-    """Three linked types and a few attributes: the same ones whenever the domain is asked for."""
+    """A domain of three linked types with a few attributes, the same for the same name."""
     rng = random.Random(int(content_id(["invent", domain]), 16))
     thing, person, place = rng.choice(THINGS), rng.choice(PEOPLE), rng.choice(PLACES)
-    one, two, three, four = rng.sample(NUMBERS, 4)
+    numbers = [_attribute(column, linked=False) for column in rng.sample(NUMBERS, 4)]
+    day = _attribute(rng.choice(DATES), linked=False)
+    to_person, to_place = _attribute(person, linked=True), _attribute(place, linked=True)
     return Domain(
         types=(
-            EntityType(
-                thing,
-                f"{thing}s",
-                False,
-                16,
-                (
-                    Attribute(person, CellType.ENTITY, target=person),
-                    Attribute(one, CellType.NUMBER, 10, 999, unique=True),
-                    Attribute(rng.choice(DATES), CellType.DATE, 0, 359),
-                ),
-            ),
-            EntityType(
-                person,
-                f"{person}s",
-                True,
-                10,
-                (
-                    Attribute(place, CellType.ENTITY, target=place),
-                    Attribute(two, CellType.NUMBER, 10, 999, unique=True),
-                ),
-            ),
-            EntityType(
-                place,
-                f"{place}s",
-                False,
-                8,
-                (
-                    Attribute(three, CellType.NUMBER, 10, 999, unique=True),
-                    Attribute(four, CellType.NUMBER, 10, 999, unique=True),
-                ),
-            ),
+            EntityType(thing, f"{thing}s", False, 16, (to_person, numbers[0], day)),
+            EntityType(person, f"{person}s", True, 10, (to_place, numbers[1])),
+            EntityType(place, f"{place}s", False, 8, (numbers[2], numbers[3])),
         ),
         groups=(),
     )
 
 
 def _attribute(column: str, linked: bool) -> Attribute:
+    """A link to a type of the column's name, else a date or a number, by its name."""
     if linked:
         return Attribute(column, CellType.ENTITY, target=column)
     if column.endswith("date"):
@@ -134,11 +112,11 @@ def _attribute(column: str, linked: bool) -> Attribute:
 
 
 def _fitted(domain: Domain, stocks: Mapping[str, Sequence[str]]) -> Domain:
-    """The domain with no more rows than there are names: all types shrink alike."""
+    """The domain with no more members than there are names; all types shrink alike."""
     for percent in range(100, 0, -5):
         types = tuple(
-            replace(kind, count=max(min(LEAST, kind.count), kind.count * percent // 100))
-            for kind in domain.types
+            replace(entity, count=max(min(LEAST_ROWS, entity.count), entity.count * percent // 100))
+            for entity in domain.types
         )
         used = {who: sum(k.count for k in types if k.people is (who == "person")) for who in stocks}
         if all(used[who] <= len(stocks[who]) for who in stocks):

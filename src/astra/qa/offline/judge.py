@@ -1,7 +1,7 @@
-"""The offline judge: rules that really check necessity, dependencies, atomicity, order, cover.
+"""The offline judge: rules that check necessity, dependencies, atomicity, order, completeness.
 
-They read what an endpoint judge reads: questions, answers, operations, tables' names. A judge
-never repeats the rule checks of rules.py on another's behalf; it may find the same fault.
+They read what an endpoint's judge reads (questions, answers, operations) and nothing else, and
+they share no code with rules.py, though both may find the same fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBER_WORDS = re.compile(r"\b\d+\b")
 
 
 def necessity(variables: Mapping[str, Any], rng: random.Random) -> NecessityReport:
-    """External data, arithmetic beyond integer +/-, and dates need a tool; comparing does not."""
+    """Data, calculations and dates need a tool; comparing values that are given does not."""
     del rng
     verdicts: list[Necessity] = []
     for step in variables["steps"]:
@@ -60,7 +60,7 @@ def dependency(variables: Mapping[str, Any], rng: random.Random) -> StepReport:
         mentions = f"{question} {step['question']}"
         lacking = [str(v) for v in _literals(step) if str(v) not in mentions]
         if step["bar"] and variables["kind"] == QuestionKind.MISSING_PARAMETER:
-            lacking = []  # that is what the question is made for
+            lacking = []  # the question is meant to lack it
         reason = "sufficient and useful"
         if useless:
             reason = f"does not use the answer of {useless}"
@@ -74,7 +74,7 @@ def atomicity(variables: Mapping[str, Any], rng: random.Random) -> StepReport:
     """One request per sub-question, in the words of its relation; a final comparison is exempt."""
     del rng
     steps: Sequence[Step] = variables["steps"]
-    used = {d for step in steps for d in step["dependencies"]}
+    used = {id for step in steps for id in step["dependencies"]}
     verdicts: list[StepVerdict] = []
     for step in steps:
         text: str = step["question"]
@@ -129,7 +129,7 @@ def _final_fits(variables: Mapping[str, Any]) -> bool:
     outcomes = OUTCOMES.get(variables["language"], OUTCOMES["en"])
     if variables["kind"] in outcomes:
         return variables["final_answer"] == outcomes[QuestionKind(variables["kind"])]
-    used = {d for step in steps for d in step["dependencies"]}
+    used = {id for step in steps for id in step["dependencies"]}
     ends = [step for step in steps if step["id"] not in used and not _acts(step)]
     last = [step["answer"] for step in ends if not step["bar"]]
     return variables["final_answer"] == (last[0] if len(last) == 1 else last)
@@ -140,14 +140,19 @@ def _acts(step: Step) -> bool:
 
 
 def _references(step: Step, steps: Sequence[Step]) -> set[int]:
-    """Ids that the step needs: whose answers it uses, by its operation or, where it has none, by
-    its wording; actions whose effect it sees; and the look-up that bars an action.
+    """Ids of the steps that a step needs.
+
+    They are those whose answers it uses (by its operation or, where it has none, by its wording),
+    actions whose effect it sees, and the look-up that shows a barred action to be of no use.
     """
     operation = step["operation"]
     if operation:
         used = {item["from"] for item in _arguments(operation) if isinstance(item, dict)}
-        waits = [other for other in steps if other["id"] in step["dependencies"]]
-        return used | {o["id"] for o in waits if _acts(o) or (step["bar"] and _acts(step))}
+        barred_action = step["bar"] and _acts(step)
+        for other in steps:
+            if other["id"] in step["dependencies"] and (barred_action or _acts(other)):
+                used.add(other["id"])
+        return used
     text: str = step["question"]
     named = {int(number) for number in re.findall(r"\bsteps? (\d+)", text)}
     return named | {
@@ -167,14 +172,14 @@ def _literals(step: Step) -> list[Any]:
 
 def _names(text: str) -> list[str]:
     """Capitalised names in a question, its opening word aside."""
-    found: list[str] = []
+    names: list[str] = []
     for match in NAME.finditer(text):
         words = match.group().split()
         if match.start() == 0:
             words = words[1:]
         if words and words != ["I"]:
-            found.append(" ".join(words))
-    return found
+            names.append(" ".join(words))
+    return names
 
 
 def _on_topic(step: Step, language: str) -> bool:
@@ -191,13 +196,16 @@ def _on_topic(step: Step, language: str) -> bool:
 
 
 def _on_chinese_topic(operation: Mapping[str, Any], question: str) -> bool:
-    """The fixed parts of one of the relation's phrases; what has none cannot be told."""
+    """Whether the question has the fixed parts of one of the relation's phrases.
+
+    A relation without a known phrase is taken to be on topic.
+    """
     relation = str(operation["relation"])
-    known = [p for p in chinese.PHRASES.get(relation, ()) if p]
+    phrases = [phrase for phrase in chinese.PHRASES.get(relation, ()) if phrase]
     if word := chinese.WORDS.get(relation.partition(".")[2]):
-        known.append(word)
-    parts = [[part for part in re.split(r"\{[xy]\}", phrase) if part] for phrase in known]
-    return not parts or any(all(part in question for part in phrase) for phrase in parts)
+        phrases.append(word)
+    fixed = [[part for part in re.split(r"\{[xy]\}", phrase) if part] for phrase in phrases]
+    return not fixed or any(all(part in question for part in parts) for parts in fixed)
 
 
 JUDGES: dict[str, Handler] = {

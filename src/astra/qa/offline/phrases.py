@@ -1,7 +1,7 @@
 """English wording of questions: several templates per shape, noun phrases that nest.
 
-A step is a mapping as sent with the ask ``qa/decompose`` (see generate.py). Entity names appear
-verbatim; the words of a relation are the words of its tool.
+A step is a mapping, as questions/outline.py sends it with an ask. Entity names appear verbatim;
+the words of a relation are the words of its tool.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ INTERVAL = (
 CHECK = ("Is it true that {np}?", "Tell me whether {np}.", "Check whether {np}.")
 ACT = ("{np}.", "Please {np}.", "I want you to {np}.", "Can you {np}?", "I need you to {np}.")
 WORDS = {"greater": "higher", "less": "lower"}
+"""Comparison -> its word."""
 SHORT = {
     "convert_amount": "amount",
     "convert_length": "length",
@@ -52,6 +53,7 @@ SHORT = {
     "add_days": "day",
     "days_between": "days",
 }
+"""A relation's part after the dot -> the noun for its answer, where its own words read badly."""
 SEVERAL = ("list", "above", "below", "sort", "record")
 """Operations whose answer is asked for in the plural."""
 
@@ -75,27 +77,29 @@ def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
         asked = names[int(step["start"])]
     else:
         asked = join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]])
-    return str(step["phrase"]).format(x=asked, y=step["literal"])
+    return _filled(step, asked)
 
 
 def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step alone; answers of earlier steps are referred to by step number."""
-    refs = [f"the {noun(steps[p - 1])} from step {p}" for p in step["parents"]]
-    if step.get("writes") or step["op"] == "check":
-        phrase = _filled(
-            step, names[int(step["start"])] if step["start"] is not None else join(refs)
-        )
-        return f"Is it true that {phrase}?" if step["op"] == "check" else f"{_capital(phrase)}."
+    references = [f"the {noun(steps[p - 1])} from step {p}" for p in step["parents"]]
     if step["op"] in WORDS:
-        return f"Which of {join(names)} has the {WORDS[step['op']]} value, given {join(refs)}?"
-    asked = names[int(step["start"])] if step["start"] is not None else join(refs)
+        word = WORDS[step["op"]]
+        return f"Which of {join(names)} has the {word} value, given {join(references)}?"
+    asked = names[int(step["start"])] if step["start"] is not None else join(references)
+    phrase = _filled(step, asked)
+    if step["op"] == "check":
+        return f"Is it true that {phrase}?"
+    if step.get("writes"):
+        return f"{_capital(phrase)}."
     verb = "are" if step["op"] in SEVERAL else "is"
-    later = join([f"step {p}" for p in step.get("after", ())])
-    opening = f"After {later}, what" if later else "What"
-    return f"{opening} {verb} {_filled(step, asked)}?"
+    waits_for = join([f"step {id}" for id in step.get("after", ())])
+    opening = f"After {waits_for}, what" if waits_for else "What"
+    return f"{opening} {verb} {phrase}?"
 
 
 def _filled(step: Step, asked: str) -> str:
+    """The relation's phrase about ``asked``, with its literal."""
     return str(step["phrase"]).format(x=asked, y=step["literal"])
 
 
@@ -111,6 +115,7 @@ def main_question(
     if form in ("act", "and", "then"):
         return _action(form, steps, names, rng)
     if form in WORDS:
+        # What is compared, worded without the names: those stand apart in the question.
         inner = noun_phrase(steps[last["parents"][0] - 1], steps, ["{x}"] * len(names))
         rest = re.sub(r" (of|in) \{x\}", "", inner).removeprefix("the ")
         chosen = rng.choice(COMPARISON)
@@ -134,6 +139,7 @@ def _action(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.
 
 
 def _single(last: Step, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
+    """A question about the last step's answer."""
     phrase = noun_phrase(last, steps, names)
     if last["op"] == "check":
         return rng.choice(CHECK).format(np=phrase)
@@ -147,13 +153,15 @@ def _single(last: Step, steps: Sequence[Step], names: Sequence[str], rng: random
 
 
 def _stepwise(steps: Sequence[Step], names: Sequence[str]) -> str:
+    """The steps of a chain in their order, each about what the one before found."""
     parts = [noun_phrase(steps[0], steps, names)]
     for previous, step in pairwise(steps):
-        parts.append(str(step["phrase"]).format(x=f"that {noun(previous)}", y=step["literal"]))
+        parts.append(_filled(step, f"that {noun(previous)}"))
     return f"Find {', then '.join(parts)}."
 
 
 def _several(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
+    """The ends in one noun phrase: each in full, or what they share said once."""
     used = {parent for step in steps for parent in step["parents"]}
     ends = [step for step in steps if step["id"] not in used]
     phrases = [noun_phrase(step, steps, names) for step in ends]
@@ -163,9 +171,9 @@ def _several(form: str, steps: Sequence[Step], names: Sequence[str], rng: random
         shared = {noun_phrase(step, steps, ["{x}"] * len(names)) for step in ends}
         # Second parameters may differ between the copies; then each is worded in full.
         return shared.pop().replace("{x}", join(names), 1) if len(shared) == 1 else join(phrases)
-    heads = [re.match(r"(the .*?)( of .*)", phrase) for phrase in phrases]
-    if all(heads) and len({head.group(2) for head in heads if head}) == 1:
-        first = heads[0]
-        tail = first.group(2) if first else ""
-        return join([head.group(1) for head in heads if head]) + tail
+    # A fork: "the price of A" and "the stock of A" become "the price and the stock of A".
+    matches = [match for p in phrases if (match := re.match(r"(the .*?)( of .*)", p))]
+    tails = {match.group(2) for match in matches}
+    if len(matches) == len(phrases) and len(tails) == 1:
+        return join([match.group(1) for match in matches]) + tails.pop()
     return join(phrases)

@@ -1,12 +1,14 @@
-"""Chinese wording of questions: as phrases.py, over phrases in which ``{x}`` comes first."""
+"""Chinese wording of questions, as phrases.py words English ones.
+
+A phrase begins with what it is asked of: ``{x}的要价``.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Step = Mapping[str, Any]
+from astra.qa.offline.phrases import SEVERAL, Step
 
 DIRECT = (
     "{np}是{what}？",
@@ -32,7 +34,7 @@ INTERVAL = ("{np}之间相隔多少天？", "请计算{np}之间相隔的天数�
 CHECK = ("{np}，对吗？", "请核实{np}是否属实。", "我想确认一下，{np}，是这样吗？")
 ACT = ("请{np}。", "帮我{np}。", "麻烦{np}。", "我需要{np}。")
 WORDS = {"greater": "高", "less": "低"}
-SEVERAL = ("list", "above", "below", "sort", "record")
+"""Comparison -> its word."""
 
 
 def noun(step: Step) -> str:
@@ -56,10 +58,11 @@ def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
 
 def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step alone; answers of earlier steps are referred to by step number."""
-    refs = [f"步骤{p}得到的{noun(steps[p - 1])}" for p in step["parents"]]
+    references = [f"步骤{p}得到的{noun(steps[p - 1])}" for p in step["parents"]]
     if step["op"] in WORDS:
-        return f"已知{join(refs)}，{join(names)}中数值更{WORDS[step['op']]}的是哪一个？"
-    phrase = _filled(step, names[int(step["start"])] if step["start"] is not None else join(refs))
+        return f"已知{join(references)}，{join(names)}中数值更{WORDS[step['op']]}的是哪一个？"
+    asked = names[int(step["start"])] if step["start"] is not None else join(references)
+    phrase = _filled(step, asked)
     if step["writes"]:
         return f"{phrase}。"
     if step["op"] == "check":

@@ -1,7 +1,7 @@
 """Compositions of the task kinds: questions that act, and questions that cannot be done.
 
-Every kind asks for at least one call, so that doing nothing never suffices: what a barred step
-needs is looked up first, and whether an action is of use or possible is itself a look-up.
+Every kind asks for at least one call, so that doing nothing never suffices. What a barred step
+needs is looked up first; where an action is of no use or impossible, a look-up shows it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from astra.qa.questions.shapes import (
     NOT_LISTED,
     Composition,
     Node,
-    Path,
+    RelationPath,
+    asked_of,
     compositions,
     copies,
+    distinct,
     paths_of,
 )
 from astra.records.qa import Bar, QuestionKind
 
-_Maker = Callable[[KnowledgeSource, int], Iterator[Composition]]
+_Shapes = Callable[[KnowledgeSource, int], Iterator[Composition]]
+"""The compositions of one kind over a source; some may have more hops than allowed."""
 
 
 def compositions_of(
@@ -31,40 +34,39 @@ def compositions_of(
     """Every composition of a kind over a source of at most ``max_hops`` levels, in order."""
     if kind is QuestionKind.READ_ONLY:
         return compositions(source, max_hops)
-    found: dict[str, Composition] = {}
-    for made in _MAKERS[kind](source, max_hops):
-        if made.hops <= max_hops:
-            found[made.signature] = made
-    return list(found.values())
+    return distinct(_SHAPES[kind](source, max_hops), max_hops)
 
 
 def _write(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
     """One action, or two of the same sort at once."""
-    for relation, prefix in _actions(source, max_hops):
+    for action, path in _actions(source, max_hops):
         for width in (1, 2):
-            nodes = copies((*prefix, relation), width)
-            kinds = (nodes[0].relation.source,) * width
-            yield _made(source, QuestionKind.WRITE, "act", nodes, kinds)
+            nodes = copies((*path, action), width)
+            starts = (nodes[0].relation.source,) * width
+            yield _ending_in_outcome(source, QuestionKind.WRITE, "act", nodes, starts)
 
 
 def _mixed(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
     """An action and a value: of the thing acted on, or of a group as the action leaves it."""
-    for relation, prefix in _actions(source, max_hops):
-        chain = copies(prefix, 1) if prefix else ()
-        start = prefix[0].source if prefix else relation.source
-        act = _asked(relation, chain)
-        for lookup in _lookups(source, relation.source):
-            if lookup.select != relation.select and lookup not in prefix:
-                nodes = (*chain, act, _asked(lookup, chain))
-                yield _made(source, QuestionKind.MIXED, "and", nodes, (start,), "last")
-        if prefix:
+    mixed = QuestionKind.MIXED
+    for action, path in _actions(source, max_hops):
+        prefix = copies(path, 1)
+        start = path[0].source if path else action.source
+        act = asked_of(action, prefix)
+        for lookup in _lookups(source, action.source):
+            # Reading the cell that the action writes would only repeat the request.
+            if lookup.select != action.select and lookup not in path:
+                nodes = (*prefix, act, asked_of(lookup, prefix))
+                yield Composition(source.domain, "and", nodes, (start,), "last", mixed)
+        if path:
             continue
-        for link in _lookups(source, relation.source):
+        for link in _lookups(source, action.source):
             for group in source.relations:
-                if group.source == link.target and _sees(group, relation):
-                    last = Node(group, parents=(1,), after=(2,))
-                    nodes = (_asked(link, ()), act, last)
-                    yield _made(source, QuestionKind.MIXED, "then", nodes, (start,), "last")
+                if group.source == link.target and _sees(group, action):
+                    # Node 1 finds the group, node 2 acts, and the value is read after both.
+                    value = Node(group, parents=(1,), after=(2,))
+                    nodes = (asked_of(link, ()), act, value)
+                    yield Composition(source.domain, "then", nodes, (start,), "last", mixed)
 
 
 def _missing_tool(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
@@ -76,8 +78,9 @@ def _missing_tool(source: KnowledgeSource, max_hops: int) -> Iterator[Compositio
             nodes = copies(path, width)
             kept, last = nodes[:-width], nodes[-width:]
             barred = (*kept, *(replace(node, bar=Bar.NO_TOOL) for node in last))
-            kinds = (path[0].source,) * width
-            yield _made(source, QuestionKind.MISSING_TOOL, _form(path, width), barred, kinds)
+            starts = (path[0].source,) * width
+            kind, form = QuestionKind.MISSING_TOOL, _form(path, width)
+            yield _ending_in_outcome(source, kind, form, barred, starts)
 
 
 def _missing_parameter(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
@@ -86,38 +89,45 @@ def _missing_parameter(source: KnowledgeSource, max_hops: int) -> Iterator[Compo
         if len(path) > 1 and path[-1].vague:
             nodes = copies(path, 1)
             barred = (*nodes[:-1], replace(nodes[-1], bar=Bar.NO_CALL))
-            kinds = (path[0].source,)
-            yield _made(source, QuestionKind.MISSING_PARAMETER, _form(path, 1), barred, kinds)
+            kind, form = QuestionKind.MISSING_PARAMETER, _form(path, 1)
+            yield _ending_in_outcome(source, kind, form, barred, (path[0].source,))
 
 
-def _refused(kind: QuestionKind) -> _Maker:
-    """An action that a look-up shows to be of no use, or impossible because a place is taken."""
-
-    refused = ("insert",) if kind is QuestionKind.INFEASIBLE else ("insert", "update")
-
-    def make(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
-        for relation, prefix in _actions(source, max_hops):
-            if relation.op not in refused:
-                continue
-            chain = copies(prefix, 1) if prefix else ()
-            start = prefix[0].source if prefix else relation.source
-            for look in _lookups(source, relation.source):
-                if look.select == relation.select and look not in prefix:
-                    seen = _asked(look, chain)
-                    act = replace(_asked(relation, chain), after=(len(chain) + 1,), bar=Bar.NO_CALL)
-                    yield _made(source, kind, "act", (*chain, seen, act), (start,))
-
-    return make
+def _infeasible(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
+    """An action that is impossible, as the place that it would take is taken."""
+    return _refused(QuestionKind.INFEASIBLE, ("insert",), source, max_hops)
 
 
-def _sees(group: Relation, act: Relation) -> bool:
+def _already_satisfied(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
+    """An action of no use, as its goal holds already."""
+    return _refused(QuestionKind.ALREADY_SATISFIED, ("insert", "update"), source, max_hops)
+
+
+def _refused(
+    kind: QuestionKind, refusable: tuple[str, ...], source: KnowledgeSource, max_hops: int
+) -> Iterator[Composition]:
+    """An action of ``refusable`` operations, barred by a look-up of its own cell."""
+    for action, path in _actions(source, max_hops):
+        if action.op not in refusable:
+            continue
+        prefix = copies(path, 1)
+        start = path[0].source if path else action.source
+        for lookup in _lookups(source, action.source):
+            if lookup.select == action.select and lookup not in path:
+                shown = asked_of(lookup, prefix)
+                # The look-up is the node after the prefix; the action waits for it.
+                act = replace(asked_of(action, prefix), after=(len(prefix) + 1,), bar=Bar.NO_CALL)
+                yield _ending_in_outcome(source, kind, "act", (*prefix, shown, act), (start,))
+
+
+def _sees(group: Relation, action: Relation) -> bool:
     """Whether a group's answer depends on the cell that an update changes."""
-    same = group.table == act.table and group.select == act.select
-    return act.op == "update" and same and group.op in AGGREGATES
+    same_cells = group.table == action.table and group.select == action.select
+    return action.op == "update" and same_cells and group.op in AGGREGATES
 
 
-def _actions(source: KnowledgeSource, max_hops: int) -> Iterator[tuple[Relation, Path]]:
-    """Each write, with every way to the thing written: named, or found by a path."""
+def _actions(source: KnowledgeSource, max_hops: int) -> Iterator[tuple[Relation, RelationPath]]:
+    """Each write, with every path to the thing written; the empty path: the thing is named."""
     paths = list(paths_of(source, max_hops - 1)) if max_hops > 1 else []
     for relation in source.relations:
         if relation.writes:
@@ -127,42 +137,37 @@ def _actions(source: KnowledgeSource, max_hops: int) -> Iterator[tuple[Relation,
                     yield relation, path
 
 
-def _paths_and_actions(source: KnowledgeSource, max_hops: int) -> Iterator[Path]:
+def _paths_and_actions(source: KnowledgeSource, max_hops: int) -> Iterator[RelationPath]:
     yield from paths_of(source, max_hops)
-    for relation, prefix in _actions(source, max_hops):
-        yield (*prefix, relation)
+    for action, path in _actions(source, max_hops):
+        yield (*path, action)
 
 
-def _form(path: Path, width: int) -> str:
+def _form(path: RelationPath, width: int) -> str:
     if path[-1].writes:
         return "act"
     return "last" if width == 1 else "list"
 
 
-def _asked(relation: Relation, chain: tuple[Node, ...]) -> Node:
-    return Node(relation, parents=(len(chain),)) if chain else Node(relation, start=0)
+def _lookups(source: KnowledgeSource, entity_type: str) -> list[Relation]:
+    return [r for r in source.relations if r.op == "lookup" and r.source == entity_type]
 
 
-def _lookups(source: KnowledgeSource, kind: str) -> list[Relation]:
-    return [r for r in source.relations if r.op == "lookup" and r.source == kind]
-
-
-def _made(
+def _ending_in_outcome(
     source: KnowledgeSource,
     kind: QuestionKind,
     form: str,
     nodes: tuple[Node, ...],
     starts: tuple[str, ...],
-    final: str = "outcome",
 ) -> Composition:
-    return Composition(source.domain, form, nodes, starts, final, kind)
+    return Composition(source.domain, form, nodes, starts, "outcome", kind)
 
 
-_MAKERS = {
+_SHAPES: dict[QuestionKind, _Shapes] = {
     QuestionKind.WRITE: _write,
     QuestionKind.MIXED: _mixed,
     QuestionKind.MISSING_TOOL: _missing_tool,
     QuestionKind.MISSING_PARAMETER: _missing_parameter,
-    QuestionKind.INFEASIBLE: _refused(QuestionKind.INFEASIBLE),
-    QuestionKind.ALREADY_SATISFIED: _refused(QuestionKind.ALREADY_SATISFIED),
+    QuestionKind.INFEASIBLE: _infeasible,
+    QuestionKind.ALREADY_SATISFIED: _already_satisfied,
 }

@@ -1,7 +1,7 @@
-"""What a final answer says where it is no value: the outcome of a write, or why there is none.
+"""Outcomes: what a final answer says where it is no value, ``done`` or why nothing was done.
 
-Questions of a set that has such kinds end by naming the outcomes, whatever their own kind, so
-that a question does not tell which it is.
+Where a data set has kinds that end in an outcome, every one of its questions ends by naming the
+outcomes, whatever its own kind; its wording then does not tell the kind.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ OUTCOMES: Mapping[str, Mapping[QuestionKind, str]] = {
         QuestionKind.MISSING_PARAMETER: "缺少信息",
     },
 }
+"""Language -> kind -> the outcome that it ends in."""
 FAILURES = (QuestionKind.MISSING_TOOL, QuestionKind.MISSING_PARAMETER)
-"""Outcomes that a question which reads can have, a value aside."""
+"""Kinds whose outcome a question that only reads can have too, in place of a value."""
 
 
 def closing(language: str, acts: bool) -> str:
-    """The sentence that ends a question: every outcome that one of its wording could have."""
-    said = [text for kind, text in OUTCOMES[language].items() if acts or kind in FAILURES]
+    """The sentence that ends a question: every outcome it could have, going by its wording.
+
+    ``acts``: the question asks for an action.
+    """
+    named = [text for kind, text in OUTCOMES[language].items() if acts or kind in FAILURES]
     if language == "zh":
         opening = "办完后请回答" if acts else "如果办不到，请回答"
-        return f"{opening}{'、'.join(said[:-1])}或{said[-1]}。"
-    listed = f"{', '.join(said[:-1])} or {said[-1]}"
+        return f"{opening}{'、'.join(named[:-1])}或{named[-1]}。"
+    listed = f"{', '.join(named[:-1])} or {named[-1]}"
     return f"Answer {listed}." if acts else f"If you cannot, answer {listed}."
 
 

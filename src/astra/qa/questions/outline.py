@@ -1,4 +1,4 @@
-"""What the teacher is told of a plan: the outline's steps, the names, the knowledge excerpt."""
+"""Outlines: the variables of the asks that word a plan (steps, names, knowledge excerpt)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from astra.records.qa import Bar, QuestionKind
 
 
 def ask_variables(plan: QuestionPlan, language: str) -> dict[str, Any]:
-    """Variables of ``qa/decompose``."""
-    made = plan.composition
+    """Variables of ``qa/decompose``: the plan's steps in order, and all that answers them."""
+    composition = plan.composition
     steps: list[dict[str, Any]] = []
-    for number, node in enumerate(made.nodes, start=1):
-        operation, relation = plan.operations[number - 1], node.relation
+    for position, node in enumerate(composition.nodes):
+        operation, relation = plan.operations[position], node.relation
         steps.append(
             {
-                "id": number,
-                "hop_level": made.levels[number - 1],
+                "id": position + 1,
+                "hop_level": composition.levels[position],
                 "parents": list(node.parents),
                 "start": node.start,
                 "phrase": relation.phrase,
-                "literal": plan.literals[number - 1],
+                "literal": plan.literals[position],
                 "answer_type": relation.answer_type.value,
                 **operation.model_dump(mode="json"),
             }
         )
     return {
-        "domain": made.domain,
+        "domain": composition.domain,
         "language": language,
-        "scenario": made.scenario.value,
-        "hops": made.hops,
-        "form": made.form,
-        "final": made.final,
+        "scenario": composition.scenario.value,
+        "hops": composition.hops,
+        "form": composition.form,
+        "final": composition.final,
         "names": list(plan.names),
         "steps": steps,
         "tables": [table.model_dump(mode="json") for table in plan.tables],
@@ -44,14 +44,16 @@ def ask_variables(plan: QuestionPlan, language: str) -> dict[str, Any]:
 def outline_variables(plan: QuestionPlan, language: str, closes: bool) -> dict[str, Any]:
     """Variables of ``qa/outline`` and ``qa/outline_zh``: those of ``qa/decompose`` and the kind's.
 
-    ``closes``: the question ends by naming the outcomes that it may have.
+    ``closes``: the question ends by naming the outcomes that it may have. Variable ``told`` holds
+    what the question states verbatim; a step's ``untold`` names the parameter whose value it
+    keeps back.
     """
-    made = plan.composition
+    composition = plan.composition
     variables = ask_variables(plan, language)
-    acts = made.form == "act"
+    acts = composition.form == "act"
     hidden = plan.kind is QuestionKind.MISSING_PARAMETER
     told: list[Any] = list(plan.names)
-    for step, node in zip(variables["steps"], made.nodes, strict=True):
+    for step, node in zip(variables["steps"], composition.nodes, strict=True):
         untold = hidden and node.bar is Bar.NO_CALL
         step |= {
             "after": list(node.after),
@@ -68,6 +70,6 @@ def outline_variables(plan: QuestionPlan, language: str, closes: bool) -> dict[s
         **variables,
         "kind": plan.kind.value,
         "told": told,
-        "outcome": OUTCOMES[language][plan.kind] if made.final == "outcome" else "",
+        "outcome": OUTCOMES[language][plan.kind] if composition.final == "outcome" else "",
         "closing": closing(language, acts) if closes else "",
     }

@@ -1,7 +1,8 @@
-"""Plans of questions: a composition, named entities and the knowledge excerpt that answers it.
+"""Plans of questions: a composition, the entities it is asked of, and the excerpt that answers it.
 
-A plan fixes what a question is about, before any teacher is asked: quotas of splits, scenarios
-and hops hold by construction, and shortfalls are counted, never filled with something else.
+A plan fixes what a question is about before any teacher is asked. Quotas of splits, languages,
+kinds, scenarios and hops therefore hold by construction; where no plan can be drawn, the question
+is rejected and nothing else takes its place.
 """
 
 from __future__ import annotations
@@ -17,31 +18,36 @@ from astra.qa.knowledge.operations import EvaluationError, join
 from astra.qa.knowledge.schema import CellType, KnowledgeSource
 from astra.qa.questions.kinds import compositions_of
 from astra.qa.questions.shapes import Composition, split_of
-from astra.qa.questions.walk import CompositionWalk, Index, Unsuitable
+from astra.qa.questions.walk import CompositionWalk, RowIndex, Unsuitable
 from astra.records.base import content_id
 from astra.records.qa import Operation, QuestionKind, Scenario, Split, Table
 from astra.records.state import Write
 
 ATTEMPTS = 60
+"""Draws for one question before it is given up."""
 LEAST_DISTRACTORS = 4
-"""Distractor rows per table."""
+"""Fewest distractor rows that a table gets, if it has as many."""
 
 
 @dataclass(frozen=True)
 class QuestionPlan:
+    """A question before it is worded; operations, literals and writes are one per node."""
+
     source: KnowledgeSource
     composition: Composition
     names: tuple[str, ...]
+    """The named entities; a node's ``start`` is a position in them."""
     operations: tuple[Operation, ...]
     literals: tuple[Any, ...]
-    """Per node: the value of the relation's second parameter, or None."""
+    """The value of each relation's second parameter; None where it has none."""
     tables: tuple[Table, ...]
-    """The state that the question starts from."""
+    """The state that the question starts from: rows that it needs, and distractors."""
     writes: tuple[tuple[Write, ...], ...]
-    """Per node, what carrying it out changes."""
+    """The changes that carrying out each node makes."""
 
     @property
     def kind(self) -> QuestionKind:
+        """The task kind of its composition."""
         return self.composition.kind
 
 
@@ -55,8 +61,8 @@ class Unplanned:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Questions of one split that share language and kind, and how many are wanted."""
+class Stratum:
+    """The wanted questions of one split, language and kind, and how many they are."""
 
     split: Split
     language: Language
@@ -68,7 +74,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def apportion(total: int, shares: Mapping[Key, float]) -> dict[Key, int]:
-    """Whole counts that add up to ``total``: the largest remainders make up what is missing."""
+    """Whole counts that add up to ``total``: keys with the largest remainders get one more."""
     exact = {key: total * share for key, share in shares.items()}
     counts = {key: int(value) for key, value in exact.items()}
     by_rest = sorted(exact, key=lambda key: (counts[key] - exact[key], str(key)))
@@ -77,8 +83,8 @@ def apportion(total: int, shares: Mapping[Key, float]) -> dict[Key, int]:
     return counts
 
 
-def cells_of(config: QAConfig, split: Split) -> list[Cell]:
-    """The split's cells, empty ones left out."""
+def strata_of(config: QAConfig, split: Split) -> list[Stratum]:
+    """The split's strata, empty ones left out."""
     shares: dict[tuple[Language, QuestionKind], float] = {
         (language, kind): config.languages[language] * config.kinds[kind]
         for language in config.languages_used
@@ -86,53 +92,61 @@ def cells_of(config: QAConfig, split: Split) -> list[Cell]:
     }
     counts = apportion(config.instances.get(split, 0), shares)
     return [
-        Cell(split, language, kind, count) for (language, kind), count in counts.items() if count
+        Stratum(split, language, kind, count) for (language, kind), count in counts.items() if count
     ]
 
 
 class Planner:
-    """Draws the plans of one cell."""
+    """Draws the plans of one stratum. Building it enumerates the compositions it draws from."""
 
     def __init__(
         self,
         config: QAConfig,
-        cell: Cell,
+        stratum: Stratum,
         sources: Mapping[str, Sequence[KnowledgeSource]],
         weights: Mapping[str, float],
     ) -> None:
         self._config = config
-        self._cell = cell
+        self.stratum = stratum
         self._sources = sources
         self._weights = weights
-        self._indexes: dict[int, Index] = {}
+        self._indexes: dict[int, RowIndex] = {}
         self._buckets: defaultdict[tuple[Scenario, int], defaultdict[str, list[Composition]]]
         self._buckets = defaultdict(lambda: defaultdict(list))
+        """(Scenario, hops) -> source name -> compositions."""
         self._possible: set[Scenario] = set()
         wanted = {hops for hops, weight in config.hops.items() if weight > 0}
         for name, variants in sources.items():
-            for made in compositions_of(cell.kind, variants[0], max(wanted)):
-                if made.hops not in wanted or len(made.nodes) > config.max_steps:
+            # Variants of a source differ in rows alone, so that they share their compositions.
+            for composition in compositions_of(stratum.kind, variants[0], max(wanted)):
+                if composition.hops not in wanted or len(composition.nodes) > config.max_steps:
                     continue
-                self._possible.add(made.scenario)
-                if split_of(made.signature, config.compositions) is cell.split:
-                    self._buckets[made.scenario, made.hops][name].append(made)
+                self._possible.add(composition.scenario)
+                if split_of(composition.signature, config.compositions) is stratum.split:
+                    bucket = self._buckets[composition.scenario, composition.hops]
+                    bucket[name].append(composition)
 
     def composition_count(self) -> int:
         """How many compositions the split owns within the hop budget."""
-        return sum(len(found) for by in self._buckets.values() for found in by.values())
+        return sum(
+            len(compositions)
+            for by_source in self._buckets.values()
+            for compositions in by_source.values()
+        )
 
     def quota(self) -> dict[Scenario, int]:
         """Instances per scenario. A kind that cannot have some scenario shares out the others."""
         shares = {scenario: self._config.scenarios.get(scenario, 0.0) for scenario in Scenario}
-        if self._cell.kind is not QuestionKind.READ_ONLY:
-            whole = sum(shares[scenario] for scenario in self._possible)
+        if self.stratum.kind is not QuestionKind.READ_ONLY:
+            possible = sum(shares[scenario] for scenario in self._possible)
             shares = {
-                scenario: share / whole if whole and scenario in self._possible else 0.0
+                scenario: share / possible if possible and scenario in self._possible else 0.0
                 for scenario, share in shares.items()
             }
             if not any(shares.values()):
-                return {Scenario.SINGLE_HOP: self._cell.total}  # none can be made: no_plan
-        return apportion(self._cell.total, shares)
+                # No scenario can be had: every question is then rejected as ``no_plan``.
+                return {Scenario.SINGLE_HOP: self.stratum.total}
+        return apportion(self.stratum.total, shares)
 
     def plans(self) -> Iterator[QuestionPlan | Unplanned]:
         """One item per wanted instance: its plan, or why none could be made."""
@@ -142,7 +156,10 @@ class Planner:
                 yield self._draw(scenario, number, seen)
 
     def _draw(self, scenario: Scenario, number: int, seen: set[int]) -> QuestionPlan | Unplanned:
-        """``seen`` holds a hash of each plan drawn before: the plans themselves are large."""
+        """A plan that was not drawn before.
+
+        ``seen`` holds a hash of each earlier plan, as the plans themselves are large.
+        """
         weights = {
             hops: weight
             for hops, weight in sorted(self._config.hops.items())
@@ -150,20 +167,24 @@ class Planner:
         }
         if not weights:
             return Unplanned(scenario, number, "the split owns no composition of this scenario")
-        cell = self._cell
-        label = [self._config.seed, cell.split, scenario, number]
-        if (cell.language, cell.kind) != ("en", QuestionKind.READ_ONLY):
-            label += [cell.language, cell.kind]
+        stratum = self.stratum
+        label = [self._config.seed, stratum.split, scenario, number]
+        # English reading questions are labelled without both: data sets of them keep their draws.
+        if (stratum.language, stratum.kind) != ("en", QuestionKind.READ_ONLY):
+            label += [stratum.language, stratum.kind]
         rng = random.Random(int(content_id(["plan", *label]), 16))
         for _ in range(ATTEMPTS):
             hops = rng.choices(list(weights), list(weights.values()))[0]
             by_source = self._buckets[scenario, hops]
             names = sorted(by_source)
             name = rng.choices(names, [self._weights[n] for n in names])[0]
-            made = by_source[name]
-            preference = [self._config.lookup_weight if c.only_lookups else 1.0 for c in made]
+            compositions = by_source[name]
+            preference = [
+                self._config.lookup_weight if composition.only_lookups else 1.0
+                for composition in compositions
+            ]
             source = rng.choice(self._sources[name])
-            plan = self._fill(rng.choices(made, preference)[0], source, rng)
+            plan = self._fill(rng.choices(compositions, preference)[0], source, rng)
             if plan is None:
                 continue
             key = int(
@@ -175,82 +196,91 @@ class Planner:
         return Unplanned(scenario, number, f"{ATTEMPTS} draws gave no new question")
 
     def _fill(
-        self, made: Composition, source: KnowledgeSource, rng: random.Random
+        self, composition: Composition, source: KnowledgeSource, rng: random.Random
     ) -> QuestionPlan | None:
-        index = self._indexes.setdefault(id(source), Index(source))
-        kinds = made.starts
-        pools = source.starts
-        if any(len(pools[kind]) < kinds.count(kind) for kind in kinds):
+        index = self._indexes.setdefault(id(source), RowIndex(source))
+        # The named entities of a composition are all of one type.
+        pool = source.starts[composition.starts[0]]
+        if len(pool) < len(composition.starts):
             return None
-        names = tuple(rng.sample(pools[kinds[0]], len(kinds)))
-        return fill(index, made, names, self._config.distractor_rows, rng)
+        names = tuple(rng.sample(pool, len(composition.starts)))
+        return fill(index, composition, names, self._config.distractor_rows, rng)
 
 
 def fill(
-    index: Index, made: Composition, names: tuple[str, ...], distractors: int, rng: random.Random
+    index: RowIndex,
+    composition: Composition,
+    names: tuple[str, ...],
+    distractors: int,
+    rng: random.Random,
 ) -> QuestionPlan | None:
     """The plan of a composition asked of ``names``; None where they make no good question."""
-    walk = CompositionWalk(index, made, names, rng)
+    walk = CompositionWalk(index, composition, names, rng)
     try:
         walk.run()
     except (EvaluationError, Unsuitable):
         return None
     return QuestionPlan(
-        index.source,
-        made,
-        names,
-        tuple(walk.operations),
-        tuple(walk.literals),
-        excerpt(index, made, walk.rows, distractors, rng),
-        tuple(walk.writes),
+        source=index.source,
+        composition=composition,
+        names=names,
+        operations=tuple(walk.operations),
+        literals=tuple(walk.literals),
+        tables=excerpt(index, composition, walk.rows, distractors, rng),
+        writes=tuple(walk.writes),
     )
 
 
 def excerpt(
-    index: Index,
-    made: Composition,
+    index: RowIndex,
+    composition: Composition,
     needed: Mapping[str, Sequence[tuple[Any, ...]]],
     distractors: int,
     rng: random.Random,
 ) -> tuple[Table, ...]:
-    """The rows needed plus distractors, shuffled; linked distractors first, so that a wrong
-    argument still finds its way through the tables as a right one does.
+    """The tables that a composition reads: the rows ``needed`` and distractors, shuffled.
+
+    ``distractors`` rows are shared out among the tables. Rows that an earlier table links to are
+    taken first, so that a wrong argument still finds its way through the tables as a right one
+    does. Joins are made of the excerpts of their parts.
     """
     tables: dict[str, Table] = {}
     linked: set[Any] = set()
     share = max(LEAST_DISTRACTORS, distractors // max(1, len(needed)))
-    views = [n.relation.table for n in made.nodes if "+" in n.relation.table]
-    for name in _parts(made):
+    joins = [node.relation.table for node in composition.nodes if "+" in node.relation.table]
+    for name in _base_tables(composition):
         whole = index.source.tables[name]
         rows = list(dict.fromkeys(needed.get(name, ())))
-        for view in views:
-            if name in view.split("+"):
-                rows = list(dict.fromkeys([*rows, *_projected(index, view, whole, needed[view])]))
-        have = set(rows)
-        others = [row for row in whole.rows if row not in have]
+        for joined in joins:
+            if name in joined.split("+"):
+                parts = _projected(index, joined, whole, needed[joined])
+                rows = list(dict.fromkeys([*rows, *parts]))
+        chosen = set(rows)
+        others = [row for row in whole.rows if row not in chosen]
         rng.shuffle(others)
-        others.sort(key=lambda row: row[0] not in linked)
+        others.sort(key=lambda row: row[0] not in linked)  # False first; the shuffle holds within
         rows += others[:share]
+        # The first column is a row's own name; every other entity column links to a row.
         kinds = index.source.kinds[name]
         links = [i for i, c in enumerate(whole.columns) if i and kinds[c] is CellType.ENTITY]
         linked.update(row[i] for row in rows for i in links)
         rng.shuffle(rows)
         tables[name] = Table(name=name, columns=whole.columns, rows=tuple(rows))
-    for view in dict.fromkeys(views):
-        tables[view] = join(view, [tables[part] for part in view.split("+")])
+    for joined in dict.fromkeys(joins):
+        tables[joined] = join(joined, [tables[part] for part in joined.split("+")])
     return tuple(tables.values())
 
 
-def _parts(made: Composition) -> list[str]:
-    """Tables that the nodes read, those of joins among them, in the order first met."""
-    read = [node.relation.table for node in made.nodes if node.relation.table]
+def _base_tables(composition: Composition) -> list[str]:
+    """The tables that the nodes read, joins taken apart, in the order first met."""
+    read = [node.relation.table for node in composition.nodes if node.relation.table]
     return list(dict.fromkeys(part for name in read for part in name.split("+")))
 
 
 def _projected(
-    index: Index, view: str, part: Table, rows: Sequence[tuple[Any, ...]]
+    index: RowIndex, joined: str, part: Table, rows: Sequence[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
-    """The rows of ``part`` that went into rows of a join."""
-    columns = index.source.tables[view].columns
+    """The rows of ``part`` that went into ``rows`` of a join."""
+    columns = index.source.tables[joined].columns
     places = [columns.index(column) for column in part.columns]
     return [tuple(row[place] for place in places) for row in rows]

@@ -3,6 +3,10 @@
 A composition is a DAG of nodes over the relations of one source. Its signature is its identity
 across splits: a stable hash assigns each signature to exactly one split, so that a held-out
 question is never a training question with other names.
+
+Compositions that only read grow from paths, chains of relations in which each is asked of the
+answer before. A path is asked of one entity, or of two or three at once (``list``) or to compare
+them (``greater``, ``less``, ``between``); two look-ups of one entity make a ``fork``.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 from astra.qa.knowledge.calculations import DAYS_BETWEEN
 from astra.qa.knowledge.operations import CLASSIC_OPS, PLAIN_OPS
@@ -19,17 +23,30 @@ from astra.records.base import content_id
 from astra.records.qa import (
     AnswerType,
     Bar,
-    Operation,
     QuestionKind,
     Scenario,
     Split,
     SubQuestion,
 )
 
-COMPARE = {
-    op: Relation(f"compare.{op}", op, "value", "", "names", "", "", CellType.ENTITY)
+COMPARISONS = {
+    op: Relation(
+        name=f"compare.{op}",
+        op=op,
+        source="value",
+        table="",
+        key="names",
+        select="",
+        phrase="",
+        kind=CellType.ENTITY,
+    )
     for op in ("greater", "less")
 }
+"""The relation of each comparison. It has no phrase: forms of questions word it."""
+RelationPath = tuple[Relation, ...]
+"""A chain of relations: each is asked of the answer of the one before."""
+NOT_LISTED = (AnswerType.LIST, AnswerType.RECORD, AnswerType.BOOLEAN)
+"""Answers that are asked for one at a time."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +58,18 @@ class Node:
     parents: tuple[int, ...] = ()
     """Ids of earlier nodes; a node's id is its position counted from 1."""
     after: tuple[int, ...] = ()
-    """Nodes that must be done before, though their answers are not used."""
+    """Ids of nodes that must be done before, though their answers are not used."""
     bar: Bar | None = None
+    """Why the step is not carried out; None where it is."""
 
     @property
     def dependencies(self) -> tuple[int, ...]:
+        """Ids of all nodes that must be done before, ascending."""
         return tuple(sorted({*self.parents, *self.after}))
 
     @property
     def signature(self) -> str:
+        """The relation with what it is asked of, waits for and is barred by."""
         asked = ",".join(map(str, self.parents)) or f"@{self.start}"
         later = f">{','.join(map(str, self.after))}" if self.after else ""
         barred = f"!{self.bar}" if self.bar else ""
@@ -58,30 +78,34 @@ class Node:
 
 @dataclass(frozen=True)
 class Composition:
-    """``final`` is how the main question's answer follows: the ``last`` node, the ``list`` of ends
-    (writes and barred nodes aside), or the ``outcome`` that its kind has.
-    """
+    """A question without names: its steps in order, and how its final answer follows from them."""
 
     domain: str
     form: str
+    """How its wording brings the steps together: ``last``, ``list``, ``fork``, ``act``, ..."""
     nodes: tuple[Node, ...]
     starts: tuple[str, ...]
-    """Entity type of each named entity."""
+    """The entity type of each named entity; all are of one type."""
     final: str
+    """What the main question's answer is: that of the ``last`` node, the ``list`` of those of
+    all ends (writes and barred nodes aside), or the ``outcome`` that its kind has.
+    """
     kind: QuestionKind = QuestionKind.READ_ONLY
 
     @cached_property
     def signature(self) -> str:
+        """Its identity across splits: domain, form, kind and the nodes' signatures."""
         read = self.kind is QuestionKind.READ_ONLY
         form = self.form if read else f"{self.kind}:{self.form}"
         return f"{self.domain}:{form}:" + ";".join(node.signature for node in self.nodes)
 
     @cached_property
     def levels(self) -> tuple[int, ...]:
-        found: list[int] = []
+        """The hop level of each node: 1, or one more than its deepest dependency."""
+        levels: list[int] = []
         for node in self.nodes:
-            found.append(1 + max((found[parent - 1] for parent in node.dependencies), default=0))
-        return tuple(found)
+            levels.append(1 + max((levels[id - 1] for id in node.dependencies), default=0))
+        return tuple(levels)
 
     @property
     def hops(self) -> int:
@@ -90,12 +114,14 @@ class Composition:
 
     @cached_property
     def scenario(self) -> Scenario:
+        """The scenario of its levels."""
         return scenario_of(
             [(level, node.relation.op) for level, node in zip(self.levels, self.nodes, strict=True)]
         )
 
     @property
     def only_lookups(self) -> bool:
+        """Whether no node calculates, groups, compares or writes."""
         return all(node.relation.op == "lookup" for node in self.nodes)
 
     @property
@@ -107,9 +133,10 @@ class Composition:
 
 
 def scenario_of(steps: Iterable[tuple[int, str]]) -> Scenario:
-    """The scenario of (hop level, op) steps; steps that need no tool by their op do not count.
+    """The scenario of (hop level, op) steps (ASTRA section 4.1).
 
-    Hops: some step depends on another. Parallel: some level holds two steps.
+    It is multi-hop if some step depends on another, and parallel if some level holds two steps.
+    Steps whose op needs no tool do not count.
     """
     levels = [level for level, op in steps if op not in PLAIN_OPS]
     parallel = len(set(levels)) < len(levels)
@@ -119,15 +146,13 @@ def scenario_of(steps: Iterable[tuple[int, str]]) -> Scenario:
 
 
 def steps_of(sub_questions: Iterable[SubQuestion]) -> list[tuple[int, str]]:
-    return [(step.hop_level, _op(step.operation)) for step in sub_questions]
-
-
-def _op(operation: Operation | None) -> str:
-    return operation.op if operation else ""
+    """(Hop level, op) of each sub-question, as ``scenario_of`` takes them."""
+    return [(step.hop_level, step.operation.op if step.operation else "") for step in sub_questions]
 
 
 def split_of(signature: str, shares: Mapping[Split, float]) -> Split:
-    """The split that owns a composition: a stable hash against the shares, in Split's order."""
+    """The split that owns a composition, by a stable hash of its signature."""
+    # The hash is a number in [0, 1); the shares, laid end to end, say whose part it falls into.
     ticket = int(content_id(["composition", signature]), 16) / 16**16
     for split in Split:
         ticket -= shares.get(split, 0.0)
@@ -136,90 +161,88 @@ def split_of(signature: str, shares: Mapping[Split, float]) -> Split:
     return Split.TRAIN
 
 
-Path = tuple[Relation, ...]
-NOT_LISTED = (AnswerType.LIST, AnswerType.RECORD, AnswerType.BOOLEAN)
-"""Answers that are asked for one at a time."""
-
-
 def compositions(source: KnowledgeSource, max_hops: int) -> list[Composition]:
     """Every composition over a source's relations of at most ``max_hops`` levels, in order."""
-    found: dict[str, Composition] = {}
     paths = list(paths_of(source, max_hops))
-    for path in paths:
-        for made in _of_path(source.domain, path):
-            if made.hops <= max_hops:
-                found[made.signature] = made
-    for prefix in [(), *paths]:
-        for made in _forks(source, prefix):
-            if made.hops <= max_hops:
-                found[made.signature] = made
-    return list(found.values())
+    of_paths = (c for path in paths for c in _of_path(source.domain, path))
+    forks = (c for path in [(), *paths] for c in _forks(source, path))
+    return distinct(chain(of_paths, forks), max_hops)
 
 
-def paths_of(source: KnowledgeSource, longest: int) -> Iterator[Path]:
-    """Chains of reading relations from an entity type; no relation twice."""
-    asked: dict[str, list[Relation]] = {}
+def distinct(compositions: Iterable[Composition], max_hops: int) -> list[Composition]:
+    """The compositions of at most ``max_hops`` levels, one per signature, in order."""
+    by_signature = {c.signature: c for c in compositions if c.hops <= max_hops}
+    return list(by_signature.values())
+
+
+def paths_of(source: KnowledgeSource, longest: int) -> Iterator[RelationPath]:
+    """Every path of reading relations from an entity type, of at most ``longest`` relations.
+
+    No path asks a relation twice. ``days_between`` is asked of two answers, so no path has it.
+    """
+    by_source: dict[str, list[Relation]] = {}
     for relation in source.relations:
         if relation.op != "days_between" and not relation.writes:
-            asked.setdefault(relation.source, []).append(relation)
+            by_source.setdefault(relation.source, []).append(relation)
 
-    def extend(path: Path) -> Iterator[Path]:
+    def extend(path: RelationPath) -> Iterator[RelationPath]:
+        """The path and, depth first, each that goes on from its end."""
         yield path
         if len(path) < longest and path[-1].target:
-            for relation in asked.get(path[-1].target, []):
+            for relation in by_source.get(path[-1].target, []):
                 if relation not in path:
                     yield from extend((*path, relation))
 
-    for kind in source.starts:
-        for relation in asked.get(kind, []):
+    for entity_type in source.starts:
+        for relation in by_source.get(entity_type, []):
             yield from extend((relation,))
 
 
-def _of_path(domain: str, path: Path) -> Iterator[Composition]:
+def _of_path(domain: str, path: RelationPath) -> Iterator[Composition]:
     """The questions that ask one path: alone, of two or three entities, or compared."""
-    kind = path[0].source
-    yield Composition(domain, "last", copies(path, 1), (kind,), "last")
-    if path[-1].answer_type not in NOT_LISTED:
+    start, last = path[0].source, path[-1]
+    yield Composition(domain, "last", copies(path, 1), (start,), "last")
+    if last.answer_type not in NOT_LISTED:
         for width in (2, 3):
-            nodes = copies(path, width)
-            yield Composition(domain, "list", nodes, (kind,) * width, "list")
-    numeric = path[-1].kind is CellType.NUMBER and path[-1].op in ("lookup", "sum", "max", "mean")
-    if numeric:
-        nodes = copies(path, 2)
-        ends = (len(nodes) - 1, len(nodes))
-        for op, relation in COMPARE.items():
-            yield Composition(
-                domain, op, (*nodes, Node(relation, parents=ends)), (kind, kind), "last"
-            )
-    if path[-1].op == "lookup" and path[-1].target == "date":
-        nodes = copies(path, 2)
-        between = Node(DAYS_BETWEEN, parents=(len(nodes) - 1, len(nodes)))
-        yield Composition(domain, "between", (*nodes, between), (kind, kind), "last")
+            yield Composition(domain, "list", copies(path, width), (start,) * width, "list")
+    pair = copies(path, 2)
+    ends = (len(pair) - 1, len(pair))  # ids of the two answers
+    if last.kind is CellType.NUMBER and last.op in ("lookup", "sum", "max", "mean"):
+        for op, relation in COMPARISONS.items():
+            nodes = (*pair, Node(relation, parents=ends))
+            yield Composition(domain, op, nodes, (start, start), "last")
+    if last.op == "lookup" and last.target == "date":
+        nodes = (*pair, Node(DAYS_BETWEEN, parents=ends))
+        yield Composition(domain, "between", nodes, (start, start), "last")
 
 
-def copies(path: Path, width: int) -> tuple[Node, ...]:
-    """The path once per named entity, level by level, so that ids follow hop levels."""
+def copies(path: RelationPath, width: int) -> tuple[Node, ...]:
+    """The path's nodes once per named entity, level by level, so that ids follow hop levels."""
     nodes: list[Node] = []
     for level, relation in enumerate(path):
         for copy in range(width):
             if level == 0:
                 nodes.append(Node(relation, start=copy))
             else:
+                # The same copy's node of the level before: ``width`` nodes back.
                 nodes.append(Node(relation, parents=(len(nodes) - width + 1,)))
     return tuple(nodes)
 
 
-def _forks(source: KnowledgeSource, prefix: Path) -> Iterator[Composition]:
-    """Two different look-ups of one entity, which is named or found by ``prefix``."""
-    kinds = [prefix[-1].target] if prefix else list(source.starts)
-    chain = copies(prefix, 1) if prefix else ()
-    for kind in kinds:
-        lookups = [r for r in source.relations if r.source == kind and r.op == "lookup"]
+def asked_of(relation: Relation, prefix: tuple[Node, ...]) -> Node:
+    """A node that asks of what ``prefix`` finds or, where that is empty, of the named entity."""
+    return Node(relation, parents=(len(prefix),)) if prefix else Node(relation, start=0)
+
+
+def _forks(source: KnowledgeSource, path: RelationPath) -> Iterator[Composition]:
+    """Two different look-ups of one entity, which is named or found by ``path``."""
+    entity_types = [path[-1].target] if path else list(source.starts)
+    prefix = copies(path, 1)
+    for entity_type in entity_types:
+        lookups = [r for r in source.relations if r.source == entity_type and r.op == "lookup"]
         for pair in combinations(lookups, 2):
-            if any(relation in prefix for relation in pair):
+            if any(relation in path for relation in pair):
                 continue
-            ends = tuple(
-                Node(r, parents=(len(chain),)) if chain else Node(r, start=0) for r in pair
-            )
-            start = prefix[0].source if prefix else kind
-            yield Composition(source.domain, "fork", (*chain, *ends), (start,), "list")
+            ends = tuple(asked_of(relation, prefix) for relation in pair)
+            start = path[0].source if path else entity_type
+            yield Composition(source.domain, "fork", (*prefix, *ends), (start,), "list")

@@ -1,4 +1,8 @@
-"""Following a composition from named entities through the tables of a source."""
+"""The walk from named entities through a composition: its operations, answers, rows and writes.
+
+A walk draws what a composition leaves open (literals) and gives up where the entities make a poor
+question; the planner then draws others.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,9 @@ GROUP_SIZES = {
 }
 """Rows that a group may have: answers stay short and calculations small."""
 DAYS = (7, 10, 14, 21, 30)
+"""Literals of ``add_days``."""
 TIMES = (2, 3, 4, 5, 6, 7, 8, 9)
+"""Literals of ``multiply``."""
 ONCE = frozenset({*GROUP_SIZES, *WRITE_OPS, "lookup", "record", "check"})
 """Operations that no question makes twice with the same arguments."""
 
@@ -37,33 +43,37 @@ class Unsuitable(Exception):
     """These entities make a poor question (a tie, a repeated call, a group too large)."""
 
 
-class Index:
-    """Rows of a source by table, column and value."""
+class RowIndex:
+    """The rows of a source by table, column and value; a column is indexed when first asked."""
 
     def __init__(self, source: KnowledgeSource) -> None:
         self.source = source
         self._by: dict[tuple[str, str], dict[Any, list[tuple[Any, ...]]]] = {}
 
     def rows(self, table: str, column: str, value: Any) -> list[tuple[Any, ...]]:
-        found = self._by.get((table, column))
-        if found is None:
-            found = defaultdict(list)
+        """The rows whose cell in ``column`` is ``value``, in table order."""
+        if (table, column) not in self._by:
+            by_value: dict[Any, list[tuple[Any, ...]]] = {}
             whole = self.source.tables[table]
             position = whole.columns.index(column)
             for row in whole.rows:
-                found[row[position]].append(row)
-            self._by[table, column] = found = dict(found)
-        return found.get(value, [])
+                by_value.setdefault(row[position], []).append(row)
+            self._by[table, column] = by_value
+        return self._by[table, column].get(value, [])
 
 
 class CompositionWalk:
-    """Follows a composition from named entities; collects operations and the rows they read."""
+    """Follows a composition from named entities.
+
+    ``run`` fills ``operations``, ``literals`` and ``writes`` (one per node, in order),
+    ``answers`` (by node id) and ``rows``.
+    """
 
     def __init__(
-        self, index: Index, made: Composition, names: tuple[str, ...], rng: random.Random
+        self, index: RowIndex, composition: Composition, names: tuple[str, ...], rng: random.Random
     ) -> None:
         self._index = index
-        self._made = made
+        self._composition = composition
         self._names = names
         self._rng = rng
         self._calls: set[str] = set()
@@ -71,25 +81,28 @@ class CompositionWalk:
         self.operations: list[Operation] = []
         self.literals: list[Any] = []
         self.rows: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
-        """Rows read, as they are before any write."""
+        """The rows that are read, by table, as they are before any write."""
         self.writes: list[tuple[Write, ...]] = []
 
     def run(self) -> None:
-        """Raises Unsuitable or EvaluationError where the names make no good question."""
+        """Follow every node. Raises Unsuitable or EvaluationError on a poor question."""
         met = set(self._names)
-        for number, node in enumerate(self._made.nodes, start=1):
+        for number, node in enumerate(self._composition.nodes, start=1):
             answer = self._step(node)
             self.answers[number] = answer
             relation = node.relation
             if relation.op == "days_between" and answer < 2:
                 raise Unsuitable
-            told = relation.op in PLAIN_OPS or relation.writes
-            if relation.answer_type is AnswerType.STRING and not told:
+            # An entity that is met twice makes a circle, or two ways to one answer. A comparison
+            # or a write answers with a name that the question gives; that is no second meeting.
+            given = relation.op in PLAIN_OPS or relation.writes
+            if relation.answer_type is AnswerType.STRING and not given:
                 if answer in met:
                     raise Unsuitable
                 met.add(answer)
 
     def _step(self, node: Node) -> Any:
+        """Carry out a node on the answers so far, and return its answer."""
         relation = node.relation
         literal, asked = None, None
         if node.start is not None:
@@ -100,14 +113,9 @@ class CompositionWalk:
         if relation.extra:
             literal = self._literal(relation, relevant)
         operation = operation_of(node, self._names, literal)
-        # Two writes of one cell would make the end state hang on their order.
-        call = canonical_json([relation.name, asked, None if relation.writes else literal])
-        if relation.op in ONCE:
-            if call in self._calls:
-                raise Unsuitable
-            self._calls.add(call)
-        before = self._now(relation, relevant)
-        answer, writes = perform(operation, node.bar, self._made.kind, before, self.answers)
+        self._refuse_repetition(relation, asked, literal)
+        before = self._current(relation, relevant)
+        answer, writes = perform(operation, node.bar, self._composition.kind, before, self.answers)
         if answer == []:
             raise Unsuitable
         if relation.table:
@@ -117,33 +125,49 @@ class CompositionWalk:
         self.writes.append(writes)
         return answer
 
-    def _now(self, relation: Relation, relevant: Sequence[tuple[Any, ...]]) -> tuple[Table, ...]:
+    def _refuse_repetition(self, relation: Relation, asked: Any, literal: Any) -> None:
+        """Raises Unsuitable where an operation of ONCE has been called like this before."""
+        if relation.op not in ONCE:
+            return
+        # Two writes of one cell would make the end state hang on their order, whatever they write.
+        call = canonical_json([relation.name, asked, None if relation.writes else literal])
+        if call in self._calls:
+            raise Unsuitable
+        self._calls.add(call)
+
+    def _current(
+        self, relation: Relation, relevant: Sequence[tuple[Any, ...]]
+    ) -> tuple[Table, ...]:
         """The rows that a relation reads, after the writes made so far."""
         if not relation.table:
             return ()
-        made = [w for writes in self.writes for w in writes if w.table in relation.table.split("+")]
-        if made and "+" in relation.table:
+        parts = relation.table.split("+")
+        earlier = [write for writes in self.writes for write in writes if write.table in parts]
+        # Of a join only the relevant rows are at hand; they cannot be joined anew after a write.
+        if earlier and len(parts) > 1:
             raise Unsuitable
         columns = self._index.source.tables[relation.table].columns
         table = Table.model_construct(
             name=relation.table, columns=columns, rows=tuple(relevant), fields={}
         )
-        return after([table], made) if made else (table,)
+        return after([table], earlier) if earlier else (table,)
 
     def _relevant(self, relation: Relation, asked: Any) -> list[tuple[Any, ...]]:
+        """The rows that a relation reads when it is asked of ``asked``."""
         if not relation.table:
             return []
         if relation.op == "convert":
             return list(self._index.source.tables[relation.table].rows)
-        found = self._index.rows(relation.table, relation.key, asked)
+        rows = self._index.rows(relation.table, relation.key, asked)
         if relation.op == "insert":
-            return found  # there may be none
+            return rows  # there may be none
         least, most = GROUP_SIZES.get(relation.op, (1, 1))
-        if not least <= len(found) <= most:
+        if not least <= len(rows) <= most:
             raise Unsuitable
-        return found
+        return rows
 
     def _literal(self, relation: Relation, relevant: Sequence[tuple[Any, ...]]) -> Any:
+        """A value of the second parameter, drawn such that the kind of the question comes true."""
         rng, source = self._rng, self._index.source
         if relation.op == "add_days":
             return rng.choice(DAYS)
@@ -153,18 +177,20 @@ class CompositionWalk:
         if relation.op in BOUNDED:
             measure = columns.index(relation.select.partition(":")[2])
             values = sorted({row[measure] for row in relevant})
-            # One value at least lies beyond the bound.
-            kept = values[:-1] if relation.op == "above" else values[1:]
-            if not kept:
+            # The bound is a row's own value, and at least one row has to lie beyond it.
+            bounds = values[:-1] if relation.op == "above" else values[1:]
+            if not bounds:
                 raise Unsuitable
-            return rng.choice(kept)
+            return rng.choice(bounds)
         position = columns.index(relation.extra)
         standing = [row[position] for row in relevant]
-        wants = self._made.kind is QuestionKind.ALREADY_SATISFIED
-        if relation.op == "insert" and not wants:
+        # Where the goal is to hold already, the question asks for what stands in the cell.
+        repeats = self._composition.kind is QuestionKind.ALREADY_SATISFIED
+        if relation.op == "insert" and not repeats:
             return rng.choice(source.starts[relation.draws])
-        if relation.op == "update" and not wants:
+        if relation.op == "update" and not repeats:
             return self._new_value(source.column(relation.table, relation.extra))
+        # About half of the checks hold: the others take any value of the column.
         if relation.op == "check" and rng.random() < 0.5:
             return rng.choice(source.column(relation.table, relation.extra))
         if not standing:

@@ -25,10 +25,14 @@ _DECLINES = re.compile(
 _PART = re.compile(r"\bthe ([a-z]+(?: [a-z]+){0,3}?) of\b")
 _WORD = re.compile(r"[^\W_]+")
 Variables = Mapping[str, Any]
+"""The variables of an ask, which its prompt shows to a model."""
 
 
 def understanding(variables: Variables, rng: random.Random) -> Grade:
-    """Share of the names and numbers that calls or answer take up, of the worst request."""
+    """The share of a request's names and numbers that calls or answer take up.
+
+    A conversation is judged by its worst request, here and in ``planning``.
+    """
     return _least(_understanding(part) for part in _parts(variables))
 
 
@@ -40,16 +44,16 @@ def _understanding(part: _Part) -> Grade:
     if not wanted:
         related = any(_related(call["tool"], part) for call in calls)
         return _grade(1.0 if related else 0.5, "no names in the question; judged by tool names")
-    said = joined(
+    output = joined(
         [str(_plain(call["arguments"])) for call in calls] + [r["text"] for r in part.rounds]
     )
-    words = tokens(said)
-    met = sum(occurs(subject, said, words) for subject in wanted)
-    return _grade(_stepped(met / len(wanted)), f"{met} of {len(wanted)} names taken up")
+    words = tokens(output)
+    count = sum(occurs(subject, output, words) for subject in wanted)
+    return _grade(_stepped(count / len(wanted)), f"{count} of {len(wanted)} names taken up")
 
 
 def planning(variables: Variables, rng: random.Random) -> Grade:
-    """Share of calls that belong: the tool's words are asked for, or its result is used later."""
+    """The share of calls that belong: the tool is asked for, or its result is used later."""
     return _least(_planning(part) for part in _parts(variables))
 
 
@@ -61,7 +65,7 @@ def _planning(part: _Part) -> Grade:
 
 
 def context_understanding(variables: Variables, rng: random.Random) -> Grade:
-    """Share of the turn's values that the user or an earlier successful result states."""
+    """The share of the turn's values that the user or an earlier successful result states."""
     history: Sequence[Round] = variables["history"]
     turn = variables["turn"]
     source = joined(
@@ -74,9 +78,9 @@ def context_understanding(variables: Variables, rng: random.Random) -> Grade:
     else:
         since = [] if turn["user"] else _since_the_user(history)
         values = [answer for answer in _answers(turn["text"]) if answer not in _no_result(since)]
-    known = sum(occurs(value, source, words) for value in values)
-    share = known / len(values) if values else 1.0
-    return _grade(_stepped(share), f"{known} of {len(values)} values come from the context")
+    count = sum(occurs(value, source, words) for value in values)
+    share = count / len(values) if values else 1.0
+    return _grade(_stepped(share), f"{count} of {len(values)} values come from the context")
 
 
 def context_planning(variables: Variables, rng: random.Random) -> Grade:
@@ -89,32 +93,39 @@ def context_planning(variables: Variables, rng: random.Random) -> Grade:
             for call in _calls(history)
             if call["status"] != CallStatus.OK and call["status"] not in TRANSIENT
         ]
-        again = [c for c in turn["calls"] if (c["tool"], c["arguments"]) in lasting]
-        return _grade(0.0 if again else 1.0, "repeats a lasting failure" if again else "goes on")
+        repeats = any((call["tool"], call["arguments"]) in lasting for call in turn["calls"])
+        if repeats:
+            return _grade(0.0, "repeats a lasting failure")
+        return _grade(1.0, "goes on")
     since = [] if turn["user"] else _since_the_user(history)
     open_failures = [call for call in _calls(since) if not _resolved(call, since)]
     if open_failures and not _DECLINES.search(turn["text"]):
         return _grade(0.0, "ends without the failed result and does not say so")
     if not _calls(since):
         return _grade(1.0, "nothing was called")
-    said = joined([turn["text"], *(str(_plain(c["arguments"])) for c in _calls(since))])
-    words = tokens(said)
+    output = joined([turn["text"], *(str(_plain(c["arguments"])) for c in _calls(since))])
+    words = tokens(output)
     request = since[0]["user"] or variables["question"]
-    left = [name for name in subjects(request) if not occurs(name, said, words)]
-    return _grade(0.5 if left else 1.0, f"ends with {len(left)} names not dealt with")
+    ignored = [name for name in subjects(request) if not occurs(name, output, words)]
+    return _grade(0.5 if ignored else 1.0, f"ends with {len(ignored)} names not dealt with")
 
 
 def conciseness(variables: Variables, rng: random.Random) -> CallGrades:
-    """A call is needed if its tool is asked for or its result used; a failed one that passes
-    on retry counts as needed. (Repeats are the rules' to find.)"""
-    useful = [one for part in _parts(variables) for one in _useful(part)]
-    return CallGrades(reason="asked for or used later", needed=[int(one) for one in useful])
+    """Whether each call is needed: its tool is asked for, or its result is used later.
+
+    The rules of ``scoring.rules`` find the repeats, so that they need not be found here.
+    """
+    useful = [needed for part in _parts(variables) for needed in _useful(part)]
+    return CallGrades(reason="asked for or used later", needed=[int(needed) for needed in useful])
 
 
 def final_answer(variables: Variables, rng: random.Random) -> AnswerGrade:
-    """Correlation: each message to the user shares the request's or tools' words and ends in an
-    answer. Faithfulness: share of all answers that results (or the user) state."""
-    known = total = 0
+    """Two grades for the messages to the user.
+
+    Correlation: each message shares words with the request or the tools called, and marks an
+    answer. Faithfulness: the share of all answers that results (or the user) state.
+    """
+    stated = total = 0
     correlation = 1.0
     for part in _parts(variables):
         text = part.rounds[-1]["text"]
@@ -122,24 +133,24 @@ def final_answer(variables: Variables, rng: random.Random) -> AnswerGrade:
         if not answers:
             return AnswerGrade(reason="no answer is marked", correlation=0.0, faithfulness=0.5)
         calls = _calls(part.rounds)
-        asked = content_words(part.heard) | {
+        topic = content_words(part.heard) | {
             word for call in calls for word in content_words(noun_of(call["tool"]))
         }
-        on_topic = bool(asked & content_words(text)) or bool(_DECLINES.search(text))
+        on_topic = bool(topic & content_words(text)) or bool(_DECLINES.search(text))
         if not on_topic and not _all_stated(answers, calls):
             correlation = 0.5
         earlier = [*_calls(part.before), *calls]
         results = joined([part.heard, *(c["result"] for c in earlier if _ok(c))])
         words = tokens(results)
         total += len(answers)
-        known += sum(
+        stated += sum(
             answer in _no_result(part.rounds) or occurs(answer, results, words)
             for answer in answers
         )
     return AnswerGrade(
-        reason=f"{known} of {total} answers are stated by results",
+        reason=f"{stated} of {total} answers are stated by results",
         correlation=correlation,
-        faithfulness=_stepped(known / total),
+        faithfulness=_stepped(stated / total),
     )
 
 
@@ -157,6 +168,7 @@ class _Part:
 
 
 def _parts(variables: Variables) -> list[_Part]:
+    """The conversation cut before each of the user's messages."""
     rounds: Sequence[Round] = variables["rounds"]
     starts = [0, *(number for number, r in enumerate(rounds) if number and r["user"])]
     parts: list[_Part] = []
@@ -169,6 +181,7 @@ def _parts(variables: Variables) -> list[_Part]:
 
 
 def _heard(variables: Variables, rounds: Sequence[Round]) -> str:
+    """Everything the user has written up to the end of ``rounds``."""
     return joined([variables["question"], *(r["user"] for r in rounds if r["user"])])
 
 
@@ -183,22 +196,25 @@ def _least(grades: Iterable[Grade]) -> Grade:
 
 
 def _declining(part: _Part) -> Grade:
-    """Nothing was called: right if no tool fits, or if what a fitting tool needs is not given."""
+    """The grade where nothing was called.
+
+    That is right if no tool fits, or if the request does not give what a fitting tool needs.
+    """
     text = part.rounds[-1]["text"] if part.rounds else ""
     if not _DECLINES.search(text):
         return _grade(0.0, "answers without calling anything")
     fitting = [tool for tool in part.tools if _fits(tool, part.request)]
     if not fitting:
         return _grade(1.0, "no offered tool fits the question")
-    given = len(subjects(part.request))
+    subject_count = len(subjects(part.request))
     if _unmet_part(part) or _asks_for_choice(text, fitting, part.request):
         return _grade(1.0, "a part of the request cannot be done as it stands")
-    ready = [tool for tool in fitting if _named_parameters(tool) <= given]
+    ready = [tool for tool in fitting if _named_parameters(tool) <= subject_count]
     if ready:
         return _grade(0.0, f"{ready[0]['name']} fits and could have been called")
-    said = content_words(text)
+    reply = content_words(text)
     named = any(
-        content_words(name) & said
+        content_words(name) & reply
         for tool in fitting
         for name in tool["parameters"].get("required", [])
     )
@@ -207,22 +223,22 @@ def _declining(part: _Part) -> Grade:
 
 def _unmet_part(part: _Part) -> bool:
     """Whether the question asks for "the ... of" something that no offered tool is about."""
-    known = [
+    offered = [
         {singular(word) for word in words_of(tool["name"])} | {"number"} for tool in part.tools
     ]
     nouns = ({singular(word) for word in noun.split()} for noun in _PART.findall(part.request))
-    return any(noun and not any(noun <= words for words in known) for noun in nouns)
+    return any(noun and not any(noun <= words for words in offered) for noun in nouns)
 
 
 def _asks_for_choice(text: str, fitting: Sequence[SeenTool], question: str) -> bool:
     """Whether the message asks for a listed value that a fitting tool needs and nobody chose."""
-    said, words = content_words(text), tokens(question)
+    reply, words = content_words(text), tokens(question)
     for tool in fitting:
         properties: Mapping[str, Any] = tool["parameters"].get("properties", {})
         for name in tool["parameters"].get("required", []):
             listed = properties.get(name, {}).get("enum", ())
             open_choice = listed and not any(occurs(v, question, words) for v in listed)
-            if open_choice and content_words(name) & said:
+            if open_choice and content_words(name) & reply:
                 return True
     return False
 
@@ -260,8 +276,7 @@ def _named_parameters(tool: SeenTool) -> int:
 
 
 def _useful(part: _Part) -> list[bool]:
-    """Per call: its tool is asked for, or a later turn takes a value from its result, or it
-    failed for a passing reason and was made again."""
+    """Whether each call is useful: its tool is asked for, or a later turn uses its result."""
     useful: list[bool] = []
     rounds = [*part.rounds, *part.after]
     for number, round_ in enumerate(part.rounds):
@@ -292,12 +307,12 @@ def _related(tool: str, part: _Part) -> bool:
 
 
 def _resolved(call: SeenCall, history: Sequence[Round]) -> bool:
-    """Whether a failed call succeeded with the same tool at some point."""
+    """Whether the call, or another one of the same tool, succeeded at some point."""
     return _ok(call) or any(_ok(c) and c["tool"] == call["tool"] for c in _calls(history))
 
 
 def _no_result(rounds: Sequence[Round]) -> set[str]:
-    """Which answers without a value this history justifies."""
+    """The answers without a value (``not found`` and the like) that these rounds justify."""
     calls = _calls(rounds)
     if not calls:
         return {NO_TOOL, MISSING_VALUE}
@@ -339,11 +354,13 @@ def _from_enum(value: Any, tools: Sequence[SeenTool]) -> bool:
         if isinstance(schema, dict)
     )
     return any(
-        value in (one.get("enum") or ()) or one.get("default") == value for one in properties
+        value in (schema.get("enum") or ()) or schema.get("default") == value
+        for schema in properties
     )
 
 
 def _stepped(share: float) -> float:
+    """A share as a grade: 1 for all, 0.5 from a half on, else 0."""
     return 1.0 if share >= 1.0 else 0.5 if share >= 0.5 else 0.0
 
 

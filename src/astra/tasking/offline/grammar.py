@@ -34,6 +34,7 @@ Omitted = tuple[int, str] | None
 
 
 def words(name: str) -> list[str]:
+    """The lower-case words of a name in snake or camel case."""
     return [part.lower() for part in _TOKEN.findall(name)]
 
 
@@ -53,7 +54,9 @@ class PlanText:
         return [index for index in range(len(self.plan)) if index not in used]
 
     def is_order(self, index: int) -> bool:
-        return words(self.plan[index].tool)[:1] != [] and words(self.plan[index].tool)[0] in ACTING
+        """Whether a step's tool acts, so that the user orders it instead of asking."""
+        parts = words(self.plan[index].tool)
+        return bool(parts) and parts[0] in ACTING
 
     def head(self, index: int) -> str:
         """The bare noun of a step: "tool shed", "number of beds"."""
@@ -131,6 +134,7 @@ class PlanText:
         return f"{parts[0]} the {noun} {self.tail(index)}".replace("  ", " ").strip()
 
     def is_person(self, index: int) -> bool:
+        """Whether a step's result is a person, whom one asks for with "who"."""
         schema = self.tools[self.plan[index].tool].output_schema
         return schema is not None and schema.get(ENTITY) == "person"
 
@@ -153,10 +157,10 @@ def _single(text: PlanText, index: int, rng: random.Random) -> str:
     forms = ["What is {}?", "Tell me {}.", "Please find {}.", "I need {}.", "Give me {}."]
     if text.is_person(index):
         forms = ["Who is {}?", *forms[1:]]
-    verb, *rest = words(text.plan[index].tool)
+    verb, *nouns = words(text.plan[index].tool)
     if verb == "count" and text.omitted is None:
-        forms = [f"How many {' '.join(rest)} are there {_loose(text.tail(index))}?", *forms]
-    elif verb == "list" and rest:
+        forms = [f"How many {' '.join(nouns)} are there {_loose(text.tail(index))}?", *forms]
+    elif verb == "list" and nouns:
         forms = ["What are {}?", *forms[1:]]
     # replace, not format: a value may hold braces
     return rng.choice(forms).replace("{}", noun)

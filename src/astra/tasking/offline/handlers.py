@@ -1,4 +1,4 @@
-"""Rules that stand in for the teacher and the judge in stage ``tasks``."""
+"""The offline teacher and judge of stage ``tasks``: a rule for each ask."""
 
 from __future__ import annotations
 
@@ -94,44 +94,44 @@ def drop_parameter(variables: Mapping[str, Any], rng: random.Random) -> Rewritte
 
 def augment(variables: Mapping[str, Any], rng: random.Random) -> Rewritten:
     """A sentence of context, of demands, or of the person who asks."""
-    asked: str = variables["question"]
+    question: str = variables["question"]
     chinese = _language(variables) == "zh"
     demands, contexts = (_DEMANDS_ZH, _CONTEXTS_ZH) if chinese else (_DEMANDS, _CONTEXTS)
     space = "" if chinese else " "
     if variables["mode"] == "complicate":
-        return Rewritten(question=f"{asked}{space}{rng.choice(demands)}")
+        return Rewritten(question=f"{question}{space}{rng.choice(demands)}")
     lead = variables["persona"] if variables["mode"] == "persona" else rng.choice(contexts)
-    return Rewritten(question=f"{lead}{space}{asked}")
+    return Rewritten(question=f"{lead}{space}{question}")
 
 
 def score(variables: Mapping[str, Any], rng: random.Random) -> TaskScores:
     """Labels by rule; what a rule cannot see (style) keeps the best label."""
-    asked: str = variables["question"]
+    question: str = variables["question"]
     plan = _plan(variables["steps"])
     tools = _tools(variables)
     return TaskScores(
         reason="by rule",
-        quality=_quality(asked, plan, list(tools.values()), variables["kind"]),
-        realism=_realism(asked),
+        quality=_quality(question, plan, list(tools.values()), variables["kind"]),
+        realism=_realism(question),
         necessity=_necessity(plan),
         difficulty=min(5, 1 + len(plan)),
         uniqueness=5 if len({step.tool for step in plan}) == len(plan) else 4,
     )
 
 
-def _quality(asked: str, plan: Sequence[ChainStep], tools: Sequence[Tool], kind: str) -> int:
+def _quality(question: str, plan: Sequence[ChainStep], tools: Sequence[Tool], kind: str) -> int:
     label = 5
-    missing = [literal for literal in task_literals(plan) if not stands_in(literal, asked)]
+    missing = [literal for literal in task_literals(plan) if not stands_in(literal, question)]
     label -= 3 if missing and kind != "missing_parameter" else 0
-    label -= 2 if leaked_names(asked, tools) else 0
-    label -= 1 if not asked.rstrip().endswith((".", "?", "!", "。", "？")) else 0
-    label -= 2 if len(asked.split()) > LONG_QUESTION else 0
+    label -= 2 if leaked_names(question, tools) else 0
+    label -= 1 if not question.rstrip().endswith((".", "?", "!", "。", "？")) else 0
+    label -= 2 if len(question.split()) > LONG_QUESTION else 0
     return max(label, 1)
 
 
-def _realism(asked: str) -> int:
+def _realism(question: str) -> int:
     """People neither chain many genitives nor repeat themselves word by word."""
-    words = re.findall(r"[a-z]+", asked.lower())
+    words = re.findall(r"[a-z]+", question.lower())
     label = 5
     label -= 1 if words.count("of") >= DEEP_NESTING else 0
     label -= 2 if words.count("of") > DEEP_NESTING + 1 else 0
@@ -190,13 +190,16 @@ def _same(left: Tool, right: Tool) -> bool:
 def _bind(
     plan: Sequence[ChainStep], tools: Mapping[str, Tool], rng: random.Random
 ) -> list[ChainStep]:
-    """Draw the values that the user states; one subject per tool set, distinct on repeats."""
+    """The plan with drawn values for what the user states.
+
+    Steps about the same entity share its value; the repeats of a tool get different ones.
+    """
     drawn: dict[tuple[str, str, int], Any] = {}
-    seen: dict[str, int] = {}
+    uses: dict[str, int] = {}
     bound: list[ChainStep] = []
     for step in plan:
-        repeat = seen.get(step.tool, 0)
-        seen[step.tool] = repeat + 1
+        repeat = uses.get(step.tool, 0)
+        uses[step.tool] = repeat + 1
         arguments: dict[str, ArgumentSource] = {}
         for name, source in step.arguments.items():
             if source.origin is ArgumentOrigin.TASK:

@@ -22,7 +22,7 @@ from astra.toolgraph.asks import (
 from astra.toolgraph.linking import linked, required_parameters, share_subject, tokens
 
 PROPOSALS = 6
-"""Per ask."""
+"""How many chains one reply proposes."""
 MAX_CHAIN = 5
 MAX_LOOSE_ENDS = 3
 THEN = ", then "

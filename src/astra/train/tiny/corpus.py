@@ -47,6 +47,7 @@ def name(rng: random.Random) -> str:
 
 
 def phrase(rng: random.Random, longest: int = 3) -> str:
+    """One to ``longest`` everyday words in random order."""
     return " ".join(rng.sample(_words(), rng.randint(1, longest)))
 
 
@@ -210,7 +211,7 @@ KINDS: Sequence[tuple[Callable[[random.Random], list[Span]], int]] = (
 
 
 def documents(seed: int) -> Iterator[list[Span]]:
-    """Endless; the same for the same seed."""
+    """Documents without end, the same for the same seed."""
     rng = random.Random(f"tiny corpus {seed}")
     makers = [maker for maker, _ in KINDS]
     weights = [weight for _, weight in KINDS]

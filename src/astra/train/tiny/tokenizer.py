@@ -67,7 +67,7 @@ PIECES = r"\n| ?[A-Z]?[a-z]+| ?[A-Z]+|'[a-z]+| ?[0-9]| ?[^\sA-Za-z0-9]+|\s"
 SPACE = "\u0120"
 """The space in the byte-level alphabet."""
 CONTINUES = "\u2581"
-"""Before a piece that does not begin its word; outside the byte-level alphabet."""
+"""The mark before a piece that does not begin its word; it is outside the byte-level alphabet."""
 ENDINGS = "able al ed er ers es est ful ic ing ive less ly ment ness ous th tion".split()
 MARKS = (":", ".", ",", "?", "-", "=", ";", ")", "):", ").", "),", "&", "%", "$", "/", "...")
 

@@ -24,7 +24,7 @@ from astra.trajectories.failures import looks_transient
 from astra.trajectories.results import ReadError, answers_from, fit, follow, parse_result
 
 MAX_ATTEMPTS = 4
-"""Of one call; at a failure rate of 20 % one call in 600 stays without an answer."""
+"""How often a call is tried; at a failure rate of 20 % one in 600 stays without an answer."""
 
 
 class PlanError(AstraError):
@@ -32,6 +32,8 @@ class PlanError(AstraError):
 
 
 class _State(StrEnum):
+    """What became of a step so far."""
+
     OPEN = "open"
     DONE = "done"
     FAILED = "failed"
@@ -69,6 +71,8 @@ _CHINESE = _Phrases(
 
 @dataclass
 class _Step:
+    """A step of the plan, and the last result of its call."""
+
     state: _State = _State.OPEN
     attempts: int = 0
     text: str = ""
@@ -76,9 +80,9 @@ class _Step:
 
 
 class ScriptedExpert:
-    """Acts in one episode; has the shape of ``astra.agent.protocols.Policy``.
+    """An agent of one episode (``astra.agent.protocols.Policy``) that carries out plans.
 
-    Carries out one task after each user message, in their order.
+    It carries out one task after each user message, in their order.
     """
 
     name = "offline:expert"
@@ -89,15 +93,15 @@ class ScriptedExpert:
 
     async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
         """The next turn. Raises PlanError when a plan does not fit tools or results."""
-        asked = sum(message.role == MessageRole.USER for message in messages)
-        if asked > len(self._tasks):
+        requests = sum(message.role == MessageRole.USER for message in messages)
+        if requests > len(self._tasks):
             raise PlanError(
                 f"task {self._tasks[0].id}: the scripted expert knows {len(self._tasks)} user "
-                f"messages, this is the {asked}th"
+                f"messages, this is the {requests}th"
             )
-        if asked > len(self._errands):
+        if requests > len(self._errands):
             calls = sum(len(message.tool_calls) for message in messages)
-            self._errands.append(_Errand(self._tasks[asked - 1], calls))
+            self._errands.append(_Errand(self._tasks[requests - 1], calls))
         return self._errands[-1].act(messages, tools)
 
 
@@ -107,18 +111,20 @@ class _Errand:
     def __init__(self, task: Task, calls: int) -> None:
         self._task = task
         self._steps = [_Step() for _ in task.plan]
-        self._asked: dict[str, int] = {}
+        self._awaited: dict[str, int] = {}
+        """Call id -> step, of the calls whose results come next."""
         self._calls = calls
         self._words = _CHINESE if task.language == "zh" else _ENGLISH
 
     def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        """The next turn: the calls that are ready, else the final message."""
         if self._task.kind not in (TaskKind.CHAIN, TaskKind.SERVER):
             return _say(self._decline(tools))
         if not self._task.plan:
             raise PlanError(f"task {self._task.id} states no plan for the scripted expert")
         self._read(messages)
-        known = {tool.name: tool for tool in tools}
-        calls = tuple(self._call(index, known) for index in self._ready())
+        offered = {tool.name: tool for tool in tools}
+        calls = tuple(self._call(index, offered) for index in self._ready())
         if calls:
             return Message(role=MessageRole.ASSISTANT, tool_calls=calls)
         return _say(self._answer())
@@ -126,7 +132,7 @@ class _Errand:
     def _read(self, messages: Sequence[Message]) -> None:
         """Take the results of the calls of the last turn."""
         for message in messages:
-            index = self._asked.pop(message.tool_call_id or "", None)
+            index = self._awaited.pop(message.tool_call_id or "", None)
             if index is None:
                 continue
             step = self._steps[index]
@@ -139,7 +145,11 @@ class _Errand:
                 step.state = _State.FAILED if _reports_failure(step) else _State.DONE
 
     def _ready(self) -> list[int]:
-        """Open steps whose inputs are known; a write waits for all before it and holds the rest."""
+        """Open steps whose inputs are known.
+
+        A write waits for every step before it and holds back those after it, so that reads see
+        the state that the plan means.
+        """
         ready: list[int] = []
         for index, step in enumerate(self._steps):
             if step.state != _State.OPEN:
@@ -149,7 +159,7 @@ class _Errand:
                 step.state = _State.FAILED
                 continue
             writes = is_write(self._task.plan[index].tool)
-            earlier_open = any(one.state == _State.OPEN for one in self._steps[:index])
+            earlier_open = any(other.state == _State.OPEN for other in self._steps[:index])
             if all(self._steps[source].state == _State.DONE for source in sources) and not (
                 writes and earlier_open
             ):
@@ -159,6 +169,7 @@ class _Errand:
         return ready
 
     def _sources(self, index: int) -> list[int]:
+        """The earlier steps whose results a step needs. Raises PlanError for a later one."""
         arguments = self._task.plan[index].arguments.values()
         steps = [argument.step for argument in arguments if argument.step is not None]
         if any(not 0 <= step < index for step in steps):
@@ -183,7 +194,7 @@ class _Errand:
             arguments=json.dumps(arguments, ensure_ascii=False),
         )
         self._calls += 1
-        self._asked[call.id] = index
+        self._awaited[call.id] = index
         self._steps[index].attempts += 1
         return call
 
@@ -198,7 +209,7 @@ class _Errand:
             ) from error
 
     def _answer(self) -> str:
-        """The results that no other step consumed."""
+        """The final message: the results that no other step used, or the problem met."""
         used = {source for index in range(len(self._steps)) for source in self._sources(index)}
         ends = [index for index in range(len(self._steps)) if index not in used]
         answers: list[str] = []
@@ -250,7 +261,7 @@ def missing_parameters(task: Task, tools: Sequence[Tool]) -> list[str]:
 
 
 def _reports_failure(step: _Step) -> bool:
-    """As the agent can tell: an error line, or a payload that says it failed."""
+    """Whether a result tells the agent of a failure: an error line, or a payload that says so."""
     if isinstance(step.value, dict):
         return (
             step.value.get("success") is False

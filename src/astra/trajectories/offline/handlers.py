@@ -1,4 +1,4 @@
-"""The offline emulator and the offline user: rules that answer for tools, and that speak."""
+"""The offline emulator and the offline user: rules that answer for tools and for the user."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from astra.trajectories.user import UserReply
 
 
 def emulate(variables: Mapping[str, Any], rng: random.Random) -> EmulatedReply:
-    """One call. Seeded by server, attribute and arguments, not by ``rng``: the same call must
-    get the same reply at any point of any episode, but for the episode's own writes."""
+    """The emulator's reply to one call.
+
+    It is seeded by server, attribute and arguments, not by ``rng``: the same call must get the
+    same reply at any point of any episode, but for the episode's own writes.
+    """
     del rng
     world = EmulatedWorld(variables["server_id"], variables["state"])
     tool, arguments = variables["tool"], variables["arguments"]
@@ -27,23 +30,24 @@ def emulate(variables: Mapping[str, Any], rng: random.Random) -> EmulatedReply:
 
 
 def speak(variables: Mapping[str, Any], rng: random.Random) -> UserReply:
-    """Tells what is asked for, then asks for the next goal, in the goals' order."""
+    """The user's next move: tell what is asked for, then ask for the next goal, in their order."""
     goals: Sequence[Mapping[str, Any]] = variables["goals"]
-    said = [turn["text"] for turn in variables["conversation"] if turn["speaker"] == "user"]
-    stated = sum(goal["request"] in said for goal in goals)
+    messages = [turn["text"] for turn in variables["conversation"] if turn["speaker"] == "user"]
+    stated = sum(goal["request"] in messages for goal in goals)
     if extract_answer(variables["conversation"][-1]["text"]) == MISSING_VALUE:
         facts: Mapping[str, str] = goals[stated - 1]["facts"]
-        told = [_told(name, value, variables["language"]) for name, value in facts.items()]
-        news = [line for line in told if not any(line in text for text in said)]
-        if not news:
+        sentences = [_sentence(name, value, variables["language"]) for name, value in facts.items()]
+        unsaid = [line for line in sentences if not any(line in text for text in messages)]
+        if not unsaid:
             return UserReply(status="gives_up", message="")
-        return UserReply(status="continue", message=" ".join(news))
+        return UserReply(status="continue", message=" ".join(unsaid))
     if stated < len(goals):
         return UserReply(status="continue", message=goals[stated]["request"])
     return UserReply(status="satisfied", message="")
 
 
-def _told(name: str, value: str, language: str) -> str:
+def _sentence(name: str, value: str, language: str) -> str:
+    """How the user states a parameter's value."""
     words = name.replace("_", " ")
     return f"{words} 是 {value}。" if language == "zh" else f"The {words} is {value}."
 

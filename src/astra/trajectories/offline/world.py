@@ -17,7 +17,7 @@ from astra.text.verbs import CREATES, DELETES, UPDATES, is_write, noun_of, singu
 from astra.trajectories.schemas import conforms, value_for
 
 UNKNOWN_SHARE = 0.01
-"""Share of (parameter, entity) pairs that a server has never heard of."""
+"""The share of (parameter, entity) pairs that a server has never heard of."""
 Event = Mapping[str, Any]
 """An earlier call of the episode: tool, arguments, status, result, error."""
 
@@ -30,7 +30,7 @@ class EmulatedWorld:
         self._events = [event for event in events if event["status"] == "ok"]
 
     def missing(self, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-        """Why the call fails, or an empty string: an entity is unknown or was deleted."""
+        """Why the call fails, if an entity is unknown or was deleted; else an empty string."""
         for name, value in sorted(arguments.items()):
             if not isinstance(value, str):
                 continue
@@ -58,6 +58,7 @@ class EmulatedWorld:
         arguments: Mapping[str, Any],
         writing: bool,
     ) -> Any:
+        """The value of ``attribute``: as given, else as written before, else drawn."""
         properties = schema.get("properties")
         if isinstance(properties, dict) and "enum" not in schema and "const" not in schema:
             return {
@@ -68,9 +69,9 @@ class EmulatedWorld:
         if attribute in arguments and conforms(arguments[attribute], schema):
             return arguments[attribute]
         if not writing:
-            known = self._written(attribute, noun, arguments)
-            if known is not None and conforms(known, schema):
-                return known
+            written = self._written(attribute, noun, arguments)
+            if written is not None and conforms(written, schema):
+                return written
         value = value_for(schema, attribute, self._rng(attribute, arguments))
         return value if writing else self._adjusted(value, schema, noun, arguments)
 
@@ -79,6 +80,7 @@ class EmulatedWorld:
         return random.Random(int(content_id(key), 16))
 
     def _unheard(self, name: str, value: str) -> bool:
+        """Whether the server knows no entity of that name; what the episode wrote, it knows."""
         mentioned = any(
             value in canonical_json([event["arguments"], event["result"]]) for event in self._events
         )
@@ -127,8 +129,8 @@ class EmulatedWorld:
 def _apply(value: list[Any] | int, created: bool, subject: Any) -> list[Any] | int:
     if isinstance(value, int):
         return value + 1 if created else max(0, value - 1)
-    others = [item for item in value if item != subject]
-    return [*others, subject] if created else others
+    remaining = [item for item in value if item != subject]
+    return [*remaining, subject] if created else remaining
 
 
 def _same_subject(given: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:

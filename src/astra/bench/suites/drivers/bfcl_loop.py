@@ -23,7 +23,7 @@ from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
 from openai import APIError, DefaultHttpxClient
 
 CONNECTIONS = DefaultHttpxClient(timeout=None, trust_env=False)
-"""Shared: a client of one's own reads every certificate authority first."""
+"""The one client of all attempts: each new one would read every certificate authority first."""
 
 
 class Handler(OpenAICompletionsHandler):
@@ -99,7 +99,7 @@ class Suite:
         }
 
     def check(self, handler: Handler, job: dict[str, Any], result: Any) -> tuple[bool, str]:
-        """As the official evaluation does with one entry."""
+        """The official checker's word on one entry, asked as the official evaluation does."""
         entry, truth = self.entries[job["entry_id"]], self.truths[job["entry_id"]]
         if len(result) != len(truth):
             return False, f"force-terminated after {len(result)} of {len(truth)} turns"
@@ -116,11 +116,11 @@ class Suite:
                 if not is_empty_execute_response(calls):
                     steps.append(calls)
             decoded.append(steps)
-        found = multi_turn_checker(
+        verdict = multi_turn_checker(
             decoded,
             truth,
             copy.deepcopy(entry),
             job["category"],
             handler.model_name_underline_replaced,
         )
-        return found["valid"], "" if found["valid"] else str(found["error_type"])
+        return verdict["valid"], "" if verdict["valid"] else str(verdict["error_type"])

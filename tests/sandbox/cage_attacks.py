@@ -1,4 +1,4 @@
-"""What code of a model might try in a harness, as source that leaves ``found`` behind.
+"""What code that nobody trusts might try in a cage, as source that leaves ``found`` behind.
 
 Each attack of ``only`` (empty: all) says ``denied: ...`` or what it got. Braces are doubled: the
 text is formatted.

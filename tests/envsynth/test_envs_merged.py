@@ -1,3 +1,5 @@
+"""Stage envs_merged: groups that merge or stay apart, splits, and arenas that must not ship."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,8 +10,8 @@ from env_samples import ENVS, EVERY_OP, LISTINGS, answer, asked, instance, price
 
 from astra.envsynth import asks
 from astra.envsynth.merge import MergedTool, rename, unique_names
-from astra.envsynth.offline.code import read_rows
 from astra.envsynth.offline.handlers import HANDLERS
+from astra.envsynth.offline.tool_code import read_rows
 from astra.envsynth.selfcheck import check_arenas
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask
@@ -39,7 +41,7 @@ class Merger:
         return self._spoil(ask, reply)
 
 
-def build(
+def arenas_of(
     instances: list[QAInstance],
     sandbox: Sandbox,
     teacher: Any = None,
@@ -56,7 +58,7 @@ def build(
 
 
 def test_two_look_ups_share_one_tool_whose_data_serve_both(sandbox: Sandbox) -> None:
-    found = build([instance(*PAIR, final=BOTH)], sandbox)
+    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox)
     assert found.dropped == []
     assert (found.metrics.counts["merged_groups"], found.metrics.counts["merged_members"]) == (1, 2)
     (arena,) = found.arenas
@@ -65,13 +67,13 @@ def test_two_look_ups_share_one_tool_whose_data_serve_both(sandbox: Sandbox) -> 
     rows = read_rows(arena.tools[0].code)
     names = [row["listing"] for row in rows]
     assert {"Amber Cove", "Jade Mill"} <= set(names)
-    assert len(names) == len(set(names)) > 4  # three distractors and one key each: a union
+    assert len(names) == len(set(names)) > 4  # a key and three others each: a union
     truth = {row[0]: row[3] for row in LISTINGS.rows}
     assert all(row["asking_price"] == truth[row["listing"]] for row in rows)
 
 
 def test_other_operations_stay_apart_under_unique_names(sandbox: Sandbox) -> None:
-    found = build([instance(*EVERY_OP[3:7])], sandbox)
+    found = arenas_of([instance(*EVERY_OP[3:7])], sandbox)
     assert found.dropped == []
     assert [tool.tool.name for tool in found.arenas[0].tools] == [
         "list_listings", "count_listings", "count_listings_by_rooms", "get_total_asking_price",
@@ -80,7 +82,7 @@ def test_other_operations_stay_apart_under_unique_names(sandbox: Sandbox) -> Non
 
 
 def test_the_whole_instance_with_every_operation_ships(sandbox: Sandbox) -> None:
-    found = build([instance(*EVERY_OP)], sandbox)
+    found = arenas_of([instance(*EVERY_OP)], sandbox)
     assert found.dropped == []
     assert found.arenas[0].hops == 3
     assert found.arenas[0].steps[-1].tool_name is None
@@ -93,7 +95,7 @@ def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> No
         return reply
 
     merger = Merger(spoil_once)
-    found = build([instance(*PAIR, final=BOTH)], sandbox, merger, merge_attempts=2)
+    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, merger, merge_attempts=2)
     assert len(found.arenas[0].tools) == 1
     assert found.metrics.counts["merged_groups"] == 1
     assert merger.feedback[0] == ""
@@ -104,7 +106,7 @@ def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> No
             return asks.MergeReply(code=reply.code, calls=reply.calls[:1])
         return reply
 
-    found = build([instance(*PAIR, final=BOTH)], sandbox, Merger(always))
+    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, Merger(always))
     assert found.dropped == []
     assert found.metrics.counts["merge_failed_calls_missing"] == 1
     names = [tool.tool.name for tool in found.arenas[0].tools]
@@ -117,13 +119,13 @@ def test_impossible_clusters_are_refused(sandbox: Sandbox, groups: list[list[int
     def spoil(_: Ask[Any], reply: Any) -> Any:
         return asks.ClusterReply(groups=groups) if isinstance(reply, asks.ClusterReply) else reply
 
-    found = build([instance(*PAIR, final=BOTH)], sandbox, Merger(spoil))
+    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, Merger(spoil))
     assert found.metrics.counts["clustering_failed_bad_ids"] == 1
     assert len(found.arenas[0].tools) == 2
 
 
 def test_an_instance_without_an_environment_is_dropped(sandbox: Sandbox) -> None:
-    found = build([instance(*PAIR, final=BOTH)], sandbox, drop=(2,))
+    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, drop=(2,))
     assert found.arenas == []
     assert [item.reason for item in found.dropped] == ["missing_environment"]
 
@@ -138,13 +140,13 @@ def test_splits_never_meet_and_held_out_data_win(sandbox: Sandbox) -> None:
         one(Split.TRAIN, "Jade Mill", "a"),
         one(Split.TRAIN, "Pine Gate", "c"),
     ]
-    found = build(rows, sandbox)
+    found = arenas_of(rows, sandbox)
     assert sorted(arena.split for arena in found.arenas) == [Split.HELDOUT, Split.TRAIN]
     assert sorted(item.reason for item in found.dropped) == ["split_composition", "split_entity"]
 
 
 def _arena(sandbox: Sandbox) -> Arena:
-    return build([instance(*PAIR, final=BOTH)], sandbox).arenas[0]
+    return arenas_of([instance(*PAIR, final=BOTH)], sandbox).arenas[0]
 
 
 def test_an_arena_that_cannot_prove_its_reward_does_not_ship(sandbox: Sandbox) -> None:
@@ -201,6 +203,6 @@ def test_equal_answers_of_one_tool_need_their_own_calls(sandbox: Sandbox) -> Non
               answer("number", 3, domain_size=5))
         for k, name in ((1, "Amber Cove"), (2, "Pine Gate"))
     ]  # fmt: skip
-    found = build([instance(*rooms, final=answer("list", [3, 3]))], sandbox)
+    found = arenas_of([instance(*rooms, final=answer("list", [3, 3]))], sandbox)
     assert found.dropped == []
     assert len(found.arenas) == 1

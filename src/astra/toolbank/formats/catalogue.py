@@ -1,4 +1,4 @@
-"""Made-up services put together from word lists: format ``catalogue``.
+"""Services made up from word lists: format ``catalogue``.
 
 Each service has a subject (a hotel, a painting), a role linked to it, a place linked to that, and
 tools that ask for attributes of the three. Service n is drawn by a generator seeded with n alone:
@@ -35,7 +35,7 @@ class Catalogue(StageConfig):
     counted: tuple[str, ...]
 
 
-def parse_catalogue(document: Any, base: RawServer) -> Iterator[RawServer]:
+def parse(document: Any, base: RawServer) -> Iterator[RawServer]:
     """The services of a catalogue. Raises BadDocument naming the first bad list."""
     try:
         words = Catalogue.model_validate(document)

@@ -1,7 +1,8 @@
-"""OpenAPI 3.x and Swagger 2.0 documents -> one raw server, one tool per operation."""
+"""OpenAPI 3.x and Swagger 2.0 documents, one tool per operation: format ``openapi``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +11,20 @@ from astra.toolbank.raw import BadDocument, RawServer, RawTool
 
 METHODS = ("get", "post", "put", "patch", "delete")
 MAX_DEPTH = 6
-"""References inlined inside one another."""
+"""Most references that are inlined inside one another."""
 MAX_NODES = 20_000
-"""Of one operation with its references inlined; documents that refer to themselves have no end."""
+"""Most nodes of an operation with its references inlined: some refer to themselves without end."""
 _SCHEMA_KEYS = (
     "type", "format", "enum", "default", "minimum", "maximum", "items", "pattern",
     "minLength", "maxLength", "nullable", "example",
 )  # fmt: skip
 
 
-def parse_openapi(document: Any, base: RawServer) -> RawServer:
-    """Raises BadDocument if it is no OpenAPI document. Leaves out cookie and header parameters."""
+def parse(document: Any, base: RawServer) -> Iterator[RawServer]:
+    """The document's one server; cookie and header parameters of its tools are left out.
+
+    Raises BadDocument if it is no OpenAPI document.
+    """
     if not isinstance(document, dict) or not ("openapi" in document or "swagger" in document):
         raise BadDocument("no key `openapi` or `swagger`")
     paths = document.get("paths")
@@ -39,8 +43,8 @@ def parse_openapi(document: Any, base: RawServer) -> RawServer:
     info = document.get("info")
     info = info if isinstance(info, dict) else {}
     licence = info.get("license")
-    found = dict(info) | {"license": licence.get("name") if isinstance(licence, dict) else None}
-    return replace(base.described(found), tools=tuple(tools))
+    about = dict(info) | {"license": licence.get("name") if isinstance(licence, dict) else None}
+    yield replace(base.described(about), tools=tuple(tools))
 
 
 def _operation(
@@ -173,5 +177,5 @@ class _Inliner:
 
 
 def _lookup(pointer: str, document: Any) -> Any:
-    found = lookup(document, pointer)
-    return {} if found is None else found
+    node = lookup(document, pointer)
+    return {} if node is None else node

@@ -1,4 +1,4 @@
-"""A server in a thread, and a policy that was taught a few episodes, for tests."""
+"""A server in a thread, a generator by script, and requests to them, for tests."""
 
 from __future__ import annotations
 
@@ -9,72 +9,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from astra.agent.prompt import final_message
-from astra.agent.toolcalls import parse_assistant
-from astra.arena.answers import render_answer
-from astra.arena.env import ArenaEnv
-from astra.arena.prompt import initial_messages
-from astra.bench.references import oracle_turns
-from astra.records.environment import Arena
-from astra.records.message import Message, MessageRole
-from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
-from astra.sandbox.protocol import Sandbox
 from astra.serving.chat import ChatHistory
 from astra.serving.generation import Generated, GenerationSettings
 from astra.serving.server import ChatServer, Limits, listening
 
 NAME = "model-under-test"
 TIMEOUT_S = 60.0
-
-
-def taught(tiny: Path, arenas: Sequence[Arena], sandbox: Sandbox) -> LoadedPolicy:
-    """The committed policy after a few steps on the gold episodes of ``arenas``."""
-    torch.manual_seed(0)
-    loaded = load_policy(PolicyConfig(path=str(tiny)))
-    rows = [loaded.codec.encode_conversation(*episode(arena, sandbox)) for arena in arenas]
-    width = max(len(ids) for ids, _ in rows)
-    ids = torch.full((len(rows), width), loaded.codec.pad_id)
-    labels = torch.full((len(rows), width), -100)
-    for at, (row, mask) in enumerate(rows):
-        ids[at, : len(row)] = torch.tensor(row)
-        kept = torch.tensor(mask, dtype=torch.bool)
-        labels[at, : len(row)][kept] = torch.tensor(row)[kept]
-    optimizer = torch.optim.AdamW(loaded.model.parameters(), 3e-3)
-    for _ in range(60):
-        loss = loaded.model(input_ids=ids, labels=labels).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        if loss.item() < 0.003:
-            break
-    return loaded
-
-
-def episode(arena: Arena, sandbox: Sandbox) -> tuple[list[Message], Sequence[Any]]:
-    """The gold episode's messages and tools."""
-    env = ArenaEnv(arena, sandbox)
-    messages = list(initial_messages(arena))
-    try:
-        for turn in oracle_turns(arena)[:-1]:
-            said = parse_assistant(turn)
-            messages.append(said)
-            messages += [
-                Message(
-                    role=MessageRole.TOOL, content=env.execute_now(call).content,
-                    tool_call_id=call.id, name=call.name,
-                )
-                for call in said.tool_calls
-            ]  # fmt: skip
-        final = final_message("done.", [render_answer(arena.final_answer)])
-        messages.append(Message(role=MessageRole.ASSISTANT, content=final))
-        return messages, env.tools
-    finally:
-        env.close_now()
 
 
 class Scripted:

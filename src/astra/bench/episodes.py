@@ -1,0 +1,87 @@
+"""Episodes in held-out arenas: how one is scored and classified, their means, examples to read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from astra.arena.reward import FinalAnswer, RewardMode, score_episode
+from astra.records.bench import BenchEpisode, EpisodeClass
+from astra.records.message import CallStatus, MessageRole
+from astra.records.score import Score, Scored, Unscored
+from astra.records.trajectory import StopReason
+from astra.rollout.driver import Rollout
+
+_MALFORMED = (CallStatus.MALFORMED, CallStatus.UNKNOWN_TOOL)
+
+
+def rollout_scores(rollout: Rollout) -> dict[str, Score]:
+    """``f1`` counts the final answer as one more sub-task and call; ``f1_plain``, ``precision``
+    and ``recall`` are the paper's and need at least one sub-task that needs a tool."""
+    score = rollout.score
+    if score is None:
+        return {}
+    text = rollout.messages[-1].content if rollout.stop_reason == StopReason.ANSWERED else None
+    plain = score_episode(
+        rollout.arena, rollout.calls, text, RewardMode.F1, FinalAnswer.IGNORE,
+        end_state=rollout.end_state,
+    )  # fmt: skip
+    none = Unscored(reason="no sub-task needs a tool")
+    turns = [one for one in rollout.messages if one.role == MessageRole.ASSISTANT]
+    return {
+        "f1": Scored(value=score.f1),
+        "f1_plain": Scored(value=plain.f1) if plain.subtasks else none,
+        "precision": Scored(value=plain.precision) if plain.subtasks else none,
+        "recall": Scored(value=plain.recall) if plain.subtasks else none,
+        "success": Scored(value=float(score.success)),
+        "answer": Scored(value=float(score.answer_correct)),
+        "calls": Scored(value=float(len(rollout.calls))),
+        "turns": Scored(value=float(len(turns))),
+        "malformed": _malformed_share(rollout),
+    }
+
+
+def _malformed_share(rollout: Rollout) -> Score:
+    """The share of an episode's calls with broken arguments or a tool that does not exist."""
+    if not rollout.calls:
+        return Unscored(reason="no call was made")
+    bad = sum(call.result.status in _MALFORMED for call in rollout.calls)
+    return Scored(value=bad / len(rollout.calls))
+
+
+def classify(rollout: Rollout) -> EpisodeClass:
+    """The first class that applies."""
+    score = rollout.score
+    if score is None:
+        return EpisodeClass.INFRA
+    if score.success:
+        return EpisodeClass.SUCCESS
+    if rollout.stop_reason != StopReason.ANSWERED:
+        return EpisodeClass.UNFINISHED
+    if score.answer_correct:
+        return EpisodeClass.ANSWER_ONLY
+    needed = score.subtasks - 1  # the final answer is the last one
+    if needed and score.solved == needed:
+        return EpisodeClass.WRONG_ANSWER
+    if any(call.result.status in _MALFORMED for call in rollout.calls):
+        return EpisodeClass.MALFORMED
+    return EpisodeClass.FAILED if rollout.calls else EpisodeClass.NO_CALL
+
+
+def mean_scores(episodes: Sequence[BenchEpisode]) -> dict[str, float]:
+    """Plain means over what was measured, by score."""
+    values: dict[str, list[float]] = {}
+    for episode in episodes:
+        for name, score in episode.scores.items():
+            if isinstance(score, Scored):
+                values.setdefault(name, []).append(score.value)
+    return {name: sum(measured) / len(measured) for name, measured in values.items()}
+
+
+def examples(episodes: Iterable[BenchEpisode], per_class: int) -> Iterator[BenchEpisode]:
+    """The first episodes of each class, in arena order."""
+    shown: Counter[EpisodeClass] = Counter()
+    for episode in episodes:
+        if shown[episode.outcome] < per_class:
+            shown[episode.outcome] += 1
+            yield episode

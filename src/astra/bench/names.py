@@ -1,0 +1,10 @@
+"""Names of the checkpoints that every benchmark knows, as its records and metrics have them."""
+
+from __future__ import annotations
+
+BASE = "base"
+"""The policy before any training."""
+FLOOR = "floor"
+"""A model that does nothing."""
+CEILING = "ceiling"
+"""The gold calls, played by rule; arenas only."""

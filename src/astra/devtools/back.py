@@ -1,0 +1,70 @@
+"""Go back from an experiment to the committed build: parameters, lock, metrics, plots, outputs.
+
+    python -m astra.devtools.back
+
+git holds the parameters, ``dvc.lock``, the metrics and the plots; DVC's cache holds the data and
+the models. Nothing is touched unless the cache has everything that the committed lock file names.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from astra.errors import AstraError
+from astra.stage import run_stage
+
+log = logging.getLogger("astra")
+HELD_BY_GIT = ("params.yaml", "dvc.lock", "metrics", "plots")
+
+
+def outputs(graph: Mapping[str, Any], lock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Path and hash of each output in a lock file that DVC's cache has to hold.
+
+    Metrics, plots and what ``graph`` (dvc.yaml) lists with ``{cache: false}`` lie in git.
+    """
+    for name, stage in graph["stages"].items():
+        for out in lock["stages"].get(name, {}).get("outs", []):
+            if out["path"] in stage["outs"]:
+                yield out["path"], out["md5"]
+
+
+def missing(graph: Mapping[str, Any], lock: Mapping[str, Any]) -> list[str]:
+    """Outputs that DVC's cache lacks."""
+    from dvc.repo import Repo  # slow to import
+
+    with Repo() as repo:
+        held = repo.cache.local
+        return [path for path, digest in outputs(graph, lock) if not held.exists(digest)]
+
+
+def main() -> None:
+    graph, lock = (
+        yaml.safe_load(_run("git", "show", f"HEAD:dvc.{end}")) for end in ("yaml", "lock")
+    )
+    if lacking := missing(graph, lock):
+        raise AstraError(
+            f"the cache lacks {', '.join(lacking)} of the committed build; nothing was changed. "
+            "If the build in your workspace is the one to keep, commit it: "
+            "`git add params.yaml dvc.lock metrics plots && git commit`"
+        )
+    _run("git", "checkout", "HEAD", "--", *HELD_BY_GIT)
+    # DVC hashes a stage's folder of plots as a whole: a file that only the experiment wrote counts.
+    _run("git", "clean", "-fdq", "plots")
+    _run("dvc", "checkout")
+    log.info("this is the committed build: %s", _run("git", "log", "-1", "--format=%h %s").strip())
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AstraError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    run_stage("back", main)

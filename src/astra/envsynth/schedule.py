@@ -1,0 +1,138 @@
+"""The calls that two fresh sessions make of a candidate, and what each of them is made to show.
+
+Session one: every gold call, every wrong call, every gold call again. Session two: every gold call
+several times. A stateful tool also makes its gold calls in other worlds. ``schedules`` lists the
+calls in order; ``Observed.evidence`` sorts what they returned by gold call and purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from astra.envsynth.candidates import CandidateTool, GoldCall
+from astra.records.state import World
+from astra.sandbox.protocol import SandboxResult
+
+REPEATS = 6
+"""Gold calls in the second session: a coin flip survives them with a chance of 1 in 64."""
+
+
+class Purpose(StrEnum):
+    """What a call is made to show about its gold call."""
+
+    FRESH = "fresh"  # the gold call, before any other in session one
+    PERTURBED = "perturbed"  # a wrong call
+    OPTIONAL = "optional"  # the gold call with an optional argument too many
+    REVERSED = "reversed"  # the gold call in a world whose rows are in reverse order
+    EMPTY = "empty"  # the gold call in a world without rows
+    TAKEN = "taken"  # the gold call where the key of the row that it adds is taken
+    AGAIN = "again"  # the gold call, after all the others in session one
+    OTHER_SESSION = "other_session"  # the gold call in session two, for the first time
+    REPEATED = "repeated"  # the same, further times
+
+
+class Trial(NamedTuple):
+    """One call to make."""
+
+    gold: int
+    """The place of the gold call that it is about among the candidate's."""
+    purpose: Purpose
+    arguments: dict[str, Any]
+    world: World | None
+    """The world that the call meets; None for a stateless tool."""
+
+
+class TrialRun(NamedTuple):
+    """A trial that was executed."""
+
+    trial: Trial
+    result: SandboxResult
+    end: str
+    """The hash of the world after the call; empty for a stateless tool."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was observed about one gold call."""
+
+    call: GoldCall
+    end: str
+    """The hash of the world as the gold call must leave it; empty for a stateless tool."""
+    runs: Mapping[Purpose, Sequence[TrialRun]]
+    """The trials of each purpose that has any, in the order of the schedule."""
+
+    def all(self, purpose: Purpose) -> Sequence[TrialRun]:
+        """The runs of a purpose; none where no trial has it."""
+        return self.runs.get(purpose, ())
+
+    def one(self, purpose: Purpose) -> TrialRun:
+        """The only run of a purpose. Raises ValueError where there is another number of them."""
+        (run,) = self.all(purpose)
+        return run
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the two sessions of a candidate returned, in the order of its schedules."""
+
+    candidate: CandidateTool
+    first: Sequence[TrialRun]
+    second: Sequence[TrialRun]
+
+    def evidence(self) -> list[Evidence]:
+        """What was observed about each gold call, in their order."""
+        runs: list[dict[Purpose, list[TrialRun]]] = [{} for _ in self.candidate.calls]
+        for run in (*self.first, *self.second):
+            runs[run.trial.gold].setdefault(run.trial.purpose, []).append(run)
+        return [
+            Evidence(call, self.candidate.hash(call.after), about_call)
+            for call, about_call in zip(self.candidate.calls, runs, strict=True)
+        ]
+
+
+def schedules(candidate: CandidateTool) -> tuple[list[Trial], list[Trial]]:
+    """The calls of the first and of the second session, in the order in which they are made."""
+    first = [
+        *_gold(candidate, Purpose.FRESH),
+        *_wrong(candidate),
+        *_in_other_worlds(candidate),
+        *_gold(candidate, Purpose.AGAIN),
+    ]
+    second = list(_gold(candidate, Purpose.OTHER_SESSION))
+    for _ in range(REPEATS - 1):
+        second += _gold(candidate, Purpose.REPEATED)
+    return first, second
+
+
+def _gold(candidate: CandidateTool, purpose: Purpose) -> Iterator[Trial]:
+    for at, call in enumerate(candidate.calls):
+        yield Trial(at, purpose, call.arguments, call.before)
+
+
+def _wrong(candidate: CandidateTool) -> Iterator[Trial]:
+    for at, call in enumerate(candidate.calls):
+        for perturbation in call.perturbed:
+            yield Trial(at, Purpose.PERTURBED, perturbation.arguments, call.before)
+        for perturbation in call.optional:
+            yield Trial(at, Purpose.OPTIONAL, perturbation.arguments, call.before)
+
+
+def _in_other_worlds(candidate: CandidateTool) -> Iterator[Trial]:
+    """The gold calls of a stateful tool where the rows are reversed, missing, or in the way."""
+    for at, call in enumerate(candidate.calls):
+        if call.before is None:
+            continue
+        tables = call.before.tables
+        reversed_rows = {name: rows[::-1] for name, rows in tables.items()}
+        no_rows = {name: [] for name in tables}
+        worlds = {
+            Purpose.REVERSED: call.before.model_copy(update={"tables": reversed_rows}),
+            Purpose.EMPTY: call.before.model_copy(update={"tables": no_rows}),
+        }
+        if call.taken is not None:
+            worlds[Purpose.TAKEN] = call.taken
+        for purpose, world in worlds.items():
+            yield Trial(at, purpose, call.arguments, world)

@@ -1,0 +1,83 @@
+"""The policy while it trains: its weights for rollout servers, and what they must compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from astra.rollout.chat import LoadedPolicy
+from astra.train.checkpoints import save_policy
+from astra.train.distributed import gathered_weights, is_main
+
+
+class _Holder(Protocol):
+    """Who holds the weights: the model alone, or a trainer that may wrap it and spread it."""
+
+    @property
+    def forward(self) -> Any:
+        """What a forward pass goes through."""
+        ...
+
+    def whole(self) -> dict[str, Any] | None:
+        """All weights where they are spread over ranks (collective); None: the model has them."""
+        ...
+
+
+class _Alone:
+    def __init__(self, model: Any) -> None:
+        self.forward = model
+
+    def whole(self) -> None:
+        return None
+
+
+class _InTrainer:
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @property
+    def forward(self) -> Any:
+        # The trainer wraps the model when training begins, so it is asked each time.
+        return self._trainer.model_wrapped
+
+    def whole(self) -> dict[str, Any] | None:
+        return gathered_weights(self._trainer)
+
+
+class LivePolicy:
+    """A policy whose weights change. Every rank calls each method, since some are collective.
+
+    The loaded model holds the weights itself until ``train_in`` names the trainer that does.
+    """
+
+    def __init__(self, policy: LoadedPolicy) -> None:
+        self.loaded = policy
+        self._holder: _Holder = _Alone(policy.model)
+
+    def train_in(self, trainer: Any) -> None:
+        """Let ``trainer`` hold the weights from now on; it may wrap the model and shard it."""
+        self._holder = _InTrainer(trainer)
+
+    def weights(self) -> dict[str, Any] | None:
+        """The whole model's weights where ranks share them; None: the loaded model has them."""
+        return self._holder.whole()
+
+    def save(self, folder: Path) -> bool:
+        """Write a complete policy folder. Returns whether this rank is the one that wrote."""
+        weights = self.weights()
+        if is_main():
+            save_policy(self.loaded.model, self.loaded.codec.tokenizer, folder, weights)
+        return is_main()
+
+    @torch.no_grad()
+    def logprobs(self, ids: list[int]) -> list[float]:
+        """Log-probabilities (nats) of all ids but the first, by the weights as they are."""
+        model = self._holder.forward
+        batch = torch.tensor([ids], device=next(self.loaded.model.parameters()).device)
+        training = model.training
+        model.eval()
+        scores = torch.log_softmax(model(input_ids=batch).logits[0, :-1].float(), -1)
+        model.train(training)
+        return scores.gather(1, batch[0, 1:, None])[:, 0].tolist()

@@ -1,0 +1,124 @@
+"""What watches reinforcement learning: means over rollouts, development arenas, traces."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from astra.arena.irrelevant import draw
+from astra.records.environment import Arena
+from astra.rollout.driver import Driver
+from astra.rollout.engine import Sampling
+from astra.rollout.live import EpisodeJob, Rollout
+from astra.stage import Progress
+from astra.tracking.mlflow import Run
+from astra.train.curves import Curves
+from astra.train.filling import Filled
+from astra.train.groups import Group, mean_figures, rollout_figures
+from astra.train.rl_config import RLConfig
+from astra.train.watch import Watcher
+
+
+class RLWatcher(Watcher):
+    """Watches one phase: logs what the trainer logs, every batch's figures and sampled traces,
+    and rolls the development arenas every ``dev_every`` steps.
+
+    ``driver`` rolls them with the phase's limits; ``offset`` is the phase's first step.
+    """
+
+    LOGGED = ("loss", "grad_norm", "entropy", "filling/informative", "filling/rolled",
+              "filling/staleness")  # fmt: skip
+
+    def __init__(
+        self,
+        curves: Curves,
+        run: Run,
+        progress: Progress,
+        offset: int,
+        *,
+        model: Any,
+        driver: Driver,
+        dev: Sequence[Arena],
+        config: RLConfig,
+    ) -> None:
+        super().__init__(curves, run, progress, offset)
+        self._model, self._driver, self._config = model, driver, config
+        self._jobs = [_greedy_job(arena, config) for arena in dev]
+        self.before: dict[str, float] = {}
+        """Figures on development arenas before the first step of the whole training."""
+
+    def on_batch(self, step: int, filled: Filled[Group]) -> None:
+        """Log means over every rollout of the step, before filtering and downsampling pick some."""
+        means = mean_figures(filled.groups)
+        for name, value in means.items():
+            self.curves.add(f"train_{name}", step, value)
+        self.run.metrics({f"rollout/{name}": value for name, value in means.items()}, step)
+        if self._driver.tool_calls:
+            latency = self._driver.tool_seconds / self._driver.tool_calls
+            self.run.metrics({"tools/seconds_per_call": latency}, step)
+        if step % self._config.trace_every == 0:
+            self._trace(filled.groups, step)
+
+    def _trace(self, groups: Sequence[Group], step: int) -> None:
+        """Trace ``trace_rollouts`` rollouts, spread evenly over the batch."""
+        wanted = self._config.trace_rollouts
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        stride = max(1, len(rollouts) // max(wanted, 1))
+        for rollout in rollouts[::stride][:wanted]:
+            trace_rollout(self.run, rollout, step)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        step = self.offset + state.global_step
+        # The last step is evaluated by the training itself, which also knows when it ends early.
+        if step % self._config.dev_every == 0 and step < self._config.total_steps:
+            self.evaluate(step)
+
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Roll the development arenas greedily, each with its irrelevant tools; log the figures.
+
+        Returns them rounded to four digits; empty without development arenas.
+        """
+        if not self._jobs:
+            return {}
+        training = self._model.training
+        self._model.eval()
+        self._driver.weights_are(step)
+        rollouts = self._driver.run(self._jobs, Sampling(temperature=0.0, seed=0))
+        self._model.train(training)
+        figures = {name: round(v, 4) for name, v in rollout_figures(rollouts).items()}
+        for name, value in figures.items():
+            self.curves.add(f"dev_{name}", step, value)
+        self.run.metrics({f"dev/{name}": value for name, value in figures.items()}, step)
+        return figures
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "before": self.before}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.before = state["before"]
+
+
+def _greedy_job(arena: Arena, config: RLConfig) -> EpisodeJob:
+    """A development arena with the same irrelevant tools every time."""
+    rng = random.Random(f"dev:{arena.id}")
+    return EpisodeJob(arena, draw(arena, config.irrelevant_tools, config.irrelevant_per_band, rng))
+
+
+def trace_rollout(run: Run, rollout: Rollout, step: int) -> None:
+    """Log one rollout as a trace, with what it earned."""
+    score = rollout.score
+    attributes = {
+        "step": step,
+        "arena": rollout.arena.id,
+        "reward": score.reward if score else None,
+        "success": score.success if score else None,
+        "stop_reason": str(rollout.stop_reason),
+        "weight_version": rollout.weight_version,
+    }
+    run.trace("rollout", rollout.messages, rollout.calls, attributes)

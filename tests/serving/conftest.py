@@ -1,0 +1,4 @@
+"""The taught policy and its sandbox."""
+
+from taught import policy as policy
+from taught import sandbox as sandbox
