@@ -31,7 +31,7 @@ from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import Sampling
-from astra.rollout.live import RolloutLimits
+from astra.rollout.live import PAPER_LIMITS, RolloutLimits
 from astra.sandbox.protocol import Sandbox
 from astra.serving.engine import ServingEngine
 from astra.serving.local import LocalGenerator
@@ -114,6 +114,13 @@ def test_an_overflow_is_the_models_failure(table: Path) -> None:
         one = play(config(table), server.endpoint, [ARENAS[0].id])[ARENAS[0].id]
     assert one.outcome == SuiteOutcome.OVERFLOW
     assert value(one, "f1") == 0.0
+
+
+def test_limits_that_the_options_leave_out_are_the_papers() -> None:
+    stated = arenas.Options.model_validate({"limits": {"max_turns": 3}}).limits
+    assert stated == PAPER_LIMITS.model_copy(update={"max_turns": 3})
+    with pytest.raises(ValueError, match=r"max_turn\b"):
+        arenas.Options.model_validate({"limits": {"max_turn": 3}})
 
 
 def test_limits_on_tokens_end_an_episode(table: Path, policy: LoadedPolicy) -> None:

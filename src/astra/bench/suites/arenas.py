@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from astra.agent.episode import Episode
 from astra.arena.env import ArenaEnv, execute_batch
@@ -62,6 +62,12 @@ class Options(StageConfig):
     sandbox: SandboxLimits = SandboxLimits()
     sandbox_min_tier: str = "B"
     sandbox_workers: int = Field(default=1, ge=1)
+
+    @field_validator("limits", mode="before")
+    @classmethod
+    def _rest_is_the_papers(cls, limits: Any) -> Any:
+        """Limits that the options leave out are those of the paper."""
+        return {**PAPER_LIMITS.model_dump(), **limits} if isinstance(limits, dict) else limits
 
 
 def driver(options: Options) -> DriverProcess:
