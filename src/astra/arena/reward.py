@@ -85,7 +85,9 @@ def score_episode(
     eps: float = EPSILON,
     end_state: Tables | None = None,
 ) -> EpisodeScore:
-    """Score one episode. ``final_text`` is the final message, None where there was none.
+    """Score one episode; precision and F1 are clamped to at most 1, reward ``state`` to at least 0.
+
+    ``final_text`` is the final message, None where there was none.
 
     Calls that failed for reasons of our own (INFRA) count neither for nor against. ``end_state``
     is ``ArenaEnv.tables`` after the last call; without it a stateful arena cannot be scored

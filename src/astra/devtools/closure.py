@@ -1,4 +1,6 @@
-"""What a stage's code reads: its first-party import closure, and dvc.yaml's record of it.
+"""Code that makes a stage stale: the stage file's import closure, and dvc.yaml's record of it.
+
+Its parameters (``params`` in dvc.yaml) and its input tables make a stage stale as well.
 
 python -m astra.devtools.closure          rewrite the code dependencies in dvc.yaml
 python -m astra.devtools.closure --check  name what is missing or stale, exit 1

@@ -80,7 +80,11 @@ async def merge_tools(
     config: EnvsMergedConfig,
     metrics: StageMetrics,
 ) -> None:
-    """Fill the draft's ``tools`` and ``tries``; count what became of its groups."""
+    """Merge the draft's tools by group; a merged tool has to replay every member's gold call.
+
+    Fills the draft's ``tools``, and its ``tries`` with why merges failed; counts what became of the
+    groups.
+    """
     merges = [
         _Merge(draft, members, teacher, verify, config)
         for members in await _groups(draft, teacher, metrics)

@@ -82,7 +82,11 @@ class CachedReply:
 
 
 def answer_key(request: Mapping[str, Any]) -> str:
-    """SHA-256 of everything that determines an answer; endpoints and keys are not part of it."""
+    """The cache's key: SHA-256 of ``request``, which is all that determines an answer.
+
+    ``openai_backend.teacher_key`` says what that is of an ask, ``policy.py`` of an agent's turn.
+    Endpoints and keys of access are not part of it.
+    """
     return hashlib.sha256(canonical_json(dict(request)).encode()).hexdigest()
 
 

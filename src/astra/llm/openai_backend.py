@@ -123,7 +123,7 @@ class OpenAITeacher:
 
 
 def teacher_key(config: ModelConfig, prompt: str, response: type[BaseModel], sample: int) -> str:
-    """The cache key of an ask.
+    """The answer cache's key of an ask: ``answer_key`` of what the ask is made of.
 
     It covers the model, the rendered messages, the reply's schema, the sampling fields and the
     sample index: an ask that differs in one of them is a new one. Endpoints, keys of access and

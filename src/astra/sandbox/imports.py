@@ -9,16 +9,11 @@ import ast
 from collections.abc import Collection, Iterator
 
 
-def forbidden_imports(source: str, allowed: Collection[str]) -> list[str]:
-    """Modules the source imports outside ``allowed``, sorted, each once.
+def forbidden_imports(tree: ast.AST, allowed: Collection[str]) -> list[str]:
+    """Modules that a parsed source imports outside the allow-list, sorted, each once.
 
-    Relative imports are always forbidden. Raises SyntaxError for a source that does not parse.
+    Relative imports are always forbidden.
     """
-    return forbidden_in_tree(ast.parse(source), allowed)
-
-
-def forbidden_in_tree(tree: ast.AST, allowed: Collection[str]) -> list[str]:
-    """The same over a parsed source."""
     refused: set[str] = set()
     for base, member in _imported(tree):
         # `from urllib import parse` imports urllib.parse where only that is listed

@@ -10,7 +10,8 @@ DEFAULT_IMPORTS: tuple[str, ...] = (
     "random", "re", "statistics", "string", "struct", "textwrap", "time", "types", "typing",
     "unicodedata", "urllib.parse", "uuid", "zlib", "__future__",
 )  # fmt: skip
-"""Pure computation from the standard library: nothing here opens a socket or starts a process."""
+"""The allow-list of imports: pure computation from the standard library. Nothing in it opens a
+socket or starts a process."""
 
 
 class SandboxLimits(BaseModel):

@@ -6,7 +6,7 @@ import marshal
 from collections.abc import Mapping
 from functools import lru_cache
 
-from astra.sandbox.imports import forbidden_in_tree
+from astra.sandbox.imports import forbidden_imports
 from astra.sandbox.protocol import SandboxLoadError
 
 _MAX_SOURCE = 256 * 1024
@@ -30,7 +30,7 @@ def compile_source(name: str, source: str, allowed: tuple[str, ...]) -> str:
         raise SandboxLoadError(f"the source of {name} is longer than {_MAX_SOURCE} characters")
     try:
         tree = ast.parse(source, filename=f"<{name}>")
-        forbidden = forbidden_in_tree(tree, allowed)
+        forbidden = forbidden_imports(tree, allowed)
         code = compile(source, f"<{name}>", "exec", dont_inherit=True)
     except SyntaxError as error:
         raise SandboxLoadError(

@@ -64,6 +64,8 @@ class Handler(OpenAICompletionsHandler):
 
 
 class Suite:
+    """The suite's entries, played by BFCL's loop and judged by BFCL's checker (``check``)."""
+
     def __init__(self, options: dict[str, Any]) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
         self.truths: dict[str, list[list[str]]] = {}
