@@ -41,11 +41,14 @@ def relinked(text: str) -> str:
     """Links of a file at the repository's root, as seen from project/."""
 
     def moved(link: re.Match[str]) -> str:
-        target, anchor = link.group(1), link.group(2) or ""
+        target, fragment = link.group(1), link.group(2) or ""
         if target in PROJECT:
-            return f"]({Path(PROJECT[target]).name}{anchor})"
+            return f"]({Path(PROJECT[target]).name}{fragment})"
         if target.startswith("docs/"):
-            return f"](../{target.removeprefix('docs/')}{anchor})"
+            return f"](../{target.removeprefix('docs/')}{fragment})"
+        if target.endswith(".py"):
+            place = anchor(Path(target.removeprefix("src/astra/")))
+            return f"](../reference/modules.md#{place})"
         return link.group(0)
 
     return re.sub(r"\]\(([^)#]+)(#[^)]*)?\)", moved, text)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chat_server import ask, chat
+from serving_chat import ask, chat
 
 from astra.bench.harness.protocol import ModelEndpoint, SuiteError
 from astra.bench.harness.served import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import NAME, Scripted, serving
+from serving_chat import NAME, Scripted, serving
 from test_bench_arenas import ARENAS, make_arena
 
 from astra.bench.arenas import job_of

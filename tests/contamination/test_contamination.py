@@ -15,7 +15,7 @@ from astra.contamination.index import (
     ContaminationIndex,
     Overlap,
 )
-from astra.contamination.suites import SuiteTextsError, read_suites
+from astra.contamination.suites import SuiteFilesError, read_suites
 
 TASK = (
     "I live in Oslo and want to move my booking of the harbour hotel from Friday to Sunday, and "
@@ -124,13 +124,13 @@ def test_what_cannot_be_read_says_how_to_repair(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_text("no table")
     with pytest.raises(ContaminationError, match="is no contamination index"):
         ContaminationIndex.load(tmp_path / "bad.parquet")
-    with pytest.raises(SuiteTextsError, match="no subfolder"):
+    with pytest.raises(SuiteFilesError, match="no subfolder"):
         read_suites(tmp_path)
     (tmp_path / "suite").mkdir()
-    with pytest.raises(SuiteTextsError, match="holds no text"):
+    with pytest.raises(SuiteFilesError, match="holds no text"):
         read_suites(tmp_path)
     (tmp_path / "suite" / "x.jsonl").write_text('{"a": 1}\n{"a": \n')
-    with pytest.raises(SuiteTextsError, match=r"x\.jsonl line 2"):
+    with pytest.raises(SuiteFilesError, match=r"x\.jsonl line 2"):
         read_suites(tmp_path)
 
 

@@ -85,6 +85,11 @@ def test_an_answer_that_changes_is_named_after_when_it_does(
     assert reason(changed(observed(), purposes, 813)) == expected
 
 
+def test_a_candidate_without_gold_calls_is_an_error_and_no_pass() -> None:
+    with pytest.raises(ValueError, match="no gold call"):
+        prove(Observed(CandidateTool(tool(), GOOD, ()), [], []))
+
+
 def test_the_gold_call_is_judged_before_wrong_calls() -> None:
     everything_constant = changed(observed(), list(Purpose), 813)
     assert reason(everything_constant) == "wrong_answer"

@@ -42,6 +42,11 @@ def test_every_engine_and_importance_ratio_has_a_file(root: Path) -> None:
     assert ratios == {"sampler", "trainer", "truncated"}
 
 
+def test_a_file_that_chooses_no_engine_is_told_the_line_to_add(composed: Path) -> None:
+    with pytest.raises(ParamsError, match=r"no engine and no importance .*engine: batched"):
+        params.compose(composed, ["rl=base"])
+
+
 def test_an_engine_without_what_it_needs_is_refused(composed: Path) -> None:
     with pytest.raises(ParamsError, match=r"kv_tokens: Input should be a valid integer"):
         params.compose(composed, ["rl/engine=continuous"])

@@ -1,6 +1,6 @@
 """Every default stands once: what conf/ states has no second default in a class.
 
-Two are needed without parameters too; those are held to what conf/ states.
+Three are needed without parameters too; those are held to what conf/ states.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from astra.devtools.params import BLOCKS
+from astra.export.rows import EpisodeOptions
 from astra.rollout.live import PAPER_LIMITS
 from astra.settings import RuntimeConfig
 from configs import block, rollout_limits
@@ -50,3 +51,7 @@ def test_runtime_is_the_same_without_params_yaml() -> None:
 
 def test_episodes_without_parameters_have_the_limits_of_stage_rl() -> None:
     assert rollout_limits() == PAPER_LIMITS
+
+
+def test_exported_episodes_have_the_limits_of_stage_rl() -> None:
+    assert EpisodeOptions().limits == PAPER_LIMITS.episode()

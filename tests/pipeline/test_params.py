@@ -269,6 +269,17 @@ def test_what_changed_is_told_and_an_edit_without_effect_is_warned_of(
     assert _told(caplog) == ["info: nothing changed"], "no git: no warning"
 
 
+@pytest.mark.usefixtures("workspace")
+def test_an_edit_at_the_end_of_a_long_value_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with Path("conf/tools/smoke.yaml").open("a") as handle:
+        handle.write("domains: {labels: [other]}\n")
+    _edit("conf/tools/base.yaml", "web search, other]", "web search, sundry, other]")
+    assert _told(caplog)[-1] == (
+        "warning: tools.domains.labels was edited in conf/tools/base.yaml, but "
+        "conf/tools/smoke.yaml sets it: edit it there"
+    )
+
+
 def test_without_a_repository_nothing_is_warned_of(
     workspace: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

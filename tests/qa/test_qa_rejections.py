@@ -161,7 +161,7 @@ def test_tries_that_do_not_fit_are_kept(
     def first_ones(ask: Ask[Any], reply: Any) -> Any:
         if ask.template != f"qa/{name}" or ask.sample >= misfits:
             return reply
-        verdicts = tuple(rejection.model_copy(update={"id": 9}) for rejection in reply.verdicts)
+        verdicts = tuple(verdict.model_copy(update={"id": 9}) for verdict in reply.verdicts)
         return reply.model_copy(update={"verdicts": verdicts})
 
     *tries, outcome = hear(pair[0], valid_config(), Altered(first_ones))

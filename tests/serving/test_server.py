@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import NAME, Scripted, ask, chat, serving
+from serving_chat import NAME, Scripted, ask, chat, serving
 from taught import TAUGHT, engine_of
 
 from astra.llm.policy import wire_message

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from chat_server import ask, chat
+from serving_chat import ask, chat
 
 from astra.bench.harness.served import served
 from astra.rollout.chat import PolicyConfig

@@ -24,7 +24,7 @@ MAX_CHARS = 20_000
 """The longest text that is kept: longer ones are data files (mailboxes), not instructions."""
 
 
-class SuiteTextsError(AstraError):
+class SuiteFilesError(AstraError):
     """A suite's folder or file cannot be read."""
 
 
@@ -44,11 +44,11 @@ class SuiteTexts:
 def read_suites(folder: Path) -> list[SuiteTexts]:
     """The suites of a folder, one per subfolder, by name.
 
-    Raises SuiteTextsError naming what cannot be read.
+    Raises SuiteFilesError naming what cannot be read.
     """
     places = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     if not places:
-        raise SuiteTextsError(
+        raise SuiteFilesError(
             f"{folder} has no subfolder; give each suite one, with its JSON files"
         )
     return [_read(place) for place in places]
@@ -63,7 +63,7 @@ def _read(place: Path) -> SuiteTexts:
         for document in _documents(path):
             _walk(document, suite)
     if not suite.texts:
-        raise SuiteTextsError(f"suite {place} holds no text in .json or .jsonl files")
+        raise SuiteFilesError(f"suite {place} holds no text in .json or .jsonl files")
     return suite
 
 
@@ -80,7 +80,7 @@ def _documents(path: Path) -> Iterator[Any]:
         try:
             yield json.loads(line)
         except ValueError as error:
-            raise SuiteTextsError(f"{path} line {number} is no JSON: {error}") from None
+            raise SuiteFilesError(f"{path} line {number} is no JSON: {error}") from None
 
 
 def _walk(node: Any, suite: SuiteTexts) -> None:

@@ -33,8 +33,13 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
         f"{key}: {_shown(before, key)} -> {_shown(after, key)}"
         for key in [*after, *(key for key in before if key not in after)]
-        if _shown(before, key, None) != _shown(after, key, None)
+        if _differ(before, after, key)
     ]
+
+
+def _differ(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> bool:
+    """Whether two mappings hold other values, however long, under a key."""
+    return _shown(before, key, None) != _shown(after, key, None)
 
 
 def _shown(values: Mapping[str, Any], key: str, most: int | None = MAX_CHARS) -> str:
@@ -55,7 +60,7 @@ def overridden_edits(overrides: list[str]) -> Iterator[str]:
         block = base.parent.name
         committed = leaves(yaml.safe_load(_git("show", f"HEAD:./{base}") or ""))
         present = leaves(_document(base))
-        edited = [key for key in present if _shown(committed, key) != _shown(present, key)]
+        edited = [key for key in present if _differ(committed, present, key)]
         for file in _above_base(CONF / block, chosen.get(block, "base")):
             settled = leaves(_document(file))
             for key in edited:

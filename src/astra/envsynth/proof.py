@@ -50,8 +50,13 @@ class Proof:
 
 
 def prove(observed: Observed) -> Proof:
-    """The first problem that a rule finds, or a pass with the number of checks."""
+    """The first problem that a rule finds, or a pass with the number of checks.
+
+    Raises ValueError for a candidate without gold calls: nothing would be proved of it.
+    """
     evidence = observed.evidence()
+    if not evidence:
+        raise ValueError(f"{observed.candidate.tool.name} has no gold call to be proved by")
     problem = _session_problem(observed) or _call_problem(observed.candidate, evidence)
     return Proof(problem) if problem else Proof(None, _checks(evidence))
 

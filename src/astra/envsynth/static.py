@@ -16,7 +16,7 @@ from astra.arena.answers import normalise
 from astra.records.base import canonical_json
 from astra.records.qa import Answer
 from astra.records.tool import Tool
-from astra.sandbox.imports import forbidden_in_tree
+from astra.sandbox.imports import forbidden_imports
 
 MAX_CODE_CHARS = 100_000
 _NAME = re.compile(r"[a-z][a-z0-9_]{1,63}")
@@ -118,7 +118,7 @@ def code_problem(
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return "syntax_error", str(error)[:200]
-    forbidden = forbidden_in_tree(tree, allowed)
+    forbidden = forbidden_imports(tree, allowed)
     if forbidden:
         return "forbidden_import", f"imports {', '.join(forbidden)}"
     drawn = sorted(set(_chance(tree)))

@@ -19,11 +19,13 @@ from astra.errors import AstraError
 from astra.records.base import Frozen, content_id
 from astra.records.environment import Arena, ArenaTool
 from astra.records.qa import Split
-from astra.rollout.live import PAPER_LIMITS
 from astra.sandbox.limits import SandboxLimits
 
 ROWS_FILE = "arenas.jsonl"
 """Where a package keeps its arenas."""
+LIMITS = EpisodeLimits(max_turns=32, max_calls=64, max_parallel_calls=16, max_result_chars=8192)
+"""The limits of stage ``rl``, as ``rollout/live.py`` has them. They stand here again because a
+package carries all that this module imports."""
 
 
 class ExportError(AstraError):
@@ -35,7 +37,7 @@ class EpisodeOptions(Frozen):
 
     reward: RewardMode = RewardMode.F1
     final_answer: FinalAnswer = FinalAnswer.SUBTASK
-    limits: EpisodeLimits = PAPER_LIMITS.episode()
+    limits: EpisodeLimits = LIMITS
     sandbox: SandboxLimits = SandboxLimits()
 
 

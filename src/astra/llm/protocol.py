@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, Field
@@ -14,15 +13,6 @@ from astra.errors import AstraError
 from astra.settings import StageConfig
 
 Reply = TypeVar("Reply", bound=BaseModel)
-
-
-class Role(StrEnum):
-    """What a model does in a stage."""
-
-    TEACHER = "teacher"
-    JUDGE = "judge"
-    EMULATOR = "emulator"
-    USER = "user"
 
 
 class ModelConfig(StageConfig):

@@ -30,10 +30,10 @@ class Latency:
     def quantile(self, share: float) -> float | None:
         """The least time that ``share`` of the requests did not exceed, to 5 %; None if none."""
         uncovered = share * self.classes.total()
-        for width in sorted(self.classes):
-            uncovered -= self.classes[width]
+        for number in sorted(self.classes):
+            uncovered -= self.classes[number]
             if uncovered <= 1e-9:
-                return round(math.exp(width * STEP), 4)
+                return round(math.exp(number * STEP), 4)
         return None
 
 

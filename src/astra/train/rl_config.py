@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
@@ -124,6 +124,18 @@ class RLConfig(StageConfig):
     """Rollouts that are traced then."""
     activation_checkpointing: bool
     lora: LoRAConfig
+
+    @model_validator(mode="before")
+    @classmethod
+    def _groups_are_chosen(cls, values: Any) -> Any:
+        """Hydra forbids ``base`` to choose for the files above it, so every file chooses."""
+        missing = {"engine", "importance"} - set(values) if isinstance(values, dict) else set()
+        if missing:
+            raise ValueError(
+                f"no {' and no '.join(sorted(missing))} is chosen; begin the file in conf/rl with "
+                "defaults: [base, engine: batched, importance: sampler, _self_]"
+            )
+        return values
 
     @property
     def total_steps(self) -> int:

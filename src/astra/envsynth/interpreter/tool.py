@@ -15,7 +15,6 @@ from astra.records.environment import ArenaTool
 from astra.records.tool import Tool
 
 NAME = "python"
-NO_OUTPUT = "no output"
 _DOCUMENT = Tool(
     name=NAME,
     description=(

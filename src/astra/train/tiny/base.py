@@ -1,8 +1,8 @@
 """Recipe of the tiny policy: ``python -m astra.train.tiny.base`` (make tiny-base).
 
-A Qwen3-architecture model of about a million parameters with the tokenizer of
-tiny_tokenizer.py, pretrained on the generic text of tiny_corpus.py: it copies, looks things up
-and writes JSON, and has never seen a chat, a tool call, an arena or a tool server.
+A Qwen3-architecture model of about a million parameters with the tokenizer of tokenizer.py,
+pretrained on the generic text of corpus.py: it copies, looks things up and writes JSON, and has
+never seen a chat, a tool call, an arena or a tool server.
 """
 
 from __future__ import annotations
