@@ -60,8 +60,8 @@ Path("metrics/bench.json").write_text(json.dumps({"arenas": arenas, "checkpoints
 Path("data/bench.parquet").write_text(json.dumps(scores))
 """,
 }
-FLAT = {"steps": 5, "engine": "batched", "engine_rows": 8, "kv_tokens": None}
-GROUPED = {"steps": 5, "engine": {"type": "batched", "rows": 8}}
+FLAT = {"steps": 5, "roc": "off", "least": 1e-6, "engine": "batched", "rows": 8, "kv": None}
+GROUPED = {"steps": 5, "roc": "off", "least": 1e-6, "engine": {"type": "batched", "rows": 8}}
 IMPORTS = "import json\nfrom pathlib import Path\nfrom astra.toy import params, read, train\n"
 
 
@@ -279,7 +279,7 @@ def test_parameters_under_other_names_are_taken_with_the_list_of_what_moved(fold
     edit(folder, "RATE = 0.5", "RATE = 1 / 2")
     write(GROUPED)
     assert "--regrouped" in refused("same", "--commit")
-    for other in (GROUPED | {"steps": 6}, {"steps": 5, "engine": {"type": "batched", "rows": 9}}):
+    for other in (GROUPED | {"steps": 6}, GROUPED | {"engine": {"type": "batched", "rows": 9}}):
         write(other)
         assert "rl: its parameters say something else" in refused("same", "--regrouped")
     write(GROUPED)
@@ -288,7 +288,7 @@ def test_parameters_under_other_names_are_taken_with_the_list_of_what_moved(fold
     noted = record(folder)["same"]["regrouped"]
     assert noted == {
         "rl": [
-            '- engine: "batched"', "- engine_rows: 8", "- kv_tokens: null",
+            '- engine: "batched"', "- kv: null", "- rows: 8",
             '+ engine.rows: 8', '+ engine.type: "batched"',
         ]
     }  # fmt: skip

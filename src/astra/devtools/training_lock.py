@@ -159,10 +159,12 @@ def regrouping(name: str) -> tuple[list[str], str]:
     A value may get another name or group; it must not change, appear or vanish (null may).
     TrainingLockError where one does: that is another training.
     """
-    locked = yaml.safe_load(LOCK.read_text(encoding="utf-8"))["stages"][name]["params"]
-    old = _leaves(locked[str(PARAMS)][name])
-    here = yaml.safe_load(PARAMS.read_text(encoding="utf-8"))[name]
-    new = _leaves(here)
+    # dvc writes and reads YAML 1.2, in which `off` is text and `1e-06` a number.
+    from dvc.utils.serialize import dumps_yaml, load_yaml
+
+    locked = load_yaml(str(LOCK))["stages"][name]["params"][str(PARAMS)]
+    here = {name: load_yaml(str(PARAMS))[name]}
+    old, new = _leaves(locked[name]), _leaves(here[name])
     gone = {path: value for path, value in old.items() if new.get(path) != value}
     come = {path: value for path, value in new.items() if old.get(path) != value}
     lines = [f"- {path}: {value}" for path, value in gone.items()]
@@ -173,7 +175,7 @@ def regrouping(name: str) -> tuple[list[str], str]:
             f"{name}: its parameters say something else than {LOCK} holds, so it has to be "
             "trained:\n  " + "\n  ".join(lines)
         )
-    return lines, _params_digest({str(PARAMS): {name: here}})
+    return lines, _params_digest(yaml.safe_load(dumps_yaml({str(PARAMS): here})))
 
 
 def _leaves(values: Any, path: str = "") -> dict[str, str]:
