@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import Result
+from dvc.utils.serialize import load_yaml
 from typer.testing import CliRunner
 
 from astra.cli.train import train_app
@@ -292,7 +293,8 @@ def test_parameters_under_other_names_are_taken_with_the_list_of_what_moved(fold
             '+ engine.rows: 8', '+ engine.type: "batched"',
         ]
     }  # fmt: skip
-    assert lock(folder)["rl"]["params"] == {"params.yaml": {"rl": GROUPED}}
+    held = load_yaml(str(folder / "dvc.lock"))["stages"]["rl"]["params"]
+    assert held == {"params.yaml": {"rl": GROUPED}}
     assert command("same", "--check").exit_code == 0
     assert "Running stage" not in dvc(folder, "repro", "--dry", "--allow-missing")
 

@@ -107,9 +107,13 @@ def test_going_back_to_what_the_cache_lacks_changes_nothing(queued: Repository) 
         queued.params("chains.walks=8")
         assert "the cache lacks data/graph.parquet" in queued.run(*BACK, fails=True)
         assert params((queued.folder / "params.yaml").read_text()) == 8
+        (queued.folder / "data/graph.parquet").unlink()  # never built here: nothing can be lost
+        assert "not built here, as before: data/graph.parquet" in queued.run(*BACK)
+        assert not queued.run("git", "status", "--porcelain")
     finally:
         away.rename(held)
         queued.run("git", "checkout", "-q", "params.yaml")
+        queued.run("dvc", "checkout", "-q")
 
 
 def test_an_experiment_is_applied_branched_and_saved(queued: Repository) -> None:

@@ -45,7 +45,7 @@ def export(
         "data/envs_merged.parquet"
     ),
     split: Annotated[
-        list[Split] | None, typer.Option(help="train, dev or heldout; repeatable.")
+        list[Split] | None, typer.Option(help="train, dev or heldout; repeatable; default: train.")
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="At most so many arenas; 0: all.")] = 0,
     irrelevant: Irrelevant = IrrelevantMode.BANDED,
@@ -111,6 +111,6 @@ def _find(rows: Iterator[ExportedArena], identifier: str, file: Path) -> Exporte
         examples = ", ".join(row.id for row in matches[:5]) or "none"
         raise ExportError(
             f"{file}: {len(matches)} arenas have an id that starts with {identifier!r} "
-            f"({examples}); `astra show FILE` lists them"
+            f"({examples}); ids are the field `id` of its rows"
         )
     return matches[0]

@@ -72,7 +72,10 @@ def _ids(servers: Path, wanted: str) -> set[str]:
     if not ids:
         nearest = get_close_matches(wanted, [*names.values(), *names], NEAREST, cutoff=0.4)
         hint = f"; the nearest are {', '.join(nearest)}" if nearest else ""
-        raise ServerFilterError(f"--server: no server {wanted!r} in {servers}{hint}")
+        raise ServerFilterError(
+            f"--server: no server {wanted!r} in {servers}{hint}; one that was dropped is in "
+            f"`astra show rejected/{SERVERS} --where 'item~{wanted}'`"
+        )
     return ids
 
 

@@ -3,14 +3,17 @@
     python -m astra.devtools.back
 
 git holds the parameters, ``dvc.lock``, the metrics and the plots; DVC's cache holds the data and
-the models. Nothing is touched unless the cache has everything that the committed lock file names.
+the models. Nothing is touched where something in the workspace would be replaced by what the cache
+lacks. Committed outputs that were never built here stay absent, as in a fresh clone.
 """
 
 from __future__ import annotations
 
 import logging
 import subprocess
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -43,19 +46,24 @@ def missing(graph: Mapping[str, Any], lock: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> None:
+    ArgumentParser(description=__doc__).parse_args()
     graph, lock = (
         yaml.safe_load(_run("git", "show", f"HEAD:dvc.{end}")) for end in ("yaml", "lock")
     )
-    if lacking := missing(graph, lock):
+    lacking = missing(graph, lock)
+    if threatened := [path for path in lacking if Path(path).exists()]:
         raise AstraError(
-            f"the cache lacks {', '.join(lacking)} of the committed build; nothing was changed. "
+            f"the cache lacks {', '.join(threatened)} of the committed build; nothing was changed. "
             "If the build in your workspace is the one to keep, commit it: "
             "`git add params.yaml dvc.lock metrics plots && git commit`"
         )
     _run("git", "checkout", "HEAD", "--", *HELD_BY_GIT)
     # DVC hashes a stage's folder of plots as a whole: a file that only the experiment wrote counts.
     _run("git", "clean", "-fdq", "plots")
-    _run("dvc", "checkout")
+    at_hand = [path for path, _ in outputs(graph, lock) if path not in lacking]
+    _run("dvc", "checkout", *at_hand)
+    if lacking:
+        log.info("not built here, as before: %s", ", ".join(lacking))
     log.info("this is the committed build: %s", _run("git", "log", "-1", "--format=%h %s").strip())
 
 

@@ -27,6 +27,12 @@ PLUGINS = (
     "astra.toolgraph.operators",
 )  # fmt: skip
 """Packages whose modules are imported or run by name: importing one means all of them."""
+FORMER_PLUGINS = (
+    "astra.bench.suites.known", "astra.rollout.known", "astra.toolbank.known",
+    "astra.toolgraph.known",
+)  # fmt: skip
+"""Such packages of older commits. The policies of dvc.lock may come from one, and there `astra
+train same` has to find the same code as when they were trained."""
 FOLDER = 0.55
 """The share of a package, or of one inside it, from which on it is one dependency: the folder.
 Fewer names to read and to compare, for a rerun now and then that would not have been needed."""
@@ -63,9 +69,20 @@ def module_files(name: str) -> list[Path]:
     parts = name.split(".")
     files = [SOURCE.joinpath(*parts[:depth], "__init__.py") for depth in range(1, len(parts) + 1)]
     files.append(SOURCE.joinpath(*parts).with_suffix(".py"))
-    if name in PLUGINS:
-        files.extend(sorted(SOURCE.joinpath(*parts).rglob("*.py")))
+    if name in plugin_packages():
+        files.extend(sorted(module_folder(name).rglob("*.py")))
     return [file for file in files if file.is_file()]
+
+
+def plugin_packages() -> tuple[str, ...]:
+    """The packages of plug-ins in the source tree that is the working directory."""
+    former = any(module_folder(name).is_dir() for name in FORMER_PLUGINS)
+    return FORMER_PLUGINS if former else PLUGINS
+
+
+def module_folder(name: str) -> Path:
+    """Where the modules of a package lie."""
+    return SOURCE.joinpath(*name.split("."))
 
 
 def closure(stage_file: Path) -> set[Path]:
