@@ -115,7 +115,8 @@ def test_a_table_whose_records_name_no_server_is_refused(table: str) -> None:
 
 
 def test_an_unknown_server_is_answered_with_the_nearest_names() -> None:
-    with pytest.raises(ServerFilterError, match=r"no server 'aquariums' .*nearest are aquarium; one that was dropped is in .*item~aquariums):
+    said = r"no server 'aquariums' .*nearest are aquarium; one that was dropped .*item~aquariums"
+    with pytest.raises(ServerFilterError, match=said):
         shown("tasks", "--server", "aquariums")
 
 

@@ -330,7 +330,10 @@ FILE = re.compile(
     r"(?<![\w/.-])(?:src|stages|conf|benchmarks|tests|sources|policies|docker|harnesses|problems)"
     r"/[\w/.-]+\.\w+"
 )
-FOR_READERS = {"sources/mine.yaml", "src/astra/toolgraph/prompts/NAME.md.j2"}
+FOR_READERS = {
+    "sources/mine.yaml", "sources/documents/aquarium.yaml",
+    "src/astra/toolgraph/prompts/NAME.md.j2",
+}  # fmt: skip
 """Files that a page tells its reader to make."""
 
 
