@@ -80,6 +80,7 @@ def environment(folder: Path, root: Path) -> dict[str, str]:
     return known | {
         "PYTHONPATH": str(root / "src"),
         "ASTRA_CACHE": str(folder / "cache"),
+        "ASTRA_BENCH_ENV": os.environ.get("ASTRA_BENCH_ENV", str(root / ".venv-bench")),
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -97,6 +98,19 @@ def test_going_back_leaves_the_committed_build(queued: Repository) -> None:
     assert not queued.run("git", "status", "--porcelain")
     assert chains.read_bytes() == before
     assert "up to date" in queued.run("dvc", "status")
+
+
+def test_going_back_restores_what_git_takes_for_unchanged(queued: Repository) -> None:
+    """As after a dvc command that failed midway: other bytes, but size and time as in the index."""
+    metrics = queued.folder / "metrics/chains.json"
+    before, times = metrics.read_bytes(), metrics.stat()
+    queued.run("git", "config", "core.trustctime", "false")
+    queued.run("git", "update-index", "--refresh")
+    metrics.write_bytes(before[::-1])
+    os.utime(metrics, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert not queued.run("git", "status", "--porcelain"), "git does not see it"
+    queued.run(*BACK)
+    assert metrics.read_bytes() == before
 
 
 def test_going_back_to_what_the_cache_lacks_changes_nothing(queued: Repository) -> None:

@@ -10,6 +10,7 @@ lacks. Committed outputs that were never built here stay absent, as in a fresh c
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
@@ -57,6 +58,7 @@ def main() -> None:
             "If the build in your workspace is the one to keep, commit it: "
             "`git add params.yaml dvc.lock metrics plots && git commit`"
         )
+    _distrust_times()
     _run("git", "checkout", "HEAD", "--", *HELD_BY_GIT)
     # DVC hashes a stage's folder of plots as a whole: a file that only the experiment wrote counts.
     _run("git", "clean", "-fdq", "plots")
@@ -65,6 +67,17 @@ def main() -> None:
     if lacking:
         log.info("not built here, as before: %s", ", ".join(lacking))
     log.info("this is the committed build: %s", _run("git", "log", "-1", "--format=%h %s").strip())
+
+
+def _distrust_times() -> None:
+    """Give the files that git holds a new time, so that git compares what they contain.
+
+    A dvc command that failed midway may leave git's index with the size and time of a changed
+    file; where the size is that of the committed file, git would take it for unchanged.
+    """
+    for line in _run("git", "ls-files", "--", *HELD_BY_GIT).splitlines():
+        if Path(line).is_file():
+            os.utime(line)
 
 
 def _run(*command: str) -> str:
