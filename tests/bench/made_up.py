@@ -35,6 +35,6 @@ def add(
     """Put a file of that suite into a ``folder`` that the package of suites searches too."""
     (folder / f"{NAME}.py").touch()
     module = ModuleType(f"{suites.__name__}.{NAME}")
-    module.SUITE, module.Options = suite, options  # type: ignore[attr-defined]
+    vars(module).update(SUITE=suite, Options=options)
     monkeypatch.setattr(suites, "__path__", [*suites.__path__, str(folder)])
     monkeypatch.setitem(sys.modules, module.__name__, module)

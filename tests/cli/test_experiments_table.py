@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from astra.cli.experiments import ExperimentRow, flat, table, whole
+from astra.cli.experiments import ExperimentRow, shown, table, whole
 from astra.errors import AstraError
 
 PARAMS = {"sft": {"steps": 4}, "rl": {"seed": 0}, "bench": {"arenas": 8}}
@@ -54,7 +54,7 @@ def test_no_lock_no_scores() -> None:
 
 def row(name: str, scores: dict[str, float], seed: int, reward: str = "f1") -> ExperimentRow:
     block = {"seed": seed, "reward": reward, "limits": {"turns": 6}}
-    return ExperimentRow(name, "", "", scores, dict(flat(block, "rl")))
+    return ExperimentRow(name, "", "", scores, shown({"rl": block}))
 
 
 def test_the_table_has_scores_and_what_differs() -> None:

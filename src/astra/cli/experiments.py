@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +18,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from astra.devtools.nested import leaves
+from astra.devtools.programs import run_program
 from astra.errors import AstraError
 from astra.settings import PARAMS
 
@@ -72,7 +73,7 @@ def experiments_command(
 def listed(commits: int) -> list[ExperimentRow]:
     """The workspace, the last commits, and the experiments that start from these."""
     stages = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    document = json.loads(_run("dvc", "exp", "show", "--json", "--num", str(commits)))
+    document = json.loads(run_program("dvc", "exp", "show", "--json", "--num", str(commits)))
     return [row(state, executor, frozenset(stages)) for state, executor in states(document)]
 
 
@@ -98,11 +99,7 @@ def row(state: Mapping[str, Any], executor: str, stages: frozenset[str]) -> Expe
         created=datetime.fromisoformat(created).strftime("%Y-%m-%d %H:%M") if created else "",
         state="Failed" if state.get("error") else executor,
         scores=_means(data) if own else {},
-        parameters={
-            name: value
-            for block in sorted(stages & params.keys())
-            for name, value in flat(params[block], block)
-        },
+        parameters=shown({block: params[block] for block in sorted(stages & params.keys())}),
     )
 
 
@@ -145,13 +142,12 @@ def whole(lock: Mapping[str, Any], params: Mapping[str, Any], stage: str) -> boo
     return True
 
 
-def flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Leaves of nested mappings by dotted name, each as JSON; a string as it stands."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from flat(inner, f"{name}.{key}")
-    else:
-        yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def shown(params: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters by dotted name, each as JSON; a string as it stands."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in leaves(params).items()
+    }
 
 
 def table(rows: Sequence[ExperimentRow], sort_by: str) -> list[list[str]]:
@@ -193,16 +189,9 @@ def _read(path: Path, revision: str) -> dict[str, Any]:
         text = (
             path.read_text(encoding="utf-8")
             if revision == WORKSPACE
-            else _run("git", "show", f"{revision}:{path}")
+            else run_program("git", "show", f"{revision}:{path}")
         )
     except (OSError, AstraError):
         return {}
     # dvc writes YAML 1.2, in which `off` is a string and `1e-06` a number; PyYAML reads 1.1.
     return parse_yaml(text, str(path))
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise AstraError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from astra.devtools.programs import run_program
 from astra.errors import AstraError
 from astra.stage import run_stage
 
@@ -49,7 +49,7 @@ def missing(graph: Mapping[str, Any], lock: Mapping[str, Any]) -> list[str]:
 def main() -> None:
     ArgumentParser(description=__doc__).parse_args()
     graph, lock = (
-        yaml.safe_load(_run("git", "show", f"HEAD:dvc.{end}")) for end in ("yaml", "lock")
+        yaml.safe_load(run_program("git", "show", f"HEAD:dvc.{end}")) for end in ("yaml", "lock")
     )
     lacking = missing(graph, lock)
     if threatened := [path for path in lacking if Path(path).exists()]:
@@ -59,14 +59,16 @@ def main() -> None:
             "`git add params.yaml dvc.lock metrics plots && git commit`"
         )
     _distrust_times()
-    _run("git", "checkout", "HEAD", "--", *HELD_BY_GIT)
+    run_program("git", "checkout", "HEAD", "--", *HELD_BY_GIT)
     # DVC hashes a stage's folder of plots as a whole: a file that only the experiment wrote counts.
-    _run("git", "clean", "-fdq", "plots")
+    run_program("git", "clean", "-fdq", "plots")
     at_hand = [path for path, _ in outputs(graph, lock) if path not in lacking]
-    _run("dvc", "checkout", *at_hand)
+    run_program("dvc", "checkout", *at_hand)
     if lacking:
         log.info("not built here, as before: %s", ", ".join(lacking))
-    log.info("this is the committed build: %s", _run("git", "log", "-1", "--format=%h %s").strip())
+    log.info(
+        "this is the committed build: %s", run_program("git", "log", "-1", "--format=%h %s").strip()
+    )
 
 
 def _distrust_times() -> None:
@@ -75,16 +77,9 @@ def _distrust_times() -> None:
     A dvc command that failed midway may leave git's index with the size and time of a changed
     file; where the size is that of the committed file, git would take it for unchanged.
     """
-    for line in _run("git", "ls-files", "--", *HELD_BY_GIT).splitlines():
+    for line in run_program("git", "ls-files", "--", *HELD_BY_GIT).splitlines():
         if Path(line).is_file():
             os.utime(line)
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise AstraError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
 
 
 if __name__ == "__main__":

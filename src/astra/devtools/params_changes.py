@@ -11,20 +11,12 @@ from typing import Any
 import yaml
 from hydra import compose, initialize_config_dir
 
+from astra.devtools.nested import leaves
+
 CONF = Path("conf")
 MAX_CHARS = 120
 """A longer value is cut where a change is told."""
 ABSENT = "(absent)"
-
-
-def leaves(values: Any, above: str = "") -> dict[str, Any]:
-    """Every value of nested mappings by its dotted key; a list or an empty mapping is one value."""
-    if not isinstance(values, Mapping) or not values:
-        return {above: values} if above else {}
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= leaves(value, f"{above}.{key}" if above else str(key))
-    return flat
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

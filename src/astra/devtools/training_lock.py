@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from astra.devtools import closure
+from astra.devtools.nested import leaves
 from astra.errors import AstraError
 from astra.settings import PARAMS
 
@@ -164,7 +165,10 @@ def regrouping(name: str) -> tuple[list[str], str]:
 
     locked = load_yaml(str(LOCK))["stages"][name]["params"][str(PARAMS)]
     here = {name: load_yaml(str(PARAMS))[name]}
-    old, new = _leaves(locked[name]), _leaves(here[name])
+    old, new = (
+        {key: json.dumps(value, sort_keys=True) for key, value in leaves(block[name]).items()}
+        for block in (locked, here)
+    )
     gone = {path: value for path, value in old.items() if new.get(path) != value}
     come = {path: value for path, value in new.items() if old.get(path) != value}
     lines = [f"- {path}: {value}" for path, value in gone.items()]
@@ -176,16 +180,6 @@ def regrouping(name: str) -> tuple[list[str], str]:
             "trained:\n  " + "\n  ".join(lines)
         )
     return lines, _params_digest(yaml.safe_load(dumps_yaml({str(PARAMS): here})))
-
-
-def _leaves(values: Any, path: str = "") -> dict[str, str]:
-    """Every value of nested parameters by its dotted path, as JSON; empty groups are values."""
-    if not isinstance(values, dict) or not values:
-        return {path: json.dumps(values, sort_keys=True)}
-    leaves: dict[str, str] = {}
-    for key, value in values.items():
-        leaves |= _leaves(value, f"{path}.{key}" if path else str(key))
-    return leaves
 
 
 def read_entries() -> dict[str, LockedStage]:
