@@ -50,7 +50,7 @@ OVERRIDES = (
     "chains.max_chains=20",
     "tasks.samples=1",
     "tasks.server_tasks.per_server=1",
-    "tasks.augment={share: 0.25, diverse: 1, complicate: 1, persona: 1}",
+    "tasks.augment={share: 0.25, diverse: 1, complicate: 1, persona: 1, max_shared: null}",
     "trajectories.samples=1",
     # The paper's arenas read; ours that write, bar tools or run code come on top.
     "qa.kinds={read_only: 1, write: 0, mixed: 0, missing_tool: 0, missing_parameter: 0, "

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from astra.toolbank.normalise import ServerNormaliser, normalise_tool
 from astra.toolbank.raw import BadDocument, RawServer
 from astra.toolbank.schema import MAX_TEXT, Unmappable
 from astra.toolgraph.asks import propose_ask
-from astra.toolgraph.graph import build_graph
+from astra.toolgraph.graph import build_graph, read_reply
 from astra.toolgraph.offline.handlers import propose
 from astra.toolgraph.walks import sample_walks
 
@@ -180,7 +181,7 @@ def corpus_graph(folder: Path) -> nx.DiGraph:
             if server is None:
                 continue
             reply = propose(propose_ask(server, turn).variables, random.Random(turn))
-            built = build_graph(server, reply.proposals, metrics)
+            built = build_graph(server, list(read_reply(server, reply, "", metrics)))
             place = f"{turn}/{raw.source}/{raw.name}"
             graph.add_nodes_from(f"{place}/{node}" for node in built.nodes)
             graph.add_weighted_edges_from(
@@ -199,19 +200,20 @@ def walks(folder: Path) -> None:
           f"proposed and built in {built:.1f} s")  # fmt: skip
     for wanted in (2_500, 5_000, 10_000, 20_000):
         started = time.process_time()
-        found = sample_walks(
-            graph, random.Random(0), walks=20 * wanted, min_length=2, max_length=5,
-            acyclic=True, limit=wanted,
-        )  # fmt: skip
+        drawn = sample_walks(
+            graph, random.Random(0), walks=20 * wanted, min_length=2, max_length=5, visits={}
+        )
+        found = list(islice(drawn, wanted))
         spent = time.process_time() - started
         print(f"  {len(found):6} chains in {spent:6.2f} s, {1e6 * spent / len(found):5.0f} µs each")
     complete = nx.complete_graph(12, create_using=nx.DiGraph)
     nx.set_edge_attributes(complete, 1, "weight")
     started = time.process_time()
-    found = sample_walks(
+    drawn = sample_walks(
         nx.relabel_nodes(complete, str), random.Random(0), walks=2_000, min_length=2, max_length=5,
-        acyclic=True, limit=100,
+        visits={},
     )  # fmt: skip
+    found = list(islice(drawn, 100))
     spent = time.process_time() - started
     print(f"complete graph of 12 tools: {len(found)} chains in {1000 * spent:.1f} ms")
 

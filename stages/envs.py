@@ -3,7 +3,9 @@
 from astra.data_stage import data_stage
 from astra.envsynth.envs import environments, measure, summarise
 from astra.envsynth.envs_config import EnvsConfig
+from astra.envsynth.estimate import environment_asks
 from astra.envsynth.offline.handlers import HANDLERS
+from astra.estimate.questions import questions_of
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance
 from astra.sandbox.build import build_sandbox
@@ -13,6 +15,7 @@ from astra.tracking.mlflow import digests
 
 def main() -> None:
     with data_stage("envs", EnvsConfig) as stage:
+        stage.expect(lambda: environment_asks(stage.config, questions_of(stage.table("qa_valid"))))
         stage.follow("instances", stage.count("qa_valid"))
         instances = stage.read("qa_valid", QAInstance)
         teacher = stage.teacher(stage.config.teacher, HANDLERS)

@@ -4,7 +4,9 @@ from astra.data_stage import data_stage
 from astra.embedding.build import build_embedder
 from astra.envsynth.envs_merged import Inputs, arenas, measure, summarise
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
+from astra.envsynth.estimate import merge_asks
 from astra.envsynth.offline.handlers import HANDLERS
+from astra.estimate.questions import questions_of
 from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance
 from astra.records.tool import ToolServer
@@ -17,6 +19,7 @@ TABLES = ("qa_valid", "envs", "tools")
 
 def main() -> None:
     with data_stage("envs_merged", EnvsMergedConfig) as stage:
+        stage.expect(lambda: merge_asks(stage.config, questions_of(stage.table("qa_valid"))))
         stage.follow("instances", stage.count("qa_valid"))
         environments = stage.shelf("envs", Environment, lambda environment: environment.qa_id)
         inputs = Inputs(

@@ -2,6 +2,7 @@
 
 from astra.data_stage import data_stage
 from astra.qa.config import QAConfig
+from astra.qa.estimate import question_asks
 from astra.qa.offline.handlers import HANDLERS
 from astra.qa.qa import QuestionWriter, instances
 from astra.qa.report import measure
@@ -13,6 +14,7 @@ def main() -> None:
     with data_stage("qa", QAConfig) as stage:
         teacher = stage.teacher(stage.config.teacher, HANDLERS)
         writer = QuestionWriter(stage.config)
+        stage.expect(lambda: question_asks(stage.config, writer.requested))
         stage.follow("in", writer.total(), "questions")
         outcomes = instances(writer, teacher, stage.open_items, stage.metrics)
         stage.write(outcomes, QAInstance, measure)

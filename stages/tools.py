@@ -7,6 +7,7 @@ from astra.records.tool import ToolServer
 from astra.stage import run_stage
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
+from astra.toolbank.estimate import expected_servers, tool_asks
 from astra.toolbank.offline.handlers import HANDLERS
 from astra.toolbank.outage import unless_down
 from astra.toolbank.sources import load_sources
@@ -17,9 +18,9 @@ def main() -> None:
     with data_stage("tools", ToolsConfig) as stage:
         config = stage.config
         lists = [load_sources(Path(path)) for path in config.sources]
+        stage.expect(lambda: tool_asks(config, expected_servers(lists, config)))
         progress = stage.progress("sources", sum(sources.total for sources in lists))
-        asked = config.domains.by == "teacher"
-        teacher = stage.teacher(config.teacher, HANDLERS) if asked else None
+        teacher = stage.teacher(config.teacher, HANDLERS) if config.asking else None
         connectors = Connectors(stage.runtime)
         outcomes = servers(
             lists, connectors, teacher, config, stage.open_items, stage.metrics, progress

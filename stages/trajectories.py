@@ -2,6 +2,8 @@
 
 from astra.agent.mcp import ServerEnvironments
 from astra.data_stage import data_stage
+from astra.estimate.servers import servers_of
+from astra.estimate.tasks import tasks_of
 from astra.records.task import Task
 from astra.records.tool import ToolServer
 from astra.records.trajectory import Trajectory
@@ -10,19 +12,32 @@ from astra.store.journal import Journal
 from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
+from astra.trajectories.estimate import episode_asks
 from astra.trajectories.live import server_pool
 from astra.trajectories.offline.expert import ScriptedExpert
 from astra.trajectories.offline.handlers import HANDLERS
-from astra.trajectories.report import measure
-from astra.trajectories.trajectories import Cast, EpisodePlayer, agent, trajectories
+from astra.trajectories.report import Report
+from astra.trajectories.trajectories import (
+    Cast,
+    EpisodePlayer,
+    agent,
+    refuse_rule_emulator,
+    trajectories,
+)
 
 
 def main() -> None:
     with data_stage("trajectories", TrajectoriesConfig) as stage:
         config = stage.config
+        stage.expect(
+            lambda: episode_asks(
+                config, tasks_of(stage.table("tasks")), servers_of(stage.table("tools"))
+            )
+        )
         stage.follow("episodes", stage.count("tasks") * config.samples)
         servers = stage.shelf("tools", ToolServer, lambda server: server.id)
         agenda = stage.enter(Agenda(stage.read("tasks", Task), servers))
+        refuse_rule_emulator(config, agenda)
         cast = Cast(
             agent(config.agent, stage.policy, ScriptedExpert),
             stage.teacher(config.emulator, HANDLERS),
@@ -31,13 +46,14 @@ def main() -> None:
         player = EpisodePlayer(
             config,
             servers.one,
-            Scripts(agenda, config.conversations),
+            Scripts(agenda, servers.one, config),
             cast,
             server_pool(ServerEnvironments(), stage.runtime, config.reset_in_place),
             stage.enter(Journal("trajectories")),
         )
         outcomes = trajectories(agenda, player, stage.open_items, stage.metrics)
-        stage.metrics.count("trajectories", stage.write(outcomes, Trajectory, measure))
+        written = stage.write(outcomes, Trajectory, Report(agenda).measure)
+        stage.metrics.count("trajectories", written)
 
 
 if __name__ == "__main__":

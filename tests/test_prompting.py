@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,12 @@ def test_a_schema_is_shown_without_its_extensions_but_with_every_property() -> N
     properties = {"x-axis": {"type": "string", "x-entity": "thing", "enum": [{"x-a": 1}]}}
     shown = render("d/t", {"value": {"x-version": 2, "properties": properties}})
     assert shown == '{"properties": {"x-axis": {"type": "string", "enum": [{"x-a": 1}]}}}'
+
+
+def test_no_filter_changes_the_order_of_keys() -> None:
+    TEMPLATES["d/t"] = "{{ value | json }} {{ value | tojson }} {{ value | schema }}"
+    value = {"zone": {"max": 3, "enum": ["b", "a"]}, "area": {"type": "string"}}
+    assert render("d/t", {"value": value}) == " ".join([json.dumps(value)] * 3)
 
 
 def test_a_planned_call_shows_of_each_argument_what_its_origin_gives() -> None:

@@ -13,35 +13,41 @@ from astra.llm.structured import parse_reply
 from astra.prompting import Placeholder, example, render, templates, variables_of
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.tool import Tool
-from astra.scoring.judge import AnswerGrade, CallGrades, Grade
-from astra.tasking.asks import Rewritten, TaskScores, WrittenTask, as_plan
-from astra.tasking.checks import check_plan, check_preserved, check_question
+from astra.scoring.asks import AnswerGrade, ConductGrade, TurnGrade
+from astra.tasking.asks import TaskScores, WrittenTask, as_plan
+from astra.tasking.checks import check_plan, check_question
+from astra.tasking.variant_asks import PersonalRequest, Replanned, Rewritten, Solvability
 from astra.tasking.writing import merge_plan
 from astra.text.names import Pool, pool_of, suggested_names
 from astra.text.strict_json import STRICT
 from astra.toolbank.domains import DomainLabel
+from astra.toolbank.results import ResultGuess
 from astra.toolgraph.asks import BackChain, BackQuery, ChainProposals, CoherenceVerdict
 from astra.trajectories.emulated import EmulatedReply
+from astra.trajectories.follow_up import FollowUp
 from astra.trajectories.user import UserReply
 
 REPLIES: dict[str, type[BaseModel]] = {
-    "scoring/conciseness": CallGrades,
-    "scoring/context_planning": Grade,
-    "scoring/context_understanding": Grade,
+    "scoring/conduct": ConductGrade,
     "scoring/final_answer": AnswerGrade,
-    "scoring/query_planning": Grade,
-    "scoring/query_understanding": Grade,
-    "tasking/augment": Rewritten,
+    "scoring/turn": TurnGrade,
     "tasking/chain_task": WrittenTask,
+    "tasking/complicate": Rewritten,
+    "tasking/diverse": WrittenTask,
     "tasking/drop_parameter": Rewritten,
+    "tasking/persona": PersonalRequest,
+    "tasking/replan": Replanned,
     "tasking/score": TaskScores,
     "tasking/server_task": WrittenTask,
+    "tasking/solvable": Solvability,
     "toolbank/domain": DomainLabel,
+    "toolbank/result": ResultGuess,
     "toolgraph/back_chain": BackChain,
     "toolgraph/back_query": BackQuery,
     "toolgraph/coherence": CoherenceVerdict,
     "toolgraph/propose": ChainProposals,
     "trajectories/emulate": EmulatedReply,
+    "trajectories/follow_up": FollowUp,
     "trajectories/user": UserReply,
 }
 PARAMETERS: dict[str, Any] = {
@@ -80,20 +86,30 @@ def test_each_example_is_a_reply_with_its_fields_in_the_order_of_the_schema(
         assert list(value) == fields
 
 
-@pytest.mark.parametrize("mode", ["diverse", "complicate", "persona"])
-def test_the_example_of_every_mode_keeps_what_the_rule_wants(mode: str) -> None:
-    names = [*variables_of("tasking/augment"), "mode"]
-    prompt = render("tasking/augment", {n: Placeholder(n) for n in names} | {"mode": mode})
-    (reply,) = example_replies(prompt, "question")
-    check_preserved("When will the order Blue Lamp arrive?", reply["question"], ["Blue Lamp"], "en")
-
-
 def test_a_task_for_one_call_shows_one_call() -> None:
     names = variables_of("tasking/server_task")
     for number in (1, 2):
         variables = {name: Placeholder(name) for name in names} | {"number": number}
         (reply,) = example_replies(render("tasking/server_task", variables), "question")
         assert len(reply["steps"]) == number
+
+
+def test_a_result_is_to_be_guessed_unless_its_schema_is_published() -> None:
+    """Fields that a description names in prose are no schema: a guess is wanted all the same."""
+    variables = {name: Placeholder(name) for name in variables_of("toolbank/result")}
+    published = render("toolbank/result", variables | {"output_schema": {"type": "string"}})
+    described = render("toolbank/result", variables | {"output_schema": None})
+    assert "`output_schema` and `example` are both null" in published
+    assert "both null" not in described
+    assert "null only if the text does not let you tell" in described
+
+
+def test_origins_of_values_are_explained_where_there_are_values() -> None:
+    variables = {name: Placeholder(name) for name in variables_of("scoring/conduct")}
+    assert '- "derived": ' in render("scoring/conduct", variables)
+    without = render("scoring/conduct", variables | {"suspects": []})
+    assert '- "derived": ' not in without
+    assert "`values` is []" in without
 
 
 def test_a_written_task_may_leave_out_defaults_and_nulls() -> None:
@@ -121,7 +137,8 @@ def test_a_written_task_may_leave_out_defaults_and_nulls() -> None:
 
 
 def test_labels_without_a_reason_are_refused() -> None:
-    labels = {name: 4 for name in TaskScores.model_fields if name != "reason"}
+    labels: dict[str, Any] = {name: 4 for name in TaskScores.model_fields if name != "reason"}
+    labels["wrong_values"] = []
     with pytest.raises(ParseError, match="reason"):
         parse_reply(json.dumps(labels), TaskScores)
     assert parse_reply(json.dumps({"reason": "Plain.", **labels}), TaskScores).realism == 4

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from astra.estimate.asks import ExpectedAsks, costs, online_models
+from astra.estimate.told import stage_lines
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig, OfflineHandlers, Teacher
 from astra.records.base import Record
@@ -78,6 +80,13 @@ class DataStage(Stage[Config]):
     def policy(self, config: ModelConfig) -> EndpointPolicy:
         """See ``Teachers.policy``."""
         return self.teachers.policy(config)
+
+    def expect(self, asks: Callable[[], Iterable[ExpectedAsks]]) -> None:
+        """Log what is to be asked of models, and which caps hold; nothing where rules answer."""
+        if online_models(self.config.model_dump()):
+            expected = costs(asks(), self.runtime.prices)
+            for line in stage_lines(expected, self.runtime.budget):
+                log.info("%s", line)
 
     def table(self, name: str) -> Path:
         """Where the table of a stage lies."""

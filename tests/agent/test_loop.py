@@ -61,7 +61,11 @@ class Broken(Echo):
 
 
 def run(policy: Script, env: Echo, timeout_s: float | None = None) -> Transcript:
-    return asyncio.run(run_episode(policy, env, START, episode_limits(), timeout_s))
+    async def played() -> Transcript:
+        limit = asyncio.timeout(timeout_s)
+        return await run_episode(policy, env, START, episode_limits(), limit)
+
+    return asyncio.run(played())
 
 
 def test_parallel_calls_run_together_and_come_back_in_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,18 @@ def test_an_exported_cache_is_the_same_elsewhere_to_the_byte(
     run("cache", "export", "b.jsonl.gz")
     assert (workspace / "a.jsonl.gz").read_bytes() == (workspace / "b.jsonl.gz").read_bytes()
     assert AnswerCache().get(f"{1:064x}") == {"reply": 1}
+
+
+def test_an_imported_answer_has_its_keys_in_the_order_in_which_it_was_given(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hour = {"reply": {"result": {"06:00": 4, "23:00": 9, "00:00": 7}, "error": ""}}
+    with closing(AnswerCache()) as cache:
+        cache.put("a" * 64, "m", by_hour)
+    run("cache", "export", "a.jsonl.gz")
+    monkeypatch.setenv("ASTRA_CACHE", str(workspace / "elsewhere"))
+    run("cache", "import", "a.jsonl.gz")
+    assert json.dumps(AnswerCache().get("a" * 64)) == json.dumps(by_hour)
 
 
 @pytest.mark.parametrize(

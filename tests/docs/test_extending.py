@@ -45,7 +45,7 @@ from astra.toolgraph import operators as operators
 from astra.toolgraph.asks import propose_ask
 from astra.toolgraph.chains import chains as judged_chains
 from astra.toolgraph.config import ChainsConfig
-from astra.toolgraph.graph import build_graph
+from astra.toolgraph.graph import build_graph, read_reply
 from astra.toolgraph.judging import build_operators
 from astra.toolgraph.offline.handlers import HANDLERS, propose
 
@@ -133,7 +133,7 @@ def chains(entry: str) -> list[Judgement]:
     """Chains of the desk's graph, judged as ``conf/chains`` with ``entry`` says."""
     config, server = chains_config(entry), desk()
     reply = propose(propose_ask(server, 0).variables, random.Random(0))
-    graph = build_graph(server, reply.proposals, StageMetrics("graph"))
+    graph = build_graph(server, list(read_reply(server, reply, "", StageMetrics("graph"))))
     judges = build_operators(
         config.operators, lambda models: Teachers(RuntimeConfig()).panel(models, HANDLERS)
     )
@@ -154,7 +154,8 @@ def chains_config(entry: str) -> ChainsConfig:
     vote = {"models": [model], "temperature": None, "samples": 1, "quorum": 1, "min_share": 0.5}
     block: dict[str, Any] = {
         "operators": {"vote": vote} | yaml.safe_load(entry)["operators"], "walks": 40,
-        "max_chains": 10, "min_length": 1, "max_length": 3, "acyclic": True,
+        "max_chains": 10, "dependent_first": True, "min_length": 1, "max_length": 3,
+        "acyclic": True,
     }  # fmt: skip
     return validate("chains", block, ChainsConfig)
 

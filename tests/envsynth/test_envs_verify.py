@@ -8,7 +8,7 @@ from planted import EXPECTED, FAULTS, GOLD, GOOD, MORE, QUESTION, reason, tool
 
 from astra.envsynth.candidates import CandidateTool, GoldCall
 from astra.envsynth.perturb import PerturbationKind, perturbations
-from astra.envsynth.static import mentions
+from astra.envsynth.static import call_problem, mentions
 from astra.envsynth.verify import verify
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
@@ -104,6 +104,29 @@ def test_an_empty_answer_proves_nothing(sandbox: Sandbox, value: object) -> None
 )
 def test_documents_and_code_must_agree(sandbox: Sandbox, document: Tool, expected: str) -> None:
     assert reason(sandbox, GOOD, document) == expected
+
+
+def test_a_call_is_told_where_it_violates_the_document() -> None:
+    assert call_problem(tool(), {"listing": "Amber Cove"}) is None
+    assert call_problem(tool(), {"listing": 7}) == (
+        "call_violates_schema",
+        "listing: 7 is not of type 'string'",
+    )
+
+
+@pytest.mark.parametrize("reference", ["https://example.invalid/a.json", "#/$defs/none"])
+def test_a_document_makes_nobody_fetch_what_it_refers_to(
+    sandbox: Sandbox, reference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("fetched"))
+    schema = {"$ref": reference}
+    document = tool().model_copy(update={"output_schema": schema})
+    assert reason(sandbox, GOOD, document) == "output_violates_schema"
+    properties = {"listing": schema}
+    document = tool().model_copy(
+        update={"parameters": tool().parameters | {"properties": properties}}
+    )
+    assert reason(sandbox, GOOD, document) == "call_violates_schema"
 
 
 def test_perturbations_cover_every_argument_and_never_repeat_the_gold_call() -> None:

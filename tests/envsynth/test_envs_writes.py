@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -403,7 +404,9 @@ def test_a_tool_that_must_not_be_called_is_offered_and_works(
     name = act.operation.relation.split(".")[1] if act.operation else ""
     assert [tool.tool.name for tool in arena.tools] == ["get_guest", name]
     assert [one.tool_name for one in arena.steps] == ["get_guest", None]
-    assert arena.expected_state == canonical_json(parse_state(arena.state).world.tables)
+    world = parse_state(arena.state).world
+    assert json.loads(arena.expected_state) == world.tables
+    assert list(world.tables["rooms"][0]) == list(ROOMS.columns), "the code was proven on these"
     final = "<answer>not possible</answer>"
     gold = run(arena, sandbox, *reference_calls(arena))
     score = score_episode(arena, gold.calls, final, end_state=gold.end_state)

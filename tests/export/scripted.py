@@ -15,7 +15,7 @@ from astra.arena.prompt import initial_messages
 from astra.arena.reward import score_episode
 from astra.export.episode import assistant_message
 from astra.export.rows import EpisodeOptions, ExportedArena, export_row
-from astra.records.base import canonical_json
+from astra.records.base import compact_json
 from astra.records.environment import Arena, ArenaStep, ArenaTool
 from astra.records.message import Message
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
@@ -121,8 +121,8 @@ def write_arena() -> Arena:
         kind=QuestionKind.WRITE, scenario=Scenario.SINGLE_HOP, hops=1,
         main_question="Reserve a room at Jade Mill for Nora Holt.", final_answer=done,
         tools=(RESERVE_TOOL, PRICE_TOOL), steps=(step,), entities=("Jade Mill", "Nora Holt"),
-        composition="w", state=canonical_json(state.model_dump(mode="json")),
-        expected_state=canonical_json(
+        composition="w", state=compact_json(state.model_dump(mode="json")),
+        expected_state=compact_json(
             {"listings": LISTINGS, "bookings": [{"booking": None, **gold}]}
         ),
     )  # fmt: skip

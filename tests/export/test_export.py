@@ -20,7 +20,7 @@ from astra.records.environment import Arena, Band
 from astra.records.qa import Split
 from astra.records.trajectory import StopReason
 from astra.sandbox.protocol import Sandbox
-from astra.store.tables import write_records
+from astra.store.tables import read_records, write_records
 
 ALONE = """
 import sys
@@ -95,6 +95,24 @@ def test_the_runtime_stands_alone_and_runs_tools_in_the_sandbox(
     assert peeked.startswith("error:")
     assert "outside" not in peeked
     assert loaded == "[]", "the project itself must not be needed"
+
+
+@pytest.mark.parametrize("target", list(ExportFormat))
+def test_documents_arguments_and_tables_keep_their_order(
+    target: ExportFormat, tmp_path: Path
+) -> None:
+    """From the table of arenas to every package, where ``listing`` comes before ``guest``."""
+    write_records(tmp_path / "arenas.parquet", [write_arena()], Arena)
+    (arena,) = read_records(tmp_path / "arenas.parquet", Arena)
+    files = write_export([export_row(arena, EpisodeOptions())], target, tmp_path / "out")
+    (written,) = [file for file in files if file.suffix == ".jsonl" or target == "jsonl"]
+    (row,) = read_rows(written)
+    shown = {tool["function"]["name"]: tool["function"]["parameters"] for tool in row.tools}
+    assert list(shown["reserve_room"]["properties"]) == ["listing", "guest"]
+    assert list(row.arena.tools[0].tool.parameters["properties"]) == ["listing", "guest"]
+    assert list(row.arena.steps[0].arguments) == ["listing", "guest"]
+    (booking,) = json.loads(row.arena.expected_state)["bookings"]
+    assert list(booking) == ["booking", "listing", "guest"]
 
 
 def test_the_closure_has_the_sandbox_and_nothing_heavy() -> None:

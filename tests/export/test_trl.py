@@ -15,6 +15,7 @@ from scripted import Script, our_reward, sample_rows, scripts
 from astra.agent.toolcalls import render_call
 from astra.export.rows import ExportedArena
 from astra.export.write import ExportFormat, write_export
+from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,17 @@ def test_tools_say_what_their_schemas_say(package: ModuleType, rows: list[Export
     assert shown["parameters"]["properties"]["floor"]["description"] == "From 0."
     assert shown["parameters"]["properties"]["floor"]["type"] == "integer"
     assert not hasattr(package.environments()[rows[1].id](), "find_news")
+
+
+def test_parameters_stay_in_the_schemas_order(package: ModuleType) -> None:
+    from transformers.utils import get_json_schema
+
+    properties = {"since": {"type": "integer"}, "listing": {"type": "string"}, "agent": {}}
+    parameters = {"type": "object", "properties": properties, "required": ["listing"]}
+    method = package._method(Tool(name="f", description="Say f.", parameters=parameters))
+    shown = get_json_schema(method)["function"]["parameters"]
+    assert list(shown["properties"]) == ["since", "listing", "agent"]
+    assert shown["required"] == ["listing"]
 
 
 @pytest.mark.slow

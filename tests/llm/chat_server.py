@@ -27,6 +27,8 @@ class Answer:
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     finish: str = "stop"
     refusal: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the message, as servers have them that part thoughts from content."""
     raw: bytes | None = None
     delay_s: float = 0.0
     drop: bool = False
@@ -37,6 +39,7 @@ class Answer:
         if self.status != 200:
             return json.dumps({"error": {"message": self.error, "code": self.error}}).encode()
         message = {"role": "assistant", "content": self.content, "refusal": self.refusal}
+        message |= self.extra
         if self.tool_calls:
             message["tool_calls"] = self.tool_calls
         return json.dumps(

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chat_server import Answer, ChatServer, runtime
@@ -40,6 +43,81 @@ def test_native_tool_calls_both_ways_with_broken_arguments_kept() -> None:
     wired = server.requests[1]["messages"]
     assert wired[1]["tool_calls"][0]["function"] == {"name": "find", "arguments": '{"a": '}
     assert wired[2] == {"role": "tool", "content": "error: bad", "tool_call_id": "call_0"}
+
+
+def play(server: ChatServer, turns: int) -> list[Message]:
+    """An episode: as many assistant turns, a tool message after each call, then one user more."""
+    with Teachers(runtime(server.url), "demo") as teachers:
+        policy = teachers.policy(CONFIG).for_sample(0)
+
+        async def run() -> list[Message]:
+            messages = [USER]
+            for _ in range(turns):
+                messages.append(await policy.act(messages, (TOOL,)))
+                for call in messages[-1].tool_calls:
+                    messages.append(
+                        Message(role=MessageRole.TOOL, content="here", tool_call_id=call.id)
+                    )
+                if not messages[-1].tool_calls and messages[-1].role == MessageRole.ASSISTANT:
+                    messages.append(Message(role=MessageRole.USER, content="and now?"))
+            return messages
+
+        return asyncio.run(run())
+
+
+def thinking(spelling: str, thought: str, answer: Answer) -> Answer:
+    if spelling == "tags":
+        return replace(answer, content=f"<think>\n{thought}\n</think>\n\n{answer.content or ''}")
+    return replace(answer, extra={spelling: thought})
+
+
+@pytest.mark.parametrize("spelling", ["reasoning_content", "reasoning", "tags"])
+def test_thoughts_go_back_as_they_came_until_the_user_speaks_again(spelling: str) -> None:
+    """The same from the cache as fresh: a resumed episode asks nothing again."""
+    script = [
+        thinking(spelling, "First I look.", called("{}")),
+        thinking(spelling, "It is here.", Answer("Here.")),
+        thinking(spelling, "Once more.", called("{}")),
+        Answer("Still here."),
+    ]
+    with ChatServer(*script) as server:
+        messages = play(server, 4)
+        assert play(server, 4) == messages
+    assert len(server.requests) == 4
+    said = [one for one in messages if one.role == MessageRole.ASSISTANT]
+    thoughts = ["First I look.", "It is here.", "Once more.", ""]
+    assert [one.reasoning for one in said] == thoughts
+    assert [one.content for one in said] == ["", "Here.", "", "Still here."]
+
+    def sent(request: dict[str, Any]) -> list[str]:
+        return [
+            thought
+            for one in request["messages"]
+            for thought in thoughts[:3]
+            if thought == one.get(spelling)
+            or (spelling == "tags" and f"<think>\n{thought}\n</think>" in (one["content"] or ""))
+        ]
+
+    first, second, third, fourth = server.requests
+    assert [sent(one) for one in (first, second, third, fourth)] == [
+        [], ["First I look."], [], ["Once more."],
+    ]  # fmt: skip
+    assert json.dumps(third["messages"]).count("look") == 0, "in no other spelling either"
+
+
+@pytest.mark.parametrize(
+    "extra", [{"reasoning": None}, {"reasoning_content": "  "}, {"reasoning": [{"text": "x"}]}, {}]
+)
+def test_a_field_without_text_is_no_thought(extra: dict[str, Any]) -> None:
+    with ChatServer(replace(Answer("done"), extra=extra)) as server:
+        message = act(server)
+    assert message == Message(role=MessageRole.ASSISTANT, content="done")
+
+
+def test_thoughts_alone_are_no_turn() -> None:
+    alone = replace(Answer(""), extra={"reasoning_content": "Hm."})
+    with ChatServer(alone, Answer("done")) as server:
+        assert act(server) == Message(role=MessageRole.ASSISTANT, content="done")
 
 
 def test_turns_are_committed_per_sample(place: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 
 from astra.llm.build import Teachers
 from astra.llm.pool import AHEAD, flow, map_bounded, together
-from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Teacher
+from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Teacher, UnfitReply
 from astra.settings import RuntimeConfig
 
 
@@ -46,6 +47,17 @@ def test_a_missing_rule_and_a_wrong_type_are_errors_not_replies() -> None:
         asyncio.run(teacher().ask(Ask("demo/none", {}, Number)))
     with pytest.raises(ParseError, match="Number"):
         asyncio.run(teacher().ask(Ask("demo/number", {"below": 3}, Other)))
+
+
+def test_a_rule_is_held_to_the_check_of_its_ask() -> None:
+    def small(reply: Number) -> None:
+        if reply.value >= 5:
+            raise ValueError(f"{reply.value} is not below 5")
+
+    asked = Ask("demo/number", {"below": 5}, Number, check=small)
+    assert asyncio.run(teacher().ask(asked)).value < 5
+    with pytest.raises(UnfitReply, match="is not below 5"):
+        asyncio.run(teacher().ask(replace(asked, variables={"below": 10**9})))
 
 
 def test_results_come_in_order_within_the_bound_and_items_are_drawn_lazily() -> None:

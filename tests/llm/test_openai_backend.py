@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from astra.llm import endpoints
 from astra.llm.build import Teachers
 from astra.llm.cache import AnswerCache
 from astra.llm.openai_backend import OpenAITeacher
-from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError
+from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, UnfitReply
 from astra.llm.servers import EndpointError
 from astra.llm.wire import retry_after_s
 from astra.settings import Endpoint, RuntimeConfig
@@ -214,6 +215,62 @@ def test_repairs_are_bounded_and_nothing_is_made_up() -> None:
         assert len(server.requests) == 3
         server.default = lambda _: Answer(GOOD)
         assert one(server).word == "tree"  # the failure was not committed
+
+
+def no_stones(reply: Word) -> None:
+    if reply.word == "stone":
+        raise ValueError("a stone is no plant; name a plant")
+
+
+def checked(sample: int = 0) -> Ask[Word]:
+    return replace(ask(sample=sample), check=no_stones)
+
+
+STONE = Answer('{"word": "stone"}')
+
+
+def test_a_reply_that_fails_the_check_is_asked_for_again_with_the_reason(place: Path) -> None:
+    with ChatServer(STONE, Answer(GOOD)) as server:
+        for _ in range(2):
+            found = with_teacher(runtime(server.url), lambda teacher: teacher.ask(checked()))
+            assert found.word == "tree"
+    assert len(server.requests) == 2  # the good one was committed
+    echo, told = server.requests[1]["messages"][1:]
+    assert "stone" in echo["content"]
+    assert "a stone is no plant; name a plant" in told["content"]
+    first, _ = (json.loads(line) for line in (place / "runs/usage.jsonl").read_text().splitlines())
+    assert (first["answers"], first["repairs"], first["faults"]) == (1, 1, {"unfit": 1})
+
+
+def test_a_check_that_no_reply_passes_ends_with_its_reason_and_commits_nothing() -> None:
+    with ChatServer(default=lambda _: STONE) as server:
+        with pytest.raises(UnfitReply, match=r"demo/say.*after all attempts: a stone is no plant"):
+            with_teacher(
+                runtime(server.url, max_attempts=3), lambda teacher: teacher.ask(checked())
+            )
+        assert len(server.requests) == 3
+    assert not AnswerCache().stats().models
+
+
+def test_a_cached_reply_that_fails_a_later_check_is_asked_again() -> None:
+    """The check is no part of the answer's identity: the same ask finds the same answer."""
+    with ChatServer(STONE, Answer(GOOD)) as server:
+
+        async def work(teacher: OpenAITeacher) -> list[str]:
+            asks = (ask(), ask(), checked(), checked(), ask())
+            return [(await teacher.ask(one)).word for one in asks]
+
+        found = with_teacher(runtime(server.url), work)
+    assert found == ["stone", "stone", "tree", "tree", "tree"]
+    assert len(server.requests) == 2
+
+
+def test_a_check_that_breaks_is_an_error_of_ours() -> None:
+    def broken(reply: Word) -> None:
+        raise KeyError(reply.word)
+
+    with ChatServer(default=lambda _: Answer(GOOD)) as server, pytest.raises(KeyError):
+        with_teacher(runtime(server.url), lambda teacher: teacher.ask(replace(ask(), check=broken)))
 
 
 @pytest.mark.parametrize(

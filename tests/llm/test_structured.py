@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from astra.llm.protocol import ParseError
-from astra.llm.structured import instructions, parse_reply, response_format
+from astra.llm.structured import instructions, opening_thought, parse_reply, response_format
 
 
 class Verdict(BaseModel):
@@ -106,3 +106,20 @@ def test_a_schema_keeps_the_order_of_the_fields_and_says_nothing_of_the_code() -
     shown = instructions(Judged)
     assert shown.index('"reason"') < shown.index('"ok"')
     assert "some/template" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "thought"),
+    [
+        ("<think>\nLook first.\n</think>\n\nDone.", "Look first."),
+        ("  <reasoning>a</reasoning>b", "a"),
+        ("Look first.\n</think>\n\nDone.", "Look first."),  # the template opened the block
+        ("<think>a</think><think>b</think>c", "a"),
+        ("<think>never closed", ""),
+        ("Done: <think>late</think>", ""),
+        ("Done.", ""),
+        ("<think>\n\n</think>\n\nDone.", ""),
+    ],
+)
+def test_a_thought_is_what_the_text_begins_with(text: str, thought: str) -> None:
+    assert opening_thought(text) == thought

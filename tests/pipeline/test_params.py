@@ -19,10 +19,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from astra.devtools import params
 from astra.devtools.params_changes import changes
+from astra.estimate.asks import online_models
 from astra.llm.protocol import ModelsConfig
 from astra.settings import ParamsError, load, validate
 
-SCALES = ("test", "smoke", "small", "full")
+SCALES = ("test", "pilot", "smoke", "small", "full")
 ROLES = ("teacher", "judge", "emulator", "user")
 
 
@@ -54,6 +55,21 @@ def test_every_combination_composes(root: Path, tmp_path: Path) -> None:
         assert (root / composed["policy_files"]).exists(), "a dependency of sft and bench"
         for block, model in params.BLOCKS.items():
             validate(block, composed[block], model)
+
+
+def test_a_pilot_has_one_model_in_every_role_and_a_cap(tmp_path: Path) -> None:
+    output = tmp_path / "params.yaml"
+    params.compose(output, ["scale=pilot", "teacher.model=some/model"])
+    composed = yaml.safe_load(output.read_text())
+    assert [model.model for model in online_models(composed)] == ["some/model"]
+    for role in ROLES:
+        assert composed[role]["backend"] == "openai"
+    assert composed["trajectories"]["agent"]["backend"] == "openai"
+    assert composed["runtime"]["budget"]["run"]["requests"] > 0
+    params.compose(output, ["scale=pilot", "judge.model=other", "emulator=offline"])
+    composed = yaml.safe_load(output.read_text())
+    assert composed["sft_set"]["judge"]["model"] == "other"
+    assert composed["trajectories"]["emulator"]["backend"] == "offline"
 
 
 def test_roles_of_several_models_take_any_list_of_model_blocks(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 "final_answer": Scored(value=1 - n / 4),
                 "tool_status": Scored(value=1) if run.calls else Unscored(reason="none"),
             },
+            selection={"faithfulness": Scored(value=1), "own_tool_status": Scored(value=0.5)},
         )
         for n, run in enumerate(owned)
     ]  # fmt: skip
@@ -92,6 +93,8 @@ def test_the_card_says_what_the_tables_hold(workspace: Path) -> None:
         "| CC0-1.0 | 3 | 100.0 % |",
         "| final_answer | 0.750 | 3 |",
         "| tool_status | 1.000 | 2 |",
+        "| faithfulness | 1.000 | 3 |",
+        "| own_tool_status | 0.500 | 3 |",
         "| below_min_score | 2 |",
     ):
         assert row in text, row

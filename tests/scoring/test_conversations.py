@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from test_scoring import (
     AGENT,
     COVE,
@@ -95,52 +94,31 @@ def test_each_request_counts() -> None:
     assert values(given_up)["context_planning"] < 1.0
 
 
-def test_a_value_may_come_from_any_message_of_the_user_but_not_before_it() -> None:
-    assert rules.invented_arguments(view_of(TOLD)) == set()
-    early = talk(("What is the asking price?", [[PRICE]], GOOD), ("Of Amber Cove.", [], "Yes."))
-    assert rules.invented_arguments(view_of(early)) == {(0, 0)}
-
-
 def test_every_message_to_the_user_is_checked_for_language_and_links() -> None:
     mixed = talk((QUESTION, [[PRICE]], "要价是这个数字。<answer>410000</answer>"),
                  (FAR, [[AGENT], [OFFICE]], OFFICE_ANSWER))  # fmt: skip
-    assert rules.wrong_language(view_of(mixed))
+    assert [one["turn"] for one in rules.foreign_messages(view_of(mixed))] == [2]
     link = talk((QUESTION, [[PRICE]], f"{GOOD} https://a.example/x"),
                 (FAR, [[AGENT], [OFFICE]], OFFICE_ANSWER))  # fmt: skip
     assert rules.foreign_urls(view_of(link)) == ["https://a.example/x"]
-    assert not rules.wrong_language(view_of(TWO))
+    assert rules.foreign_messages(view_of(TWO)) == []
 
 
 def test_prompts_show_the_users_messages_in_their_place() -> None:
     judge = Judge()
     scores(TWO, judge)
-    assert {ask.template.removeprefix("scoring/") for ask in judge.asks} >= {"conciseness"}
+    assert judge.asked() == ["conduct", "final_answer", *["turn"] * 4]
     for ask in judge.asks:
         prompt = render(ask.template, ask.shown)
         late = "history" in ask.variables and len(ask.variables["history"]) < 2
         assert (f"The user then writes: {FAR}" in prompt) is not late
-    (calls,) = [a for a in judge.asks if a.template == "scoring/conciseness"]
-    shown = render(calls.template, calls.variables)
+    shown = render(judge.asks[0].template, judge.asks[0].shown)
     assert "call 4.1: get_office" in shown
-    assert "exactly 3 entries" in shown
+    assert "each of these calls in this order: 1.1, 3.1, 4.1." in shown
     assert json.dumps(COVE) in shown
 
 
 CHINESE: Call = ("get_asking_price", COVE, OK, "410000")
-
-
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        ("查询的结果是 <answer>410000</answer>", False),
-        ("查询的结果是 <answer>Mona Kemp from the office of Pine Dock</answer>", False),
-        ("The asking price is <answer>410000</answer>", True),
-        ("<answer>the price of the listing is 5</answer>", True),
-    ],
-)
-def test_the_language_of_an_answer_is_that_of_its_own_words(answer: str, wrong: bool) -> None:
-    one = trajectory("请告诉我Amber Cove的要价是多少。", [CHINESE], answer=answer)
-    assert rules.wrong_language(view_of(one)) is wrong
 
 
 def test_a_clean_chinese_episode_passes() -> None:

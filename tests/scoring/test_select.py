@@ -6,46 +6,61 @@ import random
 import runpy
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from test_scoring import CHAIN, FAR, GOOD, OFFLINE, PRICE, QUESTION, Judge, trajectory
+from test_scoring import (
+    CHAIN,
+    FAR,
+    GOOD,
+    LATE,
+    OFFLINE,
+    PRICE,
+    QUESTION,
+    WRITE,
+    Judge,
+    config,
+    trajectory,
+)
 
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
 from astra.contamination.suites import SuiteTexts
 from astra.llm.build import teachers_from
-from astra.llm.protocol import Ask, ModelConfig, ProviderError, Reply, Teacher
+from astra.llm.protocol import Ask, ProviderError, Reply, Teacher
+from astra.records.message import CallStatus
 from astra.records.score import Rejection, Score, Scored, Unscored
 from astra.records.task import Task, TaskKind
 from astra.records.trajectory import SFTSample, StopReason, Trajectory
 from astra.scoring.candidates import Candidate, Candidates, SelectionError
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.families import Families
-from astra.scoring.judge import DIMENSIONS, JudgedTrajectory
+from astra.scoring.floors import (
+    DIMENSIONS,
+    SELECTION,
+    JudgedTrajectory,
+    best_mean,
+    shortfall,
+)
+from astra.scoring.judge import score
 from astra.scoring.select import contaminated, select, shortlisted
 from astra.scoring.sft_set import Statistics, sft_set
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 
 PERFECT: dict[str, Score] = {name: Scored(value=1.0) for name in DIMENSIONS}
+EXTRAS: dict[str, Score] = {name: Scored(value=1.0) for name in SELECTION}
 
 
-def config(**changes: Any) -> SFTSetConfig:
-    values: dict[str, Any] = {
-        "judge": ModelConfig(backend="offline", model="1"), "min_score": 0.9,
-        "near_duplicate": None, "contamination": None, "max_samples": None, "eval_share": 0.2,
-        "seed": 0,
-    } | changes  # fmt: skip
-    return SFTSetConfig(**values)
-
-
-def light(n: int, domain: str = "d", mean: float = 1.0, text: str | None = None) -> Candidate:
+def light(
+    n: int, domain: str = "d", rank: float = 1.0, text: str | None = None, recovered: bool = False
+) -> Candidate:
     words = text if text is not None else f"item {n} " * 3
     return Candidate(
-        id=f"{n:04d}", task_id=f"t{n}", mean=mean, stratum=(domain, 1, 1), text=words,
-        scores=PERFECT,
+        id=f"{n:04d}", task_id=f"t{n}", mean=rank, rank=rank, stratum=(domain, 1, 1, recovered),
+        text=words, scores=PERFECT, selection=EXTRAS,
     )  # fmt: skip
 
 
@@ -71,36 +86,116 @@ def test_the_cap_keeps_shares_and_the_best_and_ignores_order() -> None:
     assert {one.id for one in chosen if one.stratum[0] == "a"} == {f"{n:04d}" for n in range(30)}
     assert {one.reason for one in dropped} == {"over_cap"}
     (last,) = (one for one in dropped if one.item == "0059")
-    assert last.detail == "mean 0.994; a, length 1, calls 1"
+    assert last.detail == "mean 0.994; a, length 1, calls 1, no recovery"
     shuffled = random.Random(1).sample(pool, len(pool))
     assert selected(shuffled, config(max_samples=50)) == (chosen, dropped)
 
 
 def test_of_near_duplicates_the_best_stays() -> None:
     text = "what is the asking price of amber cove and who is the agent of it"
-    pool = [light(1, mean=0.95, text=text), light(2, mean=0.99, text=text), light(3)]
+    pool = [light(1, rank=0.95, text=text), light(2, rank=0.99, text=text), light(3)]
     chosen, dropped = selected(pool, config(near_duplicate=0.95))
     assert [one.id for one in chosen] == ["0003", "0002"]
     assert [(one.item, one.reason) for one in dropped] == [("0001", "near_duplicate")]
     assert dropped[0].detail == text
 
 
-def test_low_unfinished_and_unscored_are_rejected_with_their_reason() -> None:
-    low = PERFECT | {"final_answer": Scored(value=0.0), "tool_status": Scored(value=0.25)}
-    words = ("final_answer: correlation 0, faithfulness 0: it is made up",)
-    lost = PERFECT | {"query_planning": Unscored(reason="judge_unparsable")}
-    for one, given, reason, detail in (
-        (CHAIN, JudgedTrajectory(low, words), "below_min_score",
-         "mean 0.750: final_answer 0.00, tool_status 0.25"),
-        (CHAIN, JudgedTrajectory(lost, words, ("query_planning: prose",)),
-         "unscored_query_planning_judge_unparsable", "query_planning: prose"),
-        (trajectory(QUESTION, stop=StopReason.MAX_CALLS), JudgedTrajectory(PERFECT, words),
-         "stopped_max_calls", ""),
-    ):  # fmt: skip
-        rejected = shortlisted(one, given, 0.9)
-        assert isinstance(rejected, Rejection)
-        assert (rejected.item, rejected.reason, rejected.detail) == (one.id, reason, detail)
-        assert rejected.said == words[0]
+def test_a_cut_set_keeps_its_share_of_recoveries() -> None:
+    pool = [light(n) for n in range(80)] + [light(n, recovered=True) for n in range(100, 120)]
+    chosen, dropped = selected(pool, config(max_samples=50))
+    assert Counter(one.stratum[3] for one in chosen) == {False: 40, True: 10}
+    assert {one.detail.split(", ")[-1] for one in dropped} == {"no recovery", "recovery"}
+
+
+def test_what_failed_around_an_agent_does_not_put_it_behind_others() -> None:
+    smooth = trajectory(QUESTION, [PRICE], answer=GOOD)
+    rough = trajectory(QUESTION, [LATE], [PRICE], answer=GOOD)
+    found = [
+        shortlisted(one, asyncio.run(score(one, Judge(), config())), config())
+        for one in (smooth, rough)
+    ]
+    candidates = [one for one in found if isinstance(one, Candidate)]
+    assert [one.rank for one in candidates] == [1.0, 1.0]
+    assert [one.stratum[3] for one in candidates] == [False, True]
+    assert [round(one.mean, 3) for one in candidates] == [1.0, 0.929]
+
+
+def judged(*said: str, **values: float | str) -> JudgedTrajectory:
+    """Full marks but for some: a text is the reason why there is none."""
+    given: dict[str, Score] = {
+        name: Unscored(reason=value) if isinstance(value, str) else Scored(value=value)
+        for name, value in values.items()
+    }
+    return JudgedTrajectory(
+        scores=PERFECT | {name: score for name, score in given.items() if name in DIMENSIONS},
+        selection=EXTRAS | {name: score for name, score in given.items() if name in SELECTION},
+        said=said,
+    )
+
+
+def rejected(found: JudgedTrajectory, **changes: Any) -> tuple[str, str] | None:
+    outcome = shortlisted(CHAIN, found, config(**changes))
+    if isinstance(outcome, Candidate):
+        return None
+    assert outcome.item == CHAIN.id
+    assert outcome.said == "\n".join(found.said)
+    return outcome.reason, outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (judged(), None),
+        (judged(query_understanding=0.5),
+         ("misunderstood", "query_understanding 0.50, floor 1.00")),
+        (judged(faithfulness=0.5, final_answer=0.75),
+         ("not_faithful", "faithfulness 0.50, floor 1.00")),
+        (judged(correlation=0.5, final_answer=0.75), None),
+        (judged(correlation=0.0, final_answer=0.5),
+         ("not_answered", "correlation 0.00, floor 0.50")),
+        (judged(query_planning=0.5, context_planning=0.5),
+         ("below_min_score", "mean 0.857: context_planning 0.50, query_planning 0.50")),
+        # Outages count in the paper's mean, not in selection.
+        (judged(tool_status=0.25), None),
+        (judged(tool_status=0.25, own_tool_status="not_applicable"), None),
+        (judged(tool_status=0.25, own_tool_status=0.25),
+         ("below_min_score", "mean 0.893: tool_status 0.25")),
+        (judged(query_planning="judge_unparsable"),
+         ("unscored_query_planning_judge_unparsable", "")),
+        (judged(context_planning="not_asked", final_answer="judge_unavailable"),
+         ("unscored_final_answer_judge_unavailable", "")),
+        # What failed says more than what is missing besides.
+        (judged("the answer is made up", faithfulness=0.0, context_planning="not_asked"),
+         ("not_faithful", "faithfulness 0.00, floor 1.00")),
+    ],
+)  # fmt: skip
+def test_each_floor_has_its_reason(found: JudgedTrajectory, why: tuple[str, str] | None) -> None:
+    assert rejected(found) == why
+
+
+def test_fabricated_and_needless_fall_with_the_judges_words() -> None:
+    made_up = replace(judged(query_understanding=0.0), fabricated=("call 1.1, order = 4: x",))
+    assert rejected(made_up) == ("fabricated_argument", "call 1.1, order = 4: x")
+    needless = replace(judged(), needless_writes=("call 2.1 book: not asked",))
+    assert rejected(needless) == ("needless_write", "call 2.1 book: not asked")
+
+
+def test_floors_are_parameters() -> None:
+    lax = {"query_understanding": 0.5, "correlation": 0.0, "faithfulness": 0.5}
+    half = judged(query_understanding=0.5, faithfulness=0.5, final_answer=0.75)
+    assert rejected(half, floors=lax, min_score=0.8) is None
+    assert rejected(half, min_score=0.8) == (
+        "misunderstood", "query_understanding 0.50, floor 1.00",
+    )  # fmt: skip
+
+
+def test_what_is_not_judged_yet_may_still_be_perfect() -> None:
+    pending = judged(context_planning="not_asked", context_understanding="not_asked")
+    assert shortfall(pending, config()) is None
+    low = judged(context_planning="not_asked", query_planning=0.0, tool_status="not_applicable")
+    assert shortfall(low, config()) == ("below_min_score", "mean 0.857: query_planning 0.00")
+    assert best_mean({}) == 0.0
+    assert best_mean({"a": Unscored(reason="not_applicable"), "b": Scored(value=0.5)}) == 0.5
 
 
 def family(n: int, parent: str | None = None) -> Task:
@@ -170,6 +265,7 @@ def test_samples_carry_scores_and_the_papers_statistics(
     assert len(rows) == 40
     assert rows[0].mean_score == 1.0
     assert set(rows[0].scores) == set(DIMENSIONS)
+    assert set(rows[0].selection) == set(SELECTION)
     document = metrics.document()
     assert document["samples"] == document["samples_train"] + document["samples_eval"] == 40
     assert document["messages_per_sample"] == 7
@@ -184,7 +280,7 @@ def test_a_judge_outage_accepts_nothing_and_ends_the_stage(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     tasks, runs = made(5)
-    down = Judge(**dict.fromkeys(DIMENSIONS, ProviderError("down")))
+    down = Judge(conduct=ProviderError("down"), final_answer=ProviderError("down"))
     metrics = StageMetrics("sft_set")
     with pytest.raises(SelectionError, match="judge_unavailable 5"):
         build(tasks, runs, config(min_score=0.0), metrics, down)
@@ -206,7 +302,7 @@ def test_the_stage_writes_samples_metrics_and_why_the_others_are_none(
         for one, task in zip([CHAIN, stopped, low, lost], tasks, strict=True)
     ]
     write_records(Path("data/tasks.parquet"), tasks, Task)
-    settings = config(min_score=0.95).model_dump(mode="json")
+    settings = config().model_dump(mode="json")
     Path("params.yaml").write_text(yaml.safe_dump({"sft_set": settings, "runtime": {}}))
 
     class Partly(Judge):
@@ -231,12 +327,12 @@ def test_the_stage_writes_samples_metrics_and_why_the_others_are_none(
         }
         assert {one.item: one.reason for one in rejected.values()} == {
             made_by[1].id: "stopped_max_turns",
-            made_by[2].id: "below_min_score",
+            made_by[2].id: "not_faithful",
             made_by[3].id: "unscored_query_understanding_judge_unavailable",
         }
-        assert rejected[made_by[2].id].detail.startswith("mean 0.786: context_understanding 0.00")
+        assert rejected[made_by[2].id].detail == "faithfulness 0.00, floor 1.00"
         assert "0 of 1 answers are stated by results" in rejected[made_by[2].id].said
-        assert "query_understanding: down" in rejected[made_by[3].id].detail.splitlines()
+        assert "conduct: down" in rejected[made_by[3].id].detail.splitlines()
         document = json.loads(Path("metrics/sft_set.json").read_text())
         assert sum(document["dropped"].values()) == len(rejected)
         assert document["samples"] == count - len(rejected)
@@ -271,6 +367,59 @@ def test_what_touches_a_benchmark_suite_is_left_out_and_counted(tmp_path: Path) 
     assert metrics.dropped == {"contaminated_text": 3}
     assert metrics.counts["checked_for_contamination"] == 4
     assert metrics.values["contamination_suites"]["bench"]["texts"] == 1
+
+
+def test_what_is_unfit_from_the_start_is_not_judged(tmp_path: Path) -> None:
+    tasks, runs = made(2)
+    stopped = CHAIN.model_copy(update={"stop_reason": StopReason.MAX_TURNS})
+    stopped = Trajectory.model_validate(stopped.model_dump() | {"id": "", "task_id": tasks[0].id})
+    clean = trajectory(QUESTION, [PRICE], answer=GOOD)
+    clean = Trajectory.model_validate(clean.model_dump() | {"id": "", "task_id": tasks[0].id})
+    metrics, judge = StageMetrics("sft_set"), Judge()
+    settings = config(contamination=suite_index(tmp_path))
+    assert len(build(tasks, [*runs, stopped, clean], settings, metrics, judge)) == 1
+    assert metrics.dropped == {"contaminated_text": 3}
+    assert judge.asked() == ["conduct", "final_answer", "turn"]
+    metrics, judge = StageMetrics("sft_set"), Judge()
+    build(tasks, [stopped, clean], config(), metrics, judge)
+    assert metrics.dropped == {"stopped_max_turns": 1}
+    assert judge.asked() == ["conduct", "final_answer", "turn"]
+    assert metrics.values["scored_by_dimension"]["query_understanding"] == 1
+
+
+def test_suspects_are_counted_by_what_the_judge_made_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tasks, _ = made(3)
+    far = trajectory(
+        "How warm is it in Oslo?",
+        [("list_homes", {"city": "NO-03", "limit": 3}, CallStatus.OK, "4")],
+        answer="It is 4. <answer>4</answer>",
+    )
+    runs = [
+        Trajectory.model_validate(far.model_dump() | {"id": "", "task_id": task.id})
+        for task in tasks
+    ]
+    metrics = StageMetrics("sft_set")
+    rows = build(tasks, runs, config(), metrics, Judge(origins={1: "derived", 2: "chosen"}))
+    assert len(rows) == 3
+    assert metrics.values["suspects_by_origin"] == {"chosen": 3, "derived": 3}
+    metrics = StageMetrics("sft_set")
+    with pytest.raises(SelectionError, match="fabricated_argument 3"):
+        build(tasks, runs, config(), metrics, Judge(origins={2: "fabricated"}))
+    assert metrics.values["suspects_by_origin"] == {"derived": 3, "fabricated": 3}
+
+
+def test_a_needless_write_leaves_its_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tasks, _ = made(1)
+    one = trajectory(QUESTION, [PRICE], [WRITE], answer=GOOD)
+    one = Trajectory.model_validate(one.model_dump() | {"id": "", "task_id": tasks[0].id})
+    metrics = StageMetrics("sft_set")
+    judge = Judge(calls={"2.1": {"changes": "unasked", "reason": "only the price was asked"}})
+    with pytest.raises(SelectionError, match="needless_write 1"):
+        build(tasks, [one], config(), metrics, judge)
 
 
 def test_tools_of_a_suite_are_known_by_the_servers_own_names(tmp_path: Path) -> None:

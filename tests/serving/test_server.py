@@ -25,6 +25,7 @@ from astra.serving.chat import ChatHistory
 from astra.serving.generation import GenerationError, GenerationSettings
 from astra.serving.local import LocalGenerator
 from astra.serving.server import Limits
+from astra.serving.wire import read_request
 from configs import rollout_limits
 
 LIMITS = rollout_limits(max_turns=4, max_turn_tokens=96, max_response_tokens=400)
@@ -95,6 +96,19 @@ def test_history_that_is_not_ours_is_rendered(policy: LoadedPolicy) -> None:
     assert reply["choices"][0]["message"]["content"] == "done."
     assert reply["choices"][0]["finish_reason"] == "stop"
     assert history.continued == 0
+
+
+def test_thoughts_are_parted_from_the_text_and_taken_back(policy: LoadedPolicy) -> None:
+    generator = Scripted(policy.codec, lambda n: "<think>\nlook first\n</think>\n\ndone.")
+    with serving(policy.codec, generator) as url:
+        message = ask(url, chat("go on"))[1]["choices"][0]["message"]
+    assert message["reasoning_content"] == "look first"
+    assert message["content"] == "done."
+    request = read_request(
+        chat("", messages=[{"role": "user", "content": "go on"}, message,
+                           {"role": "assistant", "content": "", "reasoning": "again"}])
+    )  # fmt: skip
+    assert [one.reasoning for one in request.messages] == ["", "look first", "again"]
 
 
 def test_a_seed_decides_a_sampled_reply_whatever_else_is_generated(policy: LoadedPolicy) -> None:

@@ -85,9 +85,9 @@ def test_every_drop_is_a_rejection_of_an_input_row(built: Path) -> None:
         known = {one.id for one in records(built, table, model)}
         assert {one.item for one in rejected} <= known
         assert all(one.final for one in rejected)
-    low = [one for one in rejected if one.reason == "below_min_score"]
-    assert low
-    assert all("final_answer: " in one.said for one in low)
+    misread = [one for one in rejected if one.reason == "misunderstood"]
+    assert misread
+    assert all("final_answer: " in one.said for one in misread)
 
 
 def test_every_record_names_the_prompts_behind_it(built: Path) -> None:
@@ -97,14 +97,18 @@ def test_every_record_names_the_prompts_behind_it(built: Path) -> None:
     def hashes(*templates: str) -> set[str]:
         return {template_hash(template) for template in templates}
 
-    written = {
-        "none": hashes("tasking/chain_task", "tasking/server_task", "tasking/drop_parameter"),
-        "augmented": hashes("tasking/augment"),
-    }
+    left_out = hashes("tasking/drop_parameter")
     for task in records(built, "tasks", Task):
-        one = written["none" if task.augmentation == "none" else "augmented"]
-        assert len(behind(task) & one) == 1
-        assert behind(task) - one == hashes("tasking/score")
+        if task.augmentation == "none":
+            wording = behind(task) & hashes("tasking/chain_task", "tasking/server_task")
+        else:
+            wording = hashes(f"tasking/{task.augmentation}", "tasking/replan")
+        if task.kind is TaskKind.MISSING_PARAMETER:
+            wording = left_out
+        assert wording
+        unsolved = task.kind in (TaskKind.MISSING_FUNCTION, TaskKind.IRRELEVANT)
+        judged = hashes("tasking/score", *(["tasking/solvable"] if unsolved else []))
+        assert behind(task) == wording | judged
     trajectories = {one.id: one for one in records(built, "trajectories", Trajectory)}
     emulated, spoken = hashes("trajectories/emulate"), hashes("trajectories/user")
     for one in trajectories.values():
@@ -116,7 +120,7 @@ def test_every_record_names_the_prompts_behind_it(built: Path) -> None:
     assert {spoken <= behind(one) for one in trajectories.values()} == {True, False}
     for sample in records(built, "sft_set", SFTSample):
         told = behind(trajectories[sample.trajectory_id])
-        assert hashes("scoring/query_planning", "scoring/final_answer") | told <= behind(sample)
+        assert hashes("scoring/conduct", "scoring/final_answer") | told <= behind(sample)
 
 
 def counts_of(folder: Path) -> dict[str, Any]:
@@ -151,7 +155,9 @@ def test_every_real_call_succeeded_and_does_again_on_a_fresh_server(built: Path)
     [
         Answer("I cannot judge this."),
         Answer('{"reason": "fine", "score": 1.0'),
-        Answer('{"score": 9, "reason": "", "needed": [1], "correlation": 2, "faithfulness": 1}'),
+        Answer(
+            '{"reason": "", "understanding": 9, "planning": 1, "correlation": 2, "faithfulness": 1}'
+        ),
         Answer(status=500, error="down"),
     ],
     ids=["prose", "cut", "out of range", "down"],

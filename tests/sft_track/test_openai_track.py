@@ -23,9 +23,10 @@ from astra.records.tool import ToolServer
 from astra.records.trajectory import SFTSample, Trajectory
 from astra.store.tables import read_records
 
+# A model as user would write wishes of its own, which no rule has answers to.
 MODELS = {
     "tasks": {"teacher": "writer", "judge": "judge"},
-    "trajectories": {"agent": "agent", "emulator": "emulator", "user": "user"},
+    "trajectories": {"agent": "agent", "emulator": "emulator"},
     "sft_set": {"judge": "judge"},
 }
 
@@ -105,7 +106,7 @@ def test_every_role_was_asked_and_the_agent_called_natively(
     online: tuple[Path, list[dict[str, Any]]],
 ) -> None:
     models = {body["model"] for body in online[1]}
-    assert models == {"writer", "judge", "agent", "emulator", "user"}
+    assert models == {"writer", "judge", "agent", "emulator"}
     acting = [body for body in online[1] if body["model"] == "agent"]
     assert all(body["tools"][0]["type"] == "function" for body in acting)
     assert any(m["role"] == "tool" for body in acting for m in body["messages"])

@@ -41,10 +41,10 @@ OVERRIDES = [
     "scale=small",
     "tasks.samples=2",
     "tasks.server_tasks.per_server=2",
-    "tasks.augment={share: 0.5, diverse: 1, complicate: 1, persona: 1}",
-    "tasks.unsolvable.missing_function=0.3",
-    "tasks.unsolvable.missing_parameter=0.4",
-    "tasks.unsolvable.irrelevant=0.3",
+    "tasks.augment={share: 0.5, diverse: 1, complicate: 1, persona: 1, max_shared: null}",
+    "tasks.unsolvable.missing_function=0.1",
+    "tasks.unsolvable.missing_parameter=0.25",
+    "tasks.unsolvable.irrelevant=0.1",
     "tasks.languages={zh: 0.3}",
     "trajectories.reset_in_place=[toy]",
     "trajectories.conversations.share=0.5",
@@ -90,8 +90,20 @@ def notes_server() -> ToolServer:
     return ToolServer.model_validate(toy.model_copy(update=fields).model_dump())
 
 
+def few_homes_server() -> ToolServer:
+    """The homes server with few listings, so that two of its tasks can be about the same one."""
+    few = {"listing": {"examples": ["Amber Cove", "Teal Glen", "Noble Gate", "Iron Dale"]}}
+    homes = homes_server()
+    tools = tuple(
+        one.model_copy(update={"hints": few}) if "listing" in one.parameters["properties"] else one
+        for one in homes.tools
+    )
+    fields = {"id": "", "tools": tools}
+    return ToolServer.model_validate(homes.model_copy(update=fields).model_dump())
+
+
 def servers() -> list[ToolServer]:
-    return [homes_server(), chinese_server(), notes_server()]
+    return [few_homes_server(), chinese_server(), notes_server()]
 
 
 def chains(of: Sequence[ToolServer]) -> list[Chain]:

@@ -24,6 +24,15 @@ def test_a_journal_keeps_json_across_processes(tmp_path: Path) -> None:
         Journal("calls", tmp_path).put("n", None)
 
 
+def test_a_replayed_result_has_its_keys_in_the_order_in_which_it_came(tmp_path: Path) -> None:
+    near_first = {"value": {"pier": 2.9, "bridge": 6.4, "airport": 30.1}, "status": "ok"}
+    with Journal("calls", tmp_path) as journal:
+        journal.put("k", near_first)
+        assert json.dumps(journal.get("k")) == json.dumps(near_first)
+        with pytest.raises(ValueError, match="JSON compliant"):
+            journal.put("n", {"share": float("nan")})
+
+
 def test_several_processes_open_and_write_one_journal(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

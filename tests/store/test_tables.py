@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 from enum import StrEnum
+from itertools import permutations
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -97,6 +98,42 @@ def test_the_bytes_do_not_depend_on_the_order_and_no_scratch_is_left(tmp_path: P
         digests.add(hashlib.sha256(path.read_bytes()).hexdigest())
     assert len(digests) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.parquet", "y.parquet", "z.parquet"]
+
+
+BY_HOUR = {"06:00": 4, "23:00": 9, "00:00": {"low": 1, "high": 2}}
+
+
+def test_the_keys_of_free_form_values_stay_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "r.parquet"
+    write_records(path, [Row(name="a", extra=BY_HOUR)], Row)
+    (back,) = read_records(path, Row)
+    assert json.dumps(back.extra) == json.dumps(BY_HOUR)
+    assert back.id == Row(name="a", extra=dict(sorted(BY_HOUR.items()))).id
+
+
+def test_of_equal_records_with_keys_in_another_order_one_stays_by_a_rule(tmp_path: Path) -> None:
+    """Whichever comes first, and however often."""
+    orders = [dict(items) for items in permutations(BY_HOUR.items())]
+    written: set[str] = set()
+    for number, given_orders in enumerate((orders, orders[::-1], orders[3:] + orders[:3])):
+        path = tmp_path / f"{number}.parquet"
+        assert write_records(path, (Row(name="a", extra=one) for one in given_orders), Row) == 1
+        (back,) = read_records(path, Row)
+        written.add(json.dumps(back.extra))
+    assert written == {min(json.dumps(one) for one in orders)}
+
+
+def test_another_value_is_refused_also_where_the_order_differs(tmp_path: Path) -> None:
+    class Named(Record):
+        identity: ClassVar[tuple[str, ...]] = ("name",)
+        name: str
+        extra: dict[str, Any]
+
+    one, other = {"b": 1, "a": [2, 3]}, {"a": [3, 2], "b": 1}
+    with pytest.raises(TableError, match=r"differ in \['extra'\]"):
+        write_records(
+            tmp_path / "r.parquet", [Named(name="n", extra=extra) for extra in (one, other)], Named
+        )
 
 
 def test_rows_with_one_id_and_different_content_are_refused(tmp_path: Path) -> None:

@@ -20,14 +20,17 @@ from astra.records.score import Rejection, Unscored
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.store.metrics import StageMetrics
-from astra.tasking.asks import SCORE, Rewritten, TaskScores
-from astra.tasking.checks import TaskProblem, check_plan, check_preserved, check_question
+from astra.tasking.asks import CHAIN_TASK, SCORE, TaskScores, WrittenTask, score_ask
+from astra.tasking.checks import TaskProblem, check_plan, check_question, leaked_names
 from astra.tasking.config import TasksConfig
+from astra.tasking.measures import measure
 from astra.tasking.offline.grammar import PlanText, question
 from astra.tasking.offline.handlers import HANDLERS
-from astra.tasking.tasks import Models, measure, tasks
+from astra.tasking.pipeline import Models
+from astra.tasking.tasks import tasks
 from astra.tasking.writing import merge_plan
 from astra.text.words import stands_in
+from configs import block, changed
 
 MODEL = ModelConfig(backend="offline", model="test")
 THING = {"type": "string", "x-entity": "thing"}
@@ -71,34 +74,30 @@ def nested(plot: Any) -> tuple[ChainStep, ...]:
     )
 
 
+OWN: dict[str, Any] = {
+    "teacher": MODEL,
+    "judge": MODEL,
+    "samples": 4,
+    "server_tasks": {"per_server": 4, "max_tools": 3},
+    "augment": {"share": 0.5, "diverse": 1, "complicate": 1, "persona": 1, "max_shared": None},
+    "now": None,
+    "personas": None,
+    "unsolvable": {
+        "missing_function": 0.15,
+        "missing_parameter": 0.15,
+        "irrelevant": 0.15,
+        "donors": "recent",
+    },
+    "thresholds": {"uniqueness": 1},
+    "max_words": 48,
+    "near_duplicate_scope": "server",
+    "max_live_tasks": 10,
+    "max_tasks": None,
+}
+
+
 def config(**changes: Any) -> TasksConfig:
-    values: dict[str, Any] = {
-        "teacher": MODEL,
-        "judge": MODEL,
-        "samples": 4,
-        "server_tasks": {"per_server": 4, "max_tools": 3},
-        "augment": {"share": 0.5, "diverse": 1, "complicate": 1, "persona": 1},
-        "languages": {},
-        "personas": None,
-        "unsolvable": {
-            "missing_function": 0.3,
-            "missing_parameter": 0.3,
-            "irrelevant": 0.3,
-            "donors": "recent",
-        },
-        "thresholds": {
-            "quality": 4,
-            "realism": 4,
-            "necessity": 3,
-            "difficulty": 1,
-            "uniqueness": 1,
-        },
-        "max_words": 48,
-        "near_duplicate": 0.9,
-        "near_duplicate_scope": "server",
-        "max_live_tasks": 10,
-    }
-    return TasksConfig.model_validate(values | changes)
+    return TasksConfig.model_validate(changed(changed(block("tasks"), OWN), changes))
 
 
 async def outcomes(
@@ -137,15 +136,21 @@ def two_servers() -> tuple[list[ToolServer], Chain]:
     return servers, chain
 
 
-def build(
+def built(
     handlers: OfflineHandlers = HANDLERS, **changes: Any
-) -> tuple[list[Task], StageMetrics, dict[str, ToolServer]]:
+) -> tuple[list[Task | Rejection], StageMetrics]:
     servers, chain = two_servers()
     metrics = StageMetrics("tasks")
     teacher = OfflineTeacher(MODEL, handlers)
-    found = asyncio.run(outcomes(servers, [chain], teacher, metrics, **changes))
+    return asyncio.run(outcomes(servers, [chain], teacher, metrics, **changes)), metrics
+
+
+def build(
+    handlers: OfflineHandlers = HANDLERS, **changes: Any
+) -> tuple[list[Task], StageMetrics, dict[str, ToolServer]]:
+    found, metrics = built(handlers, **changes)
     selected = [one for one in found if isinstance(one, Task)]
-    return selected, metrics, {item.id: item for item in servers}
+    return selected, metrics, {item.id: item for item in two_servers()[0]}
 
 
 def test_nested_plan_becomes_one_question_with_its_words() -> None:
@@ -189,6 +194,22 @@ def test_bad_questions_are_refused(asked: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "asked", "leaks"),
+    [
+        ("get_soil", "Use get_soil for Amber Cove.", True),
+        ("getSoil", "Use getSoil for Amber Cove.", True),
+        ("web-search", "Do a web-search for Amber Cove.", True),
+        ("Search", "Search the notes for Amber Cove.", False),
+        ("calculate", "Please calculate the area.", False),
+        ("查询天气", "帮我查询天气", False),
+        ("get_soil", "What soil do we get there?", False),
+    ],
+)
+def test_plain_words_are_no_leaked_names(name: str, asked: str, leaks: bool) -> None:
+    assert leaked_names(asked, [tool(name, {})]) == ([name] if leaks else [])
+
+
+@pytest.mark.parametrize(
     ("plan", "reason"),
     [
         ((), "plan_empty"),
@@ -212,20 +233,6 @@ def test_plan_must_follow_the_chain() -> None:
     with pytest.raises(TaskProblem, match="find_grower"):
         merge_plan(nested(None), nested("Amber Cove")[:1])
     assert merge_plan(nested(None), nested("Amber Cove")) == nested("Amber Cove")
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ("What is the soil of Amber Cove?", "augmentation_unchanged"),
-        ("I ask you: what is the soil of Amber Dale?", "augmentation_lost_value"),
-        ("Amber Cove is lovely, tell me everything you know", "augmentation_lost_intent"),
-    ],
-)
-def test_augmentation_must_preserve(changed: str, reason: str) -> None:
-    with pytest.raises(TaskProblem) as problem:
-        check_preserved("What is the soil of Amber Cove?", changed, ["Amber Cove"], "en")
-    assert problem.value.reason == reason
 
 
 def test_all_kinds_are_built_and_hold_their_promise() -> None:
@@ -254,7 +261,15 @@ def test_low_scores_and_outages_of_the_judge_drop_tasks() -> None:
     def strict(variables: Any, rng: random.Random) -> TaskScores:
         if len(variables["question"]) % 2:
             raise ProviderError("down")
-        return TaskScores(reason="", quality=5, realism=3, necessity=5, difficulty=1, uniqueness=1)
+        return TaskScores(
+            reason="",
+            wrong_values=(),
+            quality=5,
+            realism=3,
+            necessity=5,
+            difficulty=1,
+            uniqueness=1,
+        )
 
     selected, metrics, _ = build({**HANDLERS, SCORE: strict})
     assert selected == []
@@ -262,26 +277,49 @@ def test_low_scores_and_outages_of_the_judge_drop_tasks() -> None:
     assert metrics.dropped["ask_failed"] > 0
 
 
-def test_teacher_that_drops_values_adds_no_variant() -> None:
-    def vandal(variables: Any, rng: random.Random) -> Rewritten:
-        return Rewritten(question="Something else entirely is asked here.")
+def test_a_broken_rule_is_a_try_that_counts_apart_and_the_second_one_stands() -> None:
+    def careless(variables: Any, rng: random.Random) -> WrittenTask:
+        written = HANDLERS[CHAIN_TASK](variables, rng)
+        assert isinstance(written, WrittenTask)
+        if "again" in variables:
+            return written
+        return written.model_copy(update={"question": "What is the tool shed of that grower?"})
 
-    selected, metrics, _ = build({**HANDLERS, "tasking/augment": vandal})
-    assert {task.augmentation for task in selected} == {"none"}
-    assert metrics.dropped["augmentation_lost_value"] > 0
+    found, metrics = built({**HANDLERS, CHAIN_TASK: careless})
+    chains = [one for one in found if isinstance(one, Task) and one.kind is TaskKind.CHAIN]
+    assert chains
+    tries = [one for one in found if isinstance(one, Rejection) and not one.final]
+    assert {(one.reason, one.attempt) for one in tries} == {("value_not_stated", 0)}
+    assert metrics.tries == {"value_not_stated": 4}
+    assert "value_not_stated" not in metrics.dropped
+    assert metrics.counts["values_stated"] > 0
+
+
+def test_the_rule_judge_calls_wrong_what_does_not_stand_letter_by_letter() -> None:
+    crops = ChainStep(tool="count_beds", arguments={"plot": said("Opal Bay"), "crop": said("corn")})
+    for asked, wrong in (("How many corn beds has Opal Bay?", []),
+                         ("How many maize beds has Opal Bay?", ["0.crop"])):  # fmt: skip
+        task = Task(server_id="s", chain_id=None, kind=TaskKind.SERVER, language="en",
+                    question=asked, plan=(crops,))  # fmt: skip
+        ask = score_ask(server("club", "garden"), task)
+        labels = HANDLERS[SCORE](ask.variables, random.Random(0))
+        assert isinstance(labels, TaskScores)
+        assert [one.place for one in labels.wrong_values] == wrong
 
 
 def test_additions_of_small_numbers_need_no_tool() -> None:
     step = ChainStep(tool="calculate", arguments={"expression": said("17 + 25")})
     view = {"name": "s", "language": "en"}
     variables = {"server": view, "tools": [], "question": "Calculate the expression 17 + 25.",
-                 "kind": "chain", "steps": [step.model_dump(mode="json")]}  # fmt: skip
-    assert HANDLERS[SCORE](variables, random.Random(0)).necessity < 3
+                 "steps": [step.model_dump(mode="json")], "unstated": []}  # fmt: skip
+    labels = HANDLERS[SCORE](variables, random.Random(0))
+    assert isinstance(labels, TaskScores)
+    assert labels.necessity < 3
 
 
 def test_same_tasks_whatever_the_hash_seed(root: Path) -> None:
     code = (
-        "import sys; sys.path[:0] = ['src', 'tests/tasking']; import test_tasking as t;"
+        "import sys; sys.path[:0] = ['src', 'tests', 'tests/tasking']; import test_tasking as t;"
         "print([task.id for task in t.build()[0]])"
     )
     outputs = {

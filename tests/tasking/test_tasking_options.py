@@ -10,28 +10,26 @@ import pytest
 from test_tasking import NAMED, build, nested, piped, said, server, tool
 
 from astra.prompting import render
-from astra.records.base import content_id
 from astra.records.graph import Chain, ChainStep
-from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.settings import ParamsError, validate
 from astra.tasking.asks import (
     SCORE,
-    Rewritten,
     TaskScores,
-    augment_ask,
+    WrittenTask,
     chain_task_ask,
     score_ask,
     server_task_ask,
 )
-from astra.tasking.checks import TaskProblem, check_preserved, check_question, task_literals
+from astra.tasking.checks import TaskProblem, check_question, task_literals
 from astra.tasking.config import TasksConfig
-from astra.tasking.drafts import Draft
 from astra.tasking.offline.grammar_zh import ChineseText, question
 from astra.tasking.offline.handlers import HANDLERS
-from astra.tasking.personas import PersonasError, introductions, load_people
-from astra.tasking.tasks import Originals
-from astra.tasking.unsolvable import Donor, Donors, misplaced
+from astra.tasking.personas import PersonasError, load_people, offered
+from astra.tasking.pipeline import Originals
+from astra.tasking.scoring import SOLVABLE
+from astra.tasking.unsolvable import Donor, Donors, donor_of, misplaced
+from astra.tasking.variant_asks import DIVERSE, complicate_ask, diverse_ask, persona_ask
 from astra.text.language import detect_language
 from astra.text.words import stands_in, words
 
@@ -96,16 +94,7 @@ def test_bad_chinese_questions_are_refused(text: str, reason: str) -> None:
     assert problem.value.reason == reason
 
 
-def test_a_chinese_variant_keeps_language_values_and_intent() -> None:
-    first = "请告诉我Amber Cove的工具棚。"
-    check_preserved(first, "我在准备一份报告。请告诉我Amber Cove的工具棚。", ["Amber Cove"], "zh")
-    for changed, reason in (
-        ("I need it. Tell me the tool shed of Amber Cove.", "language_changed"),
-        ("Amber Cove今天开不开门，周末有没有活动，能不能带狗进去？", "augmentation_lost_intent"),
-    ):
-        with pytest.raises(TaskProblem) as problem:
-            check_preserved(first, changed, ["Amber Cove"], "zh")
-        assert problem.value.reason == reason
+def test_chinese_characters_are_words() -> None:
     assert words("请问 Amber's 价格") == ["请", "问", "Amber's", "价", "格"]
 
 
@@ -140,19 +129,19 @@ def test_people_come_from_the_file_and_introduce_themselves(tmp_path: Path) -> N
     path.write_text(PEOPLE)
     people = load_people(path)
     assert people[0].introduction() == (
-        "I am an archivist of 40 years. I have a degree in history. I like order. "
+        "I am an archivist aged 40. I have a degree in history. I like order. "
         "I am good at maps and latin."
     )
     assert people[2].introduction() == (
         "我是一名小学教师，今年33岁。我的学历是本科。我擅长备课、沟通。我喜欢阅读。"
     )
-    drawn = introductions(people, "en", 3, random.Random(0))
-    assert len(set(drawn)) == 2
-    assert drawn[0] == drawn[2]
+    task = Task(server_id="s", chain_id=None, kind=TaskKind.SERVER, language="en", question="?",
+                plan=())  # fmt: skip
+    assert sorted(offered(people, task, 0)) == sorted(p.introduction() for p in people[:2])
     tasks, _, _ = build(
         personas=str(path), augment={"share": 1.0, "diverse": 0, "complicate": 0, "persona": 2}
     )
-    personas = [task.question for task in tasks if task.augmentation == "persona"]
+    personas = [t.question for t in tasks if t.augmentation == "persona" and t.kind in SOLVABLE]
     assert personas
     assert all(text.startswith(("I am an archivist", "I am a barista")) for text in personas)
 
@@ -189,22 +178,22 @@ def test_the_built_in_people_are_usable(root: Path) -> None:
 def test_selection_labels_have_thresholds_for_what_can_be_solved(label: str, reason: str) -> None:
     def judge(variables: Any, rng: random.Random) -> TaskScores:
         good = {"quality": 5, "realism": 5, "necessity": 5, "difficulty": 5, "uniqueness": 5}
-        return TaskScores.model_validate(good | {label: 2, "reason": ""})
+        return TaskScores.model_validate(good | {label: 2, "reason": "", "wrong_values": []})
 
     limits = {"quality": 4, "realism": 4, "necessity": 3, "difficulty": 1, "uniqueness": 1}
     handlers = {**HANDLERS, SCORE: judge}
     kept, _, _ = build(handlers, thresholds=limits | {label: 2})
     tasks, metrics, _ = build(handlers, thresholds=limits | {label: 3})
-    assert len(kept) == len(tasks) + metrics.dropped[reason]
-    assert {task.kind for task in tasks} == {
-        TaskKind.MISSING_FUNCTION, TaskKind.MISSING_PARAMETER, TaskKind.IRRELEVANT
-    }  # fmt: skip
+    # What has no solution is made of what passed: there is none of that without.
+    assert {task.kind for task in kept} == set(TaskKind)
+    assert tasks == []
+    assert metrics.dropped[reason] > 0
 
 
 def test_every_label_of_the_judge_is_a_plot(tmp_path: Path) -> None:
     tasks, metrics, _ = build()
     metrics.write(tmp_path, tmp_path / "plots")
-    for name in set(TaskScores.model_fields) - {"reason"}:
+    for name in set(TaskScores.model_fields) - {"reason", "wrong_values"}:
         rows = (tmp_path / "plots/tasks" / f"{name}.csv").read_text().splitlines()
         assert rows[0] == "value,count"
         assert sum(int(row.split(",")[1]) for row in rows[1:]) == len(tasks)
@@ -212,8 +201,10 @@ def test_every_label_of_the_judge_is_a_plot(tmp_path: Path) -> None:
 
 def test_the_judge_sees_the_tools_it_has_to_tell_apart() -> None:
     club = server("club", "garden")
-    plan = [ChainStep(tool="get_soil", arguments={"plot": said("Amber Cove")})]
-    ask = score_ask(club, "What is the soil of Amber Cove?", "server", plan)
+    plan = (ChainStep(tool="get_soil", arguments={"plot": said("Amber Cove")}),)
+    task = Task(server_id=club.id, chain_id=None, kind=TaskKind.SERVER, language="en",
+                question="What is the soil of Amber Cove?", plan=plan)  # fmt: skip
+    ask = score_ask(club, task)
     prompt = render(ask.template, ask.shown)
     planned, others = prompt.split("Other tools")
     assert "get_soil" in planned
@@ -230,7 +221,9 @@ def test_writers_are_told_the_length_that_the_rules_allow() -> None:
     for ask in (
         chain_task_ask(club, chain, 0, "en", 23),
         server_task_ask(club, 1, 0, "en", 23),
-        augment_ask(club, task, [], "diverse", "", 0, 23),
+        diverse_ask(club, task, 0, 23),
+        complicate_ask(club, task, [], 0, 23),
+        persona_ask(club, task, [], ["I am new here."], 0, 23),
     ):
         assert "at most 23 words" in render(ask.template, ask.shown)
         assert "max_words" not in ask.variables
@@ -254,34 +247,40 @@ def test_near_duplicates_go_across_the_whole_set_but_not_those_on_purpose() -> N
 
 
 def test_the_scope_of_near_duplicates() -> None:
-    def same(variables: Any, rng: random.Random) -> Rewritten:
-        return Rewritten(question=f"{variables['question']} Please be quick about that today.")
+    def same(variables: Any, rng: random.Random) -> WrittenTask:
+        written = HANDLERS[DIVERSE](variables, rng)
+        question = f"{variables['question']} Please be quick about that today."
+        return WrittenTask.model_validate(written.model_dump() | {"question": question})
 
-    augment = {"share": 1.0, "diverse": 2, "complicate": 0, "persona": 0}
+    augment = {"share": 1.0, "diverse": 2, "complicate": 0, "persona": 0, "max_shared": None}
     for scope in ("server", "set"):
         tasks, metrics, _ = build(
-            {**HANDLERS, "tasking/augment": same}, near_duplicate_scope=scope, augment=augment
+            {**HANDLERS, DIVERSE: same}, near_duplicate_scope=scope, augment=augment
         )
-        questions = [task.question for task in tasks if task.augmentation == "diverse"]
-        assert len(questions) == len(set(questions))
+        questions = [
+            t.question for t in tasks if t.augmentation == "diverse" and t.kind in SOLVABLE
+        ]
+        assert len(questions) == len(set(questions)) > 0
         assert metrics.dropped["near_duplicate"] > 0
 
 
 def donors(of: str, count: int) -> list[Donor]:
+    owner = server(of, f"domain of {of}", (tool(f"{of}_tool", {}),))
+    plan = (ChainStep(tool=f"{of}_tool", arguments={}),)
     return [
-        Donor(of, f"domain of {of}", frozenset([f"{of}_tool"]), content_id([of, n]), f"{of} {n}?")
+        donor_of(owner, Task(server_id=of, chain_id=None, kind=TaskKind.SERVER, language="en",
+                             question=f"{of} {n}?", plan=plan))
         for n in range(count)
-    ]
+    ]  # fmt: skip
 
 
 def chosen(pool: list[Donor], places: int = 60) -> list[str]:
     holder = Donors("stable")
     for donor in pool:
         holder.extend([donor])
-    club, rng = server("club", "garden"), random.Random(0)
-    put = [misplaced(club, holder, place, rng) for place in range(places)]
-    assert not any(isinstance(one, Rejection) for one in put)
-    return [one.task.question for one in put if isinstance(one, Draft)]
+    club = server("club", "garden")
+    put = [misplaced(club, holder.fitting(club), place) for place in range(places)]
+    return [one.task.question for one in put]
 
 
 def test_stable_donors_move_only_where_a_question_came_or_went() -> None:
@@ -293,6 +292,15 @@ def test_stable_donors_move_only_where_a_question_came_or_went() -> None:
     assert moved
     assert all(old.startswith("a ") or new.startswith("z ") for old, new in moved)
     assert len(moved) < 0.6 * len(before)
+
+
+def test_a_question_is_put_neither_to_its_own_domain_nor_where_its_tools_are() -> None:
+    holder = Donors("recent")
+    holder.extend(donors("a", 2))
+    same_tools = server("x", "other", (tool("a_tool", {}),))
+    assert not holder.fitting(same_tools)
+    assert not holder.fitting(server("y", "domain of a"))
+    assert len(holder.fitting(server("z", "other"))) == 2
 
 
 def test_values_of_lists_and_objects_are_stated_item_by_item() -> None:

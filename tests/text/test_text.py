@@ -102,7 +102,7 @@ def test_entities_come_from_the_servers_pool_and_are_capped() -> None:
         {"type": "string", "minLength": 10**9},
         {"$ref": "https://example.com/x"},
         {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
-        {"type": "string", "pattern": "^[0-9]{9}$"},
+        {"type": "string", "pattern": "^(?=b)a$"},
     ],
 )
 def test_impossible_schemas_are_refused(schema: Any) -> None:

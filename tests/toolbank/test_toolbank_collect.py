@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +39,9 @@ def collected(
     sources: tuple[str, ...], metrics: StageMetrics, filters: FilterConfig = FILTERS
 ) -> list[ToolServer]:
     config = ToolsConfig(
-        sources=sources, max_failed_live_share=0.0, teacher=MODEL, domains=TEXT, filters=filters
-    )
+        sources=sources, max_failed_live_share=0.0, teacher=MODEL, domains=TEXT,
+        infer_results=False, filters=filters,
+    )  # fmt: skip
     return flowed(config, metrics)[0]
 
 
@@ -155,6 +158,37 @@ def test_every_committed_format_is_read(root: Path, monkeypatch: pytest.MonkeyPa
     assert metrics.dropped == {}
     assert {server.execution for server in servers} == {Execution.EMULATED}
     assert all(server.language == "en" for server in servers)
+
+
+class Session:
+    """What a live server lists, in the protocol's spelling."""
+
+    server_name, server_title, instructions = "notes", "Notes", "Keeps notes."
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        said = {"description": "Does it to a note.", "inputSchema": {"type": "object"}}
+        output = {"type": "object", "properties": {"id": {"type": "integer"}}}
+        return [
+            {"name": "show", **said, "outputSchema": output, "annotations": {"readOnlyHint": True}},
+            {"name": "drop", **said, "annotations": {"destructiveHint": True}},
+            {"name": "keep", **said},
+        ]
+
+
+def test_a_live_server_says_what_its_calls_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def opened(*_: object) -> AsyncIterator[Session]:
+        yield Session()
+
+    monkeypatch.setattr("astra.toolbank.connectors.open_server", opened)
+    entry = "{name: notes, source: x, launch: {url: 'http://h/mcp'}, licence: MIT, "
+    path = tmp_path / "list.yaml"
+    path.write_text(f"live: [{entry}deterministic: true}}]", encoding="utf-8")
+    (server,) = collected((str(path),), StageMetrics("tools"))
+    found = [(tool.name, tool.effect, tool.output_schema is not None) for tool in server.tools]
+    assert found == [("show", "reads", True), ("drop", "writes", False), ("keep", "", False)]
 
 
 def test_broken_sources_are_counted_and_named(

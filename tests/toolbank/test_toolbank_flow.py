@@ -49,12 +49,13 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
 
 
-def tools_config(by: str = "text", share: float = 1.0) -> ToolsConfig:
+def tools_config(by: str = "text", share: float = 1.0, infer: bool = False) -> ToolsConfig:
     return ToolsConfig(
         sources=("list.yaml",),
         max_failed_live_share=share,
         teacher=MODEL,
         domains=DomainConfig.model_validate({"by": by, "labels": ["one", "two"], "mapping": {}}),
+        infer_results=infer,
         filters=FILTERS,
     )
 
@@ -133,12 +134,13 @@ def test_rejections_name_server_and_tool_and_what_was_refused() -> None:
     teacher = OfflineTeacher(MODEL, {DOMAIN: outside})
     kept, rejections = flowed(tools_config("teacher"), metrics, teacher)
     assert kept == []
+    said = "domain 'something else entirely' is none of the labels that are listed"
     found = [(one.item, one.part, one.reason, one.detail) for one in rejections]
     assert found == [
         ("bad (document:all.jsonl#1)", "tool vague", "tool_description", "'-'"),
-        ("bad", "", "domain_unknown", "something else entirely"),
+        ("bad", "", "domain_unparsable", said),
         ("few (document:all.jsonl#2)", "", "too_few_tools", "1 usable of 1"),
-        ("copy", "", "domain_unknown", "something else entirely"),
+        ("copy", "", "domain_unparsable", said),
     ]
     assert sum(metrics.dropped.values()) == len(rejections)
 

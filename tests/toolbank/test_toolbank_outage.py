@@ -34,6 +34,7 @@ def tools_config(share: float) -> ToolsConfig:
         max_failed_live_share=share,
         teacher=TEACHER,
         domains=DOMAINS,
+        infer_results=False,
         filters=FILTERS,
     )
 

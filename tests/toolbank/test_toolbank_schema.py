@@ -99,3 +99,31 @@ def test_parameter_list_of_listing_pages() -> None:
 def test_unusable_output_schema_is_dropped_with_a_note() -> None:
     assert normalise_output(["string"])[0] is None
     assert normalise_output("oops")[1]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        {"type": "object", "additionalProperties": True, "title": "fetch_output"},
+        {"type": "object", "properties": {}, "description": "The result."},
+        {"additionalProperties": {}, "$schema": "http://json-schema.org/draft-07/schema#"},
+    ],
+)
+def test_an_output_schema_that_says_nothing_counts_as_missing(schema: dict[str, Any]) -> None:
+    assert normalise_output(schema) == (None, ["output schema dropped (output_says_nothing)"])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string"},
+        {"type": "array", "items": {}},
+        {"type": "object", "additionalProperties": {"type": "number"}},
+        {"type": "object", "additionalProperties": False},
+        {"type": "object", "properties": {"result": {}}},
+    ],
+)
+def test_an_output_schema_that_says_anything_is_kept(schema: dict[str, Any]) -> None:
+    assert normalise_output(schema)[0] == schema

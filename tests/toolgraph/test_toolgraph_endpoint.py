@@ -17,7 +17,7 @@ from astra.llm import endpoints, servers
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig
 from astra.prompting import joined_hashes, template_hash
-from astra.records.graph import ToolGraph
+from astra.records.graph import ArgumentOrigin, ToolGraph
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.settings import RuntimeConfig
 from astra.store.metrics import StageMetrics
@@ -39,7 +39,7 @@ VOTE = {"models": MODELS, "temperature": 0.7, "samples": 2, "quorum": 4, "min_sh
 BACK = {"models": MODELS, "temperature": None, "attempts": 2, "min_share": 0.5}
 CHAINS = ChainsConfig.model_validate({
     "operators": {"vote": VOTE, "back_translation": BACK}, "walks": 30, "max_chains": 4,
-    "min_length": 2, "max_length": 3, "acyclic": True,
+    "dependent_first": True, "min_length": 2, "max_length": 3, "acyclic": True,
 })  # fmt: skip
 
 
@@ -89,19 +89,34 @@ class Script:
 
     def reply(self, prompt: str, model: str) -> dict[str, Any]:
         names = re.findall(r"^- (\w+):", prompt, re.MULTILINE)
-        called = re.findall(r"^\d+\. (\w+) ", prompt, re.MULTILINE)
+        called = re.findall(r"^\d+\. (\w+) (\{.*\})$", prompt, re.MULTILINE)
         if prompt.startswith("You design"):
-            chain = names[:3]
-            return {"proposals": [{"verdict": "yes", "chain": chain, "task": "All of it."}]}
+            return {"proposals": [self.proposal(names)]}
         if prompt.startswith("You judge"):
-            return {"reason": "why", "valid": model not in self.no, "task": f"Task by {model}."}
+            judged = [
+                {"step": step, "argument": name, "reason": "an id", "statable": model == "cyd"}
+                for step, (_, arguments) in enumerate(called)
+                for name, source in json.loads(arguments).items()
+                if source["origin"] == "output"
+            ]
+            valid = model not in self.no
+            return {"dependencies": judged, "reason": "why", "valid": valid, "task": f"By {model}."}
         if prompt.startswith("You write the request"):
             # The request carries what the fake needs to find the tools again, but no names.
-            return {"valid": True, "query": f"Wanted: {' then '.join(map(_hidden, called))}"}
+            wanted = " then ".join(_hidden(tool) for tool, _ in called)
+            return {"valid": True, "query": f"Wanted: {wanted}"}
         hidden = re.search(r"Wanted: (.*)", prompt)
         assert hidden is not None
         wanted = [_hidden(part) for part in hidden.group(1).split(" then ")]
         return {"plan": "p", "chain": wanted[::-1] if model in self.wrong else wanted}
+
+    def proposal(self, names: list[str]) -> dict[str, Any]:
+        """Find something, then look at the first thing that was found twice."""
+        found = {"name": "item", "origin": "output", "step": 0, "path": ["items", 0, "id"]}
+        who = {"name": "who", "origin": "task", "step": None, "path": []}
+        steps = [{"tool": names[0], "arguments": [who]}]
+        steps += [{"tool": name, "arguments": [found]} for name in names[1:3]]
+        return {"task": "All of it.", "steps": steps, "reason": "why", "verdict": "yes"}
 
 
 def _hidden(text: str) -> str:
@@ -141,22 +156,28 @@ def test_three_models_vote_and_translate_back() -> None:
     assert accepted
     assert metrics.dropped == {}
     assert {body["model"] for body in requests} == {"ada", "bob", "cyd"}
+    (whole,) = [chain for chain in accepted if len(chain.steps) == 3]
+    for step in whole.steps[1:]:
+        assert step.arguments["item"].origin is ArgumentOrigin.OUTPUT
+        assert step.arguments["item"].path == ("items", 0, "id")
+    # Two of the three approve, and both say that nobody could state an id.
+    assert whole.dependencies == 2
     warmth = {b["temperature"] for b in requests if prompt_of(b).startswith("You judge")}
     assert warmth == {0.7}
     for chain in accepted:
         assert chain.prompt_hash == judged
-        assert (chain.votes_for, chain.votes_against) == (4, 2)
-        assert chain.task_sketch == "Task by ada."
+        assert (chain.votes_for, chain.votes_against) == (4, 1)
+        assert chain.task_sketch == "By ada."
     for item in found:
         cast = [(v.operator, v.model, str(v.outcome)) for v in item.verdict.verdicts]
         assert cast == [
-            *[("vote", f"openai:{name}", outcome)
-              for name, outcome in (("ada", "yes"), ("bob", "yes"), ("cyd", "no"))
-              for _ in range(2)],
+            ("vote", "openai:ada", "yes"),
+            ("vote", "openai:bob", "yes"),
+            ("vote", "openai:cyd", "no"),
+            ("vote", "openai:ada", "yes"),
+            ("vote", "openai:bob", "yes"),
             ("back_translation", "openai:ada", "yes"),
             ("back_translation", "openai:bob", "yes"),
-            ("back_translation", "openai:cyd", "no"),
-            ("back_translation", "openai:cyd", "no"),
         ]  # fmt: skip
 
 
@@ -175,7 +196,7 @@ def test_a_majority_against_rejects_and_says_by_whom() -> None:
 def test_one_model_without_answers_leaves_the_other_two_in_charge() -> None:
     _, found, metrics, _ = run([shop("tea")], Script(vague="cyd"))
     assert [item for item in found if item.chain]
-    assert metrics.counts["votes_abstained"] == 2 * len(found)
+    assert metrics.counts["votes_abstained"] == len(found)
     _, found, metrics, _ = run([shop("jam")], Script(vague="bob cyd"))
     assert not [item for item in found if item.chain]
     assert metrics.dropped == {"too_few_votes": len(found)}

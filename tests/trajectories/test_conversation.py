@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from homes import given, output, step, task
 from pydantic import ValidationError
-from test_synthesis import one, run, turns
+from test_synthesis import config, one, run, turns
 
 from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import MISSING_VALUE, NO_TOOL, extract_answer
@@ -21,12 +21,9 @@ from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
 from astra.records.trajectory import StopReason, Trajectory
-from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 from astra.trajectories.agenda import Agenda
-from astra.trajectories.config import ConversationsConfig
 from astra.trajectories.conversation import Scripts
-from astra.trajectories.report import measure
 from astra.trajectories.user import Goal, SimulatedUser, UserReply
 from configs import episode_limits
 
@@ -43,6 +40,11 @@ def price(homes: ToolServer) -> Task:
 def agent(homes: ToolServer) -> Task:
     plan = (step("find_agent", listing=COVE), step("get_office", agent=output(0)))
     return task(homes, "Which office has the agent of Amber Cove?", *plan)
+
+
+def scripts_of(tasks: Sequence[Task], server: ToolServer, share: float = 1.0) -> Scripts:
+    settings = config(conversations={"share": share, "max_user_turns": 4})
+    return Scripts(Agenda(tasks, [server]), {server.id: server}.get, settings)
 
 
 def said(trajectory: Trajectory) -> list[str]:
@@ -67,9 +69,7 @@ def test_the_user_asks_for_a_second_task_once_the_first_is_done(
     assert done.follow_ups == (agent.id,)
     assert done.stop_reason == StopReason.ANSWERED
     assert extract_answer(done.messages[-1].content) == done.calls[2].result.content
-    metrics = StageMetrics("trajectories")
-    measure(metrics, done)
-    assert metrics.counts["conversations"] == 1
+    assert outcomes == [done], "what is asked for later begins no conversation of its own"
 
 
 def test_a_user_tells_what_was_left_out_when_asked(
@@ -90,8 +90,10 @@ def test_after_a_refusal_the_user_goes_on_without_the_missing_tool(
 ) -> None:
     gone = task(homes, price.question, kind=TaskKind.MISSING_FUNCTION,
                 withheld_tools=("get_price",), parent_id=price.id)  # fmt: skip
-    done = accepted(run([homes], [price, agent, gone], environments, conversations=ALL), gone)
-    assert said(done) == [price.question, agent.question]
+    both = task(homes, "Tell me all about Amber Cove.", step("get_listing", listing=COVE))
+    tasks = [price, agent, both, gone]
+    done = accepted(run([homes], tasks, environments, conversations=ALL), gone)
+    assert said(done) in ([price.question, agent.question], [price.question, both.question])
     assert "get_price" not in [tool.name for tool in done.tools]
     answers = [m.content for m in done.messages if m.role == MessageRole.ASSISTANT]
     assert extract_answer(answers[0]) == NO_TOOL
@@ -104,20 +106,31 @@ def test_no_follow_up_from_the_own_family_another_language_or_a_withheld_tool(
                  augmentation="persona", parent_id=price.id)  # fmt: skip
     chinese = task(homes, "Amber Cove的价格是多少？", *price.plan, language="zh")
     gone = task(homes, "Office?", kind=TaskKind.MISSING_FUNCTION, withheld_tools=("get_office",))
-    settings = ConversationsConfig.model_validate(ALL)
-    alone = Scripts(Agenda([price, child, chinese], [homes]), settings)
-    assert alone.of(price, "k").tasks == (price,)
-    assert alone.of(chinese, "k").goals == ()
-    both = Scripts(Agenda([price, child, agent, gone], [homes]), settings)
-    assert both.of(child, "k").tasks == (child, agent)
-    assert {t.id for t in both.of(gone, "k").tasks[1:]} <= {price.id, child.id}
+    alone = scripts_of([price, child, chinese, gone], homes)
+    assert alone.of(price).tasks == (price,)
+    assert alone.of(chinese).goals == ()
+    assert alone.of(gone).tasks == (gone,)
+    both = scripts_of([child, agent], homes)
+    assert both.of(child).tasks == (child, agent) or both.of(agent).tasks == (agent, child)
 
 
-def test_which_episodes_are_conversations_follows_the_share(price: Task, agent: Task) -> None:
-    settings = ConversationsConfig(share=0.3, max_user_turns=3)
-    scripts = Scripts(Agenda([price, agent], []), settings)
-    drawn = [len(scripts.of(price, str(n)).tasks) for n in range(400)]
-    assert 80 <= drawn.count(2) <= 160
+def test_which_tasks_are_conversations_follows_the_share(homes: ToolServer) -> None:
+    vague = [
+        task(homes, f"{name} {n}?", step(name, listing=given(f"Opal Peak {n}")))
+        for n in range(200)
+        for name in ("get_price", "find_agent")
+    ]
+    scripts = scripts_of(vague, homes, share=0.2)
+    talks = [script for one in vague if len((script := scripts.of(one)).tasks) > 1]
+    later = [one for one in vague if scripts.asked_later(one)]
+    assert 50 <= len(talks) <= 90
+    assert [script.tasks[1].id for script in sorted(talks, key=lambda s: s.tasks[1].id)] == [
+        one.id for one in sorted(later, key=lambda one: one.id)
+    ], "no task is asked for twice"
+    assert not {one.id for one in later} & {script.tasks[0].id for script in talks}
+    for script in talks:
+        first, second = (t.plan[0].arguments["listing"].value for t in script.tasks)
+        assert first == second
 
 
 class User:
@@ -142,7 +155,8 @@ def with_user(
     environments: ServerEnvironments, **changes: Any,
 ) -> Trajectory | Rejection:  # fmt: skip
     """The outcome of the first task's episode with this user."""
-    return run(servers, tasks, environments, 1, user=user, **{"conversations": ALL} | changes)[0]
+    settings: dict[str, Any] = {"conversations": ALL, **changes}
+    return run(servers, tasks, environments, 1, user=user, **settings)[0]
 
 
 DONE = UserReply(status="satisfied", message="")
@@ -213,13 +227,14 @@ def test_the_user_sees_words_only_and_the_prompt_says_what_they_know(
     done = one(run([homes], [price], environments))
     asked = User(DONE)
     goals = [Goal(request=price.question, facts={"listing": "Amber Cove"}), Goal(request="Next?")]
-    user = SimulatedUser(goals, homes, "en", 4, asked, 0)
+    now = "Tuesday, 2026-03-10 14:05"
+    user = SimulatedUser(goals, homes, "en", now, 4, asked, 0)
     assert asyncio.run(user.reply(done.messages)) == DONE
     prompt = render(asked.asks[0].template, asked.asks[0].variables)
     assert "get_price" not in prompt
     for expected in ("1. What is the price of Amber Cove?", "- listing: Amber Cove", "2. Next?",
-                     "user: What is the price", "assistant: The price is <answer>",
-                     "at most 3 more messages"):  # fmt: skip
+                     "user: What is the price", "at most 3 more messages", now,
+                     f"assistant: The price is {done.calls[0].result.content}\n"):  # fmt: skip
         assert expected in prompt
 
 

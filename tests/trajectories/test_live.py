@@ -213,3 +213,25 @@ def test_a_killed_episode_resumes_from_its_journal(
     resumed, started = run(3)
     assert started == 1
     assert resumed == [*whole, "2"], "the state of the replayed calls was rebuilt"
+
+
+class Printing:
+    """A server whose results have keys in an order that means something."""
+
+    tools = ()
+
+    async def execute(self, call: ToolCall) -> ToolResult:
+        value = {"23:00": "rain", "00:00": {"z": 1, "a": 2}}
+        return ToolResult(status=CallStatus.OK, content=json.dumps(value), value=value)
+
+    async def close(self) -> None: ...
+
+
+def test_a_resumed_episode_has_results_in_the_servers_own_order() -> None:
+    async def once() -> ToolResult:
+        with Journal("order") as journal:
+            return await JournaledEnv(Printing(), journal, "e").execute(call("forecast"))
+
+    fresh, replayed = asyncio.run(once()), asyncio.run(once())
+    assert replayed == fresh
+    assert json.dumps(replayed.value) == fresh.content

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from astra.errors import StageStop
 from astra.llm.offline import OfflineTeacher
 from astra.llm.policy import EndpointPolicy
 from astra.llm.protocol import Ask, ModelConfig, Reply, Teacher
-from astra.records.base import content_id
+from astra.llm.served import served
 from astra.records.message import CallStatus, MessageRole, ToolCall, ToolResult
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
@@ -26,7 +27,7 @@ from astra.settings import RuntimeConfig
 from astra.store.journal import Journal
 from astra.store.metrics import StageMetrics
 from astra.store.tables import write_records
-from astra.trajectories.agenda import FOLLOW_UPS_PER_SERVER, Agenda
+from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
 from astra.trajectories.live import McpEnv, ServerPool, ServerProcess, server_pool
@@ -48,9 +49,11 @@ def no_endpoint(config: ModelConfig) -> EndpointPolicy:
 def config(**changes: Any) -> TrajectoriesConfig:
     values: dict[str, Any] = {
         "agent": OFFLINE, "emulator": OFFLINE, "user": OFFLINE, "samples": 1,
+        "reasoning": "keep",
         "conversations": {"share": 0.0, "max_user_turns": 4}, "failure_rate": 0.0,
         "max_tools": None, "deterministic_only": True, "reset_in_place": [],
-        "limits": episode_limits(), "episode_timeout_s": 60.0, "system_prompts": [], "seed": 0,
+        "limits": episode_limits(), "episode_timeout_s": 60.0, "system_prompts": ["standard"],
+        "allow_rule_emulator": False, "seed": 0,
     } | changes  # fmt: skip
     return TrajectoriesConfig.model_validate(values)
 
@@ -72,7 +75,7 @@ def run(
         player = EpisodePlayer(
             wanted,
             {s.id: s for s in servers}.get,
-            Scripts(agenda, wanted.conversations),
+            Scripts(agenda, {s.id: s for s in servers}.get, wanted),
             Cast(acting(wanted.agent, no_endpoint, ScriptedExpert), emulator, user),
             server_pool(environments, runtime, wanted.reset_in_place),
             journal,
@@ -387,10 +390,9 @@ def test_an_agenda_has_live_tasks_by_server_and_the_others_as_they_came(
         assert list(agenda.others()) == [*emulated, declined]
         assert agenda.one(emulated[7].id) == emulated[7]
         assert agenda.one("gone") is None
-        followers = agenda.follow_ups(homes.id)
-        best = sorted(emulated, key=lambda one: content_id(["follow-up", one.id]))
-        assert list(followers) == best[:FOLLOW_UPS_PER_SERVER]
-        assert agenda.follow_ups("gone") == ()
+        by_id = sorted([*emulated, declined], key=lambda one: one.id)
+        assert list(agenda.of_server(homes.id)) == by_id
+        assert agenda.of_server("gone") == ()
 
 
 def test_results_are_read_as_an_agent_reads_them() -> None:
@@ -412,3 +414,45 @@ def test_results_are_read_as_an_agent_reads_them() -> None:
     assert answers_from(["A", "B"], "list_homes", "?") == ["A", "B"]
     assert answers_from([], "list_homes", "?") == ["not found"]
     assert answers_from(3.0, "count", "?") == ["3"]
+
+
+class Taking:
+    """The offline rules behind a wait, which is served time or not."""
+
+    name = "taking"
+
+    def __init__(self, seconds: float, at_work: bool) -> None:
+        self.seconds = seconds
+        self.at_work = at_work
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        with served() if self.at_work else contextlib.nullcontext():
+            await asyncio.sleep(self.seconds)
+        return await RULES.ask(ask)
+
+
+def test_waiting_for_a_turn_ends_no_episode_and_slow_work_does(
+    homes: ToolServer, environments: ServerEnvironments
+) -> None:
+    tasks = [task(homes, "Price?", step("get_price", listing=COVE))]
+    queued, slow = (
+        run([homes], tasks, environments, emulator=Taking(0.5, at_work), episode_timeout_s=0.2)
+        for at_work in (False, True)
+    )
+    assert one(queued).stop_reason == StopReason.ANSWERED
+    (rejection,) = slow
+    assert isinstance(rejection, Rejection)
+    assert rejection.reason == "timeout"
+
+
+def test_the_time_is_that_of_one_user_message(
+    homes: ToolServer, environments: ServerEnvironments
+) -> None:
+    tasks = [
+        task(homes, f"{name}?", step(name, listing=COVE)) for name in ("get_price", "find_agent")
+    ]
+    done = one(
+        run([homes], tasks, environments, emulator=Taking(0.4, True), episode_timeout_s=0.7,
+            conversations={"share": 1.0, "max_user_turns": 4})
+    )  # fmt: skip
+    assert len(done.calls) == 2

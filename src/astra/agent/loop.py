@@ -4,7 +4,7 @@ Calls of one turn run together; their results are gathered in the order of the c
 end is a StopReason: what the Episode itself decides, else
 
 - MAX_TOKENS: the policy raised OutOfTokens,
-- TIMEOUT: the episode's own time is up,
+- TIMEOUT: the caller's time limit is up,
 - INFRA: the policy or the environment failed (any other AstraError, or a result with status
   INFRA).
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from astra.agent.episode import Episode, EpisodeLimits
@@ -54,21 +55,22 @@ async def run_episode(
     env: Env,
     messages: Sequence[Message],
     limits: EpisodeLimits,
-    timeout_s: float | None = None,
+    time_limit: AbstractAsyncContextManager[object] | None = None,
 ) -> Transcript:
     """Play one episode until it stops. The caller closes ``env``.
 
-    ``timeout_s`` bounds the whole episode; calls it interrupts are answered with TIMEOUT, so
-    that every call still has its tool message.
+    The episode runs within ``time_limit``, which raises TimeoutError when the time is up, as
+    ``asyncio.timeout`` does; calls it interrupts are answered with TIMEOUT, so that every call
+    still has its tool message.
     """
     episode = Episode(messages, env.tools, limits)
     cause = detail = ""
     try:
-        async with asyncio.timeout(timeout_s):
+        async with time_limit or nullcontext():
             await _drive(episode, policy, env)
-    except TimeoutError:
+    except TimeoutError as error:
         episode.stop_reason = StopReason.TIMEOUT
-        cause, detail = "TimeoutError", f"not finished within {timeout_s:g} s"
+        cause, detail = type(error).__name__, str(error)
     except _Aborted as aborted:
         episode.stop_reason = aborted.reason
         cause, detail = type(aborted.error).__name__, str(aborted.error)

@@ -17,6 +17,7 @@ import typer
 
 from astra.errors import AstraError
 from astra.llm.cache import AnswerCache, CachedReply, cache_path
+from astra.records.base import compact_json
 
 cache_app = typer.Typer(help="The cache of teacher answers.", no_args_is_help=True)
 KEY = re.compile(r"[0-9a-f]{64}")
@@ -61,8 +62,7 @@ def export(
     with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as handle:
         for reply in cache.replies(model or None):
             line = {"key": reply.key, "model": reply.model, "value": reply.value}
-            text = json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-            handle.write(f"{text}\n".encode())
+            handle.write(f"{compact_json(line)}\n".encode())
             count += 1
     cache.close()
     typer.echo(f"{count} answers written to {path} ({path.stat().st_size / 1e6:.1f} MB)")

@@ -57,7 +57,7 @@ class CapturingTeacher:
         if self._config.backend == "openai":
             with closing(AnswerCache()) as cache:
                 value = cache.get(teacher_key(self._config, prompt, ask.response, ask.sample))
-            cached = committed_reply(value, ask.response)
+            cached = committed_reply(value, ask)
             if cached is not None:
                 return cached
         return await self._offline.ask(ask)

@@ -44,6 +44,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sft export": ("astra sft export --out exports/sft",),
     "sft card": ("astra sft card --check",),
     "teacher check": ("astra teacher check",),
+    "teacher estimate": (
+        "astra teacher estimate",
+        "astra teacher estimate tools graph chains",
+        "astra teacher estimate -S scale=pilot -S teacher=openai -S judge=openai sft_set",
+    ),
     "train plan": ("astra train plan qwen3-14b --gpus 8 --tokens 20480 --context-parallel 2",),
     "train same": (
         "astra train same --commit",

@@ -186,7 +186,7 @@ def _without_agent(params: Path) -> str:
     block = document.get("trajectories", {})
     if block.get("agent", {}).get("backend") == "openai":
         block["agent"] = {"backend": "offline", "model": "v1"}
-    return yaml.safe_dump(document, allow_unicode=True)
+    return yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
 
 
 def _run(stage: Path) -> None:

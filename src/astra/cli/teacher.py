@@ -1,8 +1,8 @@
-"""``astra teacher check``: tells before a long run whether an endpoint is fit for it.
+"""``astra teacher``: what a run would ask (``estimate``), and whether an endpoint is fit for it.
 
-Of every endpoint and model: key, model name, a plain reply, JSON schemas, tool calls, then
-latency and throughput at the configured concurrency. The few requests it sends are booked in the
-ledger under stage ``check``; nothing is read from or written to the answer cache.
+``check`` tries every endpoint and model: key, model name, a plain reply, JSON schemas, tool calls,
+then latency and throughput at the configured concurrency. The few requests it sends are booked in
+the ledger under stage ``check``; nothing is read from or written to the answer cache.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Annotated, Any
 
 import httpx2
 import typer
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from astra.cli.doctor import Finding
+from astra.cli.estimate import estimate_command, parameters
 from astra.errors import AstraError
+from astra.estimate.asks import online_models
 from astra.llm.endpoints import ChatBodies, ChatTransport
 from astra.llm.gateway import Gateway
 from astra.llm.openai_backend import sampling_fields
@@ -29,9 +30,10 @@ from astra.llm.servers import EndpointError
 from astra.llm.structured import instructions, is_object, parse_reply, response_format
 from astra.llm.usage import Usage
 from astra.llm.wire import ChatReply
-from astra.settings import PARAMS, Endpoint, ParamsError, RuntimeConfig, load
+from astra.settings import Endpoint, RuntimeConfig, load
 
 teacher_app = typer.Typer(help="The models that teach, judge and emulate.", no_args_is_help=True)
+teacher_app.command("estimate")(estimate_command)
 ASKS_PER_PLACE = 3
 SLOW_S = 60.0
 TOOL = {
@@ -78,7 +80,8 @@ def check(
 ) -> None:
     """Verify every endpoint that a run would use; exit 1 if one is not fit."""
     runtime = load("runtime", RuntimeConfig)
-    configs = [ModelConfig(backend="openai", model=model)] if model else online_models()
+    named = [ModelConfig(backend="openai", model=model)]
+    configs = named if model else online_models(parameters([]))
     if not configs:
         typer.echo("every role is answered offline; name a model with --model to check one")
         return
@@ -95,27 +98,6 @@ def check(
             failed |= finding.level == "error"
     if failed:
         raise typer.Exit(1)
-
-
-def online_models() -> list[ModelConfig]:
-    """The distinct models with backend openai that params.yaml holds."""
-    if not PARAMS.is_file():
-        raise ParamsError(f"{PARAMS} not found; run `make params`")
-    models: dict[str, ModelConfig] = {}
-
-    def visit(node: Any) -> None:
-        if isinstance(node, dict):
-            if node.get("backend") == "openai" and "temperature" in node:
-                config = ModelConfig.model_validate(node)
-                models.setdefault(config.model, config)
-            for value in node.values():
-                visit(value)
-        elif isinstance(node, list):
-            for value in node:
-                visit(value)
-
-    visit(yaml.safe_load(PARAMS.read_text(encoding="utf-8")))
-    return list(models.values())
 
 
 def _targets(runtime: RuntimeConfig, configs: Iterable[ModelConfig]) -> Iterator[Target]:

@@ -37,7 +37,7 @@ def _differ(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> bo
 def _shown(values: Mapping[str, Any], key: str, most: int | None = MAX_CHARS) -> str:
     if key not in values:
         return ABSENT
-    text = json.dumps(values[key], ensure_ascii=False)
+    text = json.dumps(values[key], ensure_ascii=False, default=str)  # YAML has dates
     return text if most is None or len(text) <= most else f"{text[:most]}..."
 
 

@@ -52,7 +52,7 @@ from astra.envsynth.worlds import (
 )
 from astra.llm.pool import flow
 from astra.llm.protocol import Teacher
-from astra.records.base import canonical_json
+from astra.records.base import compact_json
 from astra.records.environment import Arena, ArenaStep, ArenaTool, Band, Environment
 from astra.records.qa import QAInstance, QuestionKind
 from astra.records.score import Rejection
@@ -222,7 +222,7 @@ def assemble(draft: ArenaDraft) -> Arena:
         tools=tuple(ArenaTool(tool=merged.tool, code=merged.code) for merged in draft.tools),
         steps=steps,
         state=state,
-        expected_state=canonical_json(expected_state(instance)) if state else "",
+        expected_state=compact_json(expected_state(instance)) if state else "",
         entities=instance.entities,
         composition=instance.composition,
         prompt_hash=draft.notes.prompt_hash,
@@ -243,7 +243,7 @@ def _state(draft: ArenaDraft) -> str:
     if not writes:
         return ""
     allowed = {name: sorted(tables) for name, tables in writes.items()}
-    return canonical_json(arena_state(instance, allowed).model_dump(mode="json"))
+    return compact_json(arena_state(instance, allowed).model_dump(mode="json"))
 
 
 def measure(metrics: StageMetrics, arena: Arena) -> None:

@@ -16,9 +16,10 @@ from astra.arena.state import VIOLATION
 from astra.envsynth.candidates import CandidateTool
 from astra.envsynth.perturb import Perturbation, PerturbationKind
 from astra.envsynth.schedule import Evidence, Observed, Purpose, TrialRun
-from astra.envsynth.static import Problem, mentions, violation
+from astra.envsynth.static import Problem, mentions
 from astra.records.base import canonical_json
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
+from astra.text.schemas import violation
 
 MIN_PERTURBED = 3
 """Fewer wrong calls than this prove too little; our choice."""
@@ -127,7 +128,7 @@ def _gold_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | Non
         expected = canonical_json(call.answer.value)
         return "wrong_answer", f"returned {result.value!r:.100}, expected {expected:.100}"
     if candidate.tool.output_schema is not None:
-        fault = violation(candidate.tool.output_schema, result.value)
+        fault = violation(result.value, candidate.tool.output_schema)
         if fault:
             return "output_violates_schema", fault
     if run.end != evidence.end:
@@ -169,7 +170,7 @@ def _error_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | No
         error = run.result.error
         if _leaks(evidence, perturbation, error):
             return "answer_in_error", f"an error states the answer: {error:.100}"
-        fits = not violation(candidate.tool.parameters, perturbation.arguments)
+        fits = not violation(perturbation.arguments, candidate.tool.parameters)
         if fits and not _is_clean(run.result):
             return "unclean_error", f"{canonical_json(perturbation.arguments):.100}: {error}"
     return None

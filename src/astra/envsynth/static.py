@@ -9,14 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
 from astra.arena.answers import normalise
 from astra.records.base import canonical_json
 from astra.records.qa import Answer
 from astra.records.tool import Tool
 from astra.sandbox.imports import forbidden_imports
+from astra.text.schemas import schema_fault, violation
 
 MAX_CODE_CHARS = 100_000
 _NAME = re.compile(r"[a-z][a-z0-9_]{1,63}")
@@ -48,7 +46,7 @@ def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:
         return "no_description", "the tool has no description"
     schemas = [tool.parameters] + ([tool.output_schema] if tool.output_schema else [])
     for schema in schemas:
-        fault = _schema_fault(canonical_json(schema))
+        fault = _fault(canonical_json(schema))
         if fault:
             return "bad_schema", fault
     properties = tool.parameters.get("properties", {})
@@ -66,7 +64,7 @@ def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:
 
 def call_problem(tool: Tool, arguments: Mapping[str, Any]) -> Problem | None:
     """Why the gold arguments do not satisfy the document."""
-    fault = violation(tool.parameters, dict(arguments))
+    fault = violation(dict(arguments), tool.parameters)
     return ("call_violates_schema", fault) if fault else None
 
 
@@ -85,25 +83,10 @@ def reach_problem(tool: Tool, arguments: Mapping[str, Any], told: Sequence[Any])
     return None
 
 
-def violation(schema: Mapping[str, Any], value: Any) -> str:
-    """Why ``value`` is not valid under ``schema``; empty if it is."""
-    error = next(_validator(canonical_json(schema)).iter_errors(value), None)
-    return error.message[:200] if error else ""
-
-
 # Documents of one relation are equal across instances, and checking a schema is slow.
 @lru_cache(maxsize=4096)
-def _schema_fault(schema: str) -> str:
-    try:
-        Draft202012Validator.check_schema(json.loads(schema))
-    except SchemaError as error:
-        return error.message[:200] or "not a JSON Schema"
-    return ""
-
-
-@lru_cache(maxsize=4096)
-def _validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(schema))
+def _fault(schema: str) -> str:
+    return schema_fault(json.loads(schema))
 
 
 def code_problem(

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from astra.errors import StageStop
-from astra.records.base import canonical_json
+from astra.records.base import canonical_json, compact_json
 from astra.store.paths import cache_root
 from astra.store.sqlite import connect
 
@@ -269,5 +269,4 @@ def _unwritable(path: Path, error: Exception) -> CacheError:
 def _row(key: str, model: str, value: Mapping[str, Any]) -> tuple[str, str, str, int]:
     # The keys stay in the model's own order: later prompts show the reply, and a replayed one
     # must not lead to other prompts than the fresh one did.
-    text = json.dumps(dict(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return key, model, text, int(time.time())
+    return key, model, compact_json(dict(value)), int(time.time())

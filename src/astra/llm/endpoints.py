@@ -23,6 +23,7 @@ import httpx2
 from astra.llm.budget import Hold, Tokens, estimate
 from astra.llm.gateway import Gateway
 from astra.llm.protocol import ProviderError
+from astra.llm.served import served
 from astra.llm.servers import EndpointError, Server
 from astra.llm.structured import is_object
 from astra.llm.usage import Usage
@@ -298,7 +299,8 @@ class ChatTransport:
     async def _post(self, server: Server, body: Mapping[str, Any]) -> Any:
         """The reply's JSON. Raises Fault."""
         try:
-            response = await server.chat(body)
+            with served():
+                response = await server.chat(body)
         except (httpx2.ReadTimeout, TimeoutError) as error:
             raise Retriable("timeout", "timeout") from error
         except httpx2.HTTPError as error:

@@ -11,7 +11,8 @@ from astra.records.base import content_id
 class OfflineTeacher:
     """A teacher that answers each ask with its domain's rule, seeded by the ask itself.
 
-    A rule that cannot answer raises ProviderError; a reply of the wrong type is a ParseError.
+    A rule that cannot answer raises ProviderError; a reply of the wrong type, or one that fails
+    the ask's check, is a ParseError.
     """
 
     def __init__(self, config: ModelConfig, handlers: OfflineHandlers) -> None:
@@ -27,4 +28,4 @@ class OfflineTeacher:
         reply = handler(ask.variables, random.Random(int(seed, 16)))
         if not isinstance(reply, ask.response):
             raise ParseError(f"rule {ask.template!r} returned {type(reply).__name__}")
-        return reply
+        return ask.accepted(reply)

@@ -13,9 +13,17 @@ from weakref import WeakValueDictionary
 from pydantic import BaseModel, ValidationError
 
 from astra.llm.cache import answer_key
-from astra.llm.endpoints import Attempts, ChatBodies, ChatTransport
+from astra.llm.endpoints import Attempts, ChatBodies, ChatReply, ChatTransport
 from astra.llm.gateway import Gateway
-from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Reply
+from astra.llm.protocol import (
+    Ask,
+    ModelConfig,
+    ParseError,
+    ProviderError,
+    Reply,
+    TruncatedReply,
+    UnfitReply,
+)
 from astra.llm.structured import (
     instructions,
     parse_reply,
@@ -66,7 +74,7 @@ class OpenAITeacher:
         key = self.key(ask, prompt)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            reply = self._committed(key, ask.response)
+            reply = committed_reply(self._gateway.cache.get(key), ask)
             if reply is not None:
                 self.usage.cache_hits += 1
             else:
@@ -82,7 +90,7 @@ class OpenAITeacher:
         """Ask and commit. The ask's budget stays reserved until the answer is committed."""
         attempts = self._transport.attempts()
         try:
-            reply = await self._converse(prompt, ask.response, attempts)
+            reply = await self._converse(prompt, ask, attempts)
             self._gateway.cache.put(key, self.name, {"reply": reply.model_dump(mode="json")})
         except (ProviderError, ParseError) as error:
             self.usage.failures += 1
@@ -93,24 +101,20 @@ class OpenAITeacher:
         self.usage.answers += 1
         return reply
 
-    def _committed(self, key: str, response: type[Reply]) -> Reply | None:
-        return committed_reply(self._gateway.cache.get(key), response)
-
-    async def _converse(self, prompt: str, response: type[Reply], attempts: Attempts) -> Reply:
+    async def _converse(self, prompt: str, ask: Ask[Reply], attempts: Attempts) -> Reply:
         """Ask, then ask for repairs while attempts are left."""
+        response = ask.response
         repair: list[dict[str, str]] = []
         while True:
             bodies = chat_bodies(self._config.model, self._sampling, prompt, response, repair)
             reply = await self._transport.chat(bodies, attempts)
             try:
-                if reply.truncated:
-                    raise ParseError("the reply was cut off at the token limit; be brief")
-                parsed = parse_reply(reply.content, response)
+                parsed = ask.accepted(_parsed(reply, response))
             except ParseError as error:
-                self.usage.faults["truncated" if reply.truncated else "unparsable"] += 1
+                self.usage.faults[error.kind] += 1
                 if attempts.left <= 0:
                     self._transport.usable(False)
-                    raise ParseError(f"unusable after all attempts: {error}") from error
+                    raise type(error)(f"unusable after all attempts: {error}") from error
                 self.usage.repairs += 1
                 echo = without_thinking(reply.content).strip()[:ECHO_CHARS] or "(nothing)"
                 repair = [
@@ -141,13 +145,19 @@ def teacher_key(config: ModelConfig, prompt: str, response: type[BaseModel], sam
     )
 
 
-def committed_reply(value: Mapping[str, Any] | None, response: type[Reply]) -> Reply | None:
-    """A cached value as a reply; None if there is none, or it is not valid any more."""
+def _parsed(reply: ChatReply, response: type[Reply]) -> Reply:
+    if reply.truncated:
+        raise TruncatedReply("the reply was cut off at the token limit; be brief")
+    return parse_reply(reply.content, response)
+
+
+def committed_reply(value: Mapping[str, Any] | None, ask: Ask[Reply]) -> Reply | None:
+    """A cached value as the ask's reply; None if there is none, or it is not valid any more."""
     if value is None:
         return None
     try:
-        return response.model_validate(value["reply"])
-    except (ValidationError, KeyError):
+        return ask.accepted(ask.response.model_validate(value["reply"]))
+    except (ValidationError, UnfitReply, KeyError):
         return None
 
 

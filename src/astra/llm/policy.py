@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra.errors import OutOfTokens
@@ -11,9 +11,14 @@ from astra.llm.endpoints import Attempts, ChatBodies, ChatReply, ChatTransport
 from astra.llm.gateway import Gateway
 from astra.llm.openai_backend import sampling_fields
 from astra.llm.protocol import ModelConfig, ParseError, ProviderError
-from astra.llm.structured import without_thinking
-from astra.records.message import Message, MessageRole, ToolCall
+from astra.llm.structured import opening_thought, without_thinking
+from astra.records.message import REASONING_KEYS, Message, MessageRole, ToolCall
 from astra.records.tool import Tool
+
+SPELLING = "spelling"
+"""The key, beside the fields of a cached message, that names the field its thoughts came in."""
+IN_CONTENT = "content"
+"""The spelling of thoughts in tags before the text, as servers send them that do not part them."""
 
 
 class EndpointPolicy:
@@ -21,12 +26,18 @@ class EndpointPolicy:
 
     ``sample`` tells repeated episodes of one task apart in the cache. Raises ProviderError when
     no answer comes, ParseError when it is empty, OutOfTokens when the turn was cut off.
+
+    What the model thought before its calls goes back to it with their results, in the field in
+    which it came: models that think between calls are made for that. The thoughts behind earlier
+    answers to the user do not.
     """
 
     def __init__(self, config: ModelConfig, gateway: Gateway, sample: int = 0) -> None:
         self.name = f"openai:{config.model}"
         self._config = config
         self._sample = sample
+        self._spelling: dict[str, str] = {}
+        """The thoughts of this episode -> the field in which they came."""
         self._gateway = gateway
         self.usage = self._gateway.usage(self.name)
         self._transport = ChatTransport(self._gateway, config.model, self.usage)
@@ -36,6 +47,7 @@ class EndpointPolicy:
         twin = object.__new__(EndpointPolicy)
         twin.__dict__.update(self.__dict__)
         twin._sample = sample
+        twin._spelling = {}
         return twin
 
     async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
@@ -46,7 +58,7 @@ class EndpointPolicy:
         body: dict[str, Any] = {
             "model": self._config.model,
             **sampling_fields(self._config),
-            "messages": [wire_message(message) for message in messages],
+            "messages": self._wire_messages(messages),
         }
         if tools:
             body["tools"] = [tool.openai() for tool in tools]
@@ -55,12 +67,12 @@ class EndpointPolicy:
         cached = self._gateway.cache.get(key)
         if cached is not None:
             self.usage.cache_hits += 1
-            return Message.model_validate(cached)
+            return self._message_of(cached)
         attempts = self._transport.attempts()
         try:
             first_id = sum(len(message.tool_calls) for message in messages)
-            message = await self._turn(body, first_id, attempts)
-            self._gateway.cache.put(key, self.name, message.model_dump(mode="json"))
+            turn = await self._turn(body, first_id, attempts)
+            self._gateway.cache.put(key, self.name, turn)
         except (ProviderError, ParseError, OutOfTokens):
             self.usage.failures += 1
             raise
@@ -68,9 +80,31 @@ class EndpointPolicy:
             attempts.hold.close()
         self.usage.answers += 1
         self._gateway.reporter.tick()
+        return self._message_of(turn)
+
+    def _wire_messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The messages as they are sent: with the thoughts since the user spoke last."""
+        last_user = max(
+            (at for at, one in enumerate(messages) if one.role == MessageRole.USER), default=-1
+        )
+        return [
+            wire_message(one, self._spelling.get(one.reasoning) if at > last_user else None)
+            for at, one in enumerate(messages)
+        ]
+
+    def _message_of(self, turn: Mapping[str, Any]) -> Message:
+        """A turn as it is cached as a message; how its thoughts are spelled is remembered."""
+        fields = dict(turn)
+        spelling = fields.pop(SPELLING, "")
+        message = Message.model_validate(fields)
+        if message.reasoning:
+            self._spelling[message.reasoning] = spelling
         return message
 
-    async def _turn(self, body: dict[str, Any], first_id: int, attempts: Attempts) -> Message:
+    async def _turn(
+        self, body: dict[str, Any], first_id: int, attempts: Attempts
+    ) -> dict[str, Any]:
+        """The next turn as it is cached: a message, and how its thoughts are spelled, if any."""
         while True:
             reply = await self._transport.chat(ChatBodies(plain=body), attempts)
             message = _message(reply, first_id)
@@ -78,7 +112,8 @@ class EndpointPolicy:
                 raise OutOfTokens("the turn was cut off at the token limit; raise max_tokens")
             if message.content or message.tool_calls:
                 self._transport.usable(True)
-                return message
+                spelling = {SPELLING: reply.reasoning_key or IN_CONTENT}
+                return message.model_dump(mode="json") | (spelling if message.reasoning else {})
             self.usage.faults["empty_turn"] += 1
             if attempts.left <= 0:
                 self._transport.usable(False)
@@ -86,11 +121,20 @@ class EndpointPolicy:
             self.usage.repairs += 1
 
 
-def wire_message(message: Message) -> dict[str, Any]:
-    """A message in the chat completions protocol."""
-    wire: dict[str, Any] = {"role": str(message.role), "content": message.content}
+def wire_message(message: Message, spelling: str | None = None) -> dict[str, Any]:
+    """A message in the chat completions protocol.
+
+    ``spelling``: the field that takes its thoughts, ``IN_CONTENT`` for tags before its text; None:
+    they are left out.
+    """
+    content = message.content
+    if message.reasoning and spelling == IN_CONTENT:
+        content = f"<think>\n{message.reasoning}\n</think>\n\n{content}"
+    wire: dict[str, Any] = {"role": str(message.role), "content": content}
+    if message.reasoning and spelling in REASONING_KEYS:
+        wire[spelling] = message.reasoning
     if message.tool_calls:
-        wire["content"] = message.content or None
+        wire["content"] = content or None
         wire["tool_calls"] = [
             {
                 "id": call.id,
@@ -113,5 +157,9 @@ def _message(reply: ChatReply, first_id: int) -> Message:
         ToolCall(id=f"call_{first_id + position}", name=name, arguments=arguments)
         for position, (name, arguments) in enumerate(reply.tool_calls)
     )
-    content = without_thinking(reply.content).strip()
-    return Message(role=MessageRole.ASSISTANT, content=content, tool_calls=calls)
+    return Message(
+        role=MessageRole.ASSISTANT,
+        content=without_thinking(reply.content).strip(),
+        tool_calls=calls,
+        reasoning=reply.reasoning or opening_thought(reply.content),
+    )

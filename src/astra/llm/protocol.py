@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -52,12 +52,25 @@ class Ask(Generic[Reply]):
     names: tuple[str, ...] = ()
     """The template's variable ``names``, for replies that make up names. Offline rules do not see
     them."""
+    check: Callable[[Reply], None] | None = None
+    """What the reply has to satisfy beyond its model; raises ValueError with the reason. A reply
+    that fails is asked for again with that reason and never cached. It is no part of the answer's
+    identity, so a stricter check also meets the answers that are cached already."""
 
     @property
     def shown(self) -> Mapping[str, Any]:
         """What the template is rendered with."""
         names = {"names": self.names} if self.names else {}
         return {**self.variables, **self.limits, **names}
+
+    def accepted(self, reply: Reply) -> Reply:
+        """``reply``, if the check lets it pass. Raises UnfitReply with the check's reason."""
+        if self.check is not None:
+            try:
+                self.check(reply)
+            except ValueError as error:
+                raise UnfitReply(str(error)) from error
+        return reply
 
 
 class ProviderError(AstraError):
@@ -66,6 +79,21 @@ class ProviderError(AstraError):
 
 class ParseError(AstraError):
     """An answer came, but it is not the reply asked for, also after bounded repair."""
+
+    kind: ClassVar[str] = "unparsable"
+    """What the run log counts such a reply as."""
+
+
+class UnfitReply(ParseError):
+    """A reply of the right form that fails its ask's check."""
+
+    kind = "unfit"
+
+
+class TruncatedReply(ParseError):
+    """A reply that the token limit cut off."""
+
+    kind = "truncated"
 
 
 class Teacher(Protocol):

@@ -23,6 +23,9 @@ from astra.text.strict_json import STRICT
 _THINKING = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 _THINKING_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL)
 _THINKING_START = re.compile(r"<(?:think|thinking|reasoning)>")
+_OPENING = re.compile(
+    r"\s*(?:<(think|thinking|reasoning)>)?(.*?)</(?:think|thinking|reasoning)>", re.DOTALL
+)
 _FENCE = re.compile(r"```(?:[a-zA-Z0-9_-]*)[ \t]*\n(.*?)```", re.DOTALL)
 _START = re.compile(r"\{(?=\s*[\"}])")
 _MAX_PROBLEMS = 5
@@ -59,6 +62,14 @@ def without_thinking(text: str) -> str:
     if start := _THINKING_START.search(body):
         body = body[: start.start()]
     return body
+
+
+def opening_thought(text: str) -> str:
+    """What stands in the thinking block that ``text`` begins with; empty without one."""
+    block = _OPENING.match(text)
+    if block is None or (block[1] is None and _THINKING_START.search(block[2])):
+        return ""
+    return block[2].strip()
 
 
 def is_object(text: str) -> bool:
@@ -136,7 +147,7 @@ def instructions(response: type[BaseModel]) -> str:
 
 def repair_request(problem: str, response: type[BaseModel]) -> str:
     """The follow-up to a reply that could not be used."""
-    return f"That reply cannot be used: {problem}.\n{instructions(response)}"
+    return f"That reply cannot be used: {problem.rstrip('.')}.\n{instructions(response)}"
 
 
 @lru_cache(maxsize=256)

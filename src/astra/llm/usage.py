@@ -64,7 +64,7 @@ class Usage:
     """What the tokens cost by runtime.prices; 0 for a model without a price."""
     faults: Counter[str] = field(default_factory=Counter[str])
     """Requests without a usable reply, by kind: http_429, timeout, connection, no_completion,
-    refusal, unparsable."""
+    refusal, truncated, unparsable, unfit (refused by the ask's own check)."""
     latency: Latency = field(default_factory=Latency)
 
     def document(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from astra.llm.budget import Tokens
 from astra.llm.protocol import ProviderError
 from astra.llm.servers import Server
+from astra.records.message import reasoning_of
 
 RETRIED = frozenset({408, 409, 429})  # and every 5xx
 FATAL = frozenset({401, 402, 403, 404})
@@ -29,6 +30,10 @@ class ChatReply:
     content: str
     tool_calls: tuple[tuple[str, str], ...]
     truncated: bool
+    reasoning: str = ""
+    """The thoughts that the server gave apart from ``content``."""
+    reasoning_key: str = ""
+    """The field that held ``reasoning``; empty without any."""
 
 
 def reported_tokens(document: Any) -> Tokens | None:
@@ -55,6 +60,7 @@ def read_reply(document: Any) -> ChatReply:
             for call in message.get("tool_calls") or ()
         )
         content = _clean(_text(message.get("content")))
+        thoughts, key = reasoning_of(message)
         refusal = message.get("refusal")
         finish = choice.get("finish_reason")
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -62,7 +68,7 @@ def read_reply(document: Any) -> ChatReply:
         raise Retriable(problem, "no_completion") from error
     if refusal or finish == "content_filter":
         raise Refusal(f"the model refused: {refusal or 'content filter'}", "refusal")
-    return ChatReply(content, calls, truncated=finish == "length")
+    return ChatReply(content, calls, finish == "length", _clean(thoughts), key)
 
 
 def _text(content: Any) -> str:

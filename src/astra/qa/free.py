@@ -12,6 +12,7 @@ state), and every reason of rules.py.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
-from astra.qa.config import Corpus, Mode, QAConfig
+from astra.qa.config import Corpus, Language, Mode, QAConfig
 from astra.qa.knowledge import chinese
 from astra.qa.knowledge.corpora import Item, items_of
 from astra.qa.knowledge.operations import UNORDERED
@@ -67,9 +68,13 @@ class FreeRequest:
     """Variables of the ask."""
 
 
-def count_requests(config: QAConfig, folder: Path) -> int:
-    """How many requests ``requests_of`` gives. Reads every item and raises as it does."""
-    return sum(spec.samples for _, spec, _ in _items(config, folder))
+def count_requests(config: QAConfig, folder: Path) -> Counter[Language]:
+    """How many requests ``requests_of`` gives, by language. Reads every item and raises as it
+    does."""
+    counts: Counter[Language] = Counter()
+    for _, spec, _ in _items(config, folder):
+        counts[spec.language] += spec.samples
+    return counts
 
 
 def requests_of(config: QAConfig, folder: Path) -> Iterator[FreeRequest]:

@@ -91,7 +91,8 @@ class QuestionWriter:
             )
         self._folder = knowledge
         # Read once ahead of any paid work: a broken corpus is found now, not hours later.
-        self._requested = count_requests(config, knowledge)
+        self.requested = count_requests(config, knowledge)
+        """The questions that corpora want, by language."""
         weights = source_weights(config)
         self._planners = [
             Planner(config, stratum, sources[stratum.language], weights)
@@ -112,7 +113,7 @@ class QuestionWriter:
 
     def total(self) -> int:
         """How many questions are wanted."""
-        return sum(planner.stratum.total for planner in self._planners) + self._requested
+        return sum(planner.stratum.total for planner in self._planners) + self.requested.total()
 
     def wanted(self) -> Iterator[Wanted]:
         """Every question to be made: those planned from tables, then those of corpora."""

@@ -22,8 +22,20 @@ from pydantic import (
 ID_LENGTH = 16
 
 
+def compact_json(value: Any) -> str:
+    """JSON with its keys as they stand and no spaces, for whatever is kept and read again.
+
+    Order says something: a publisher puts the main parameter first, a server the nearest place.
+    Refuses NaN and infinities (ValueError).
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces; refuses NaN and infinities (ValueError)."""
+    """JSON with sorted keys and no spaces, for hashes and comparisons alone.
+
+    Refuses NaN and infinities (ValueError).
+    """
     return json.dumps(
         value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )

@@ -77,7 +77,7 @@ class Arena(Record):
     irrelevant: dict[Band, tuple[ArenaTool, ...]] = {}
     """Candidates per band; a rollout draws from them (rl.irrelevant_tools)."""
     state: str = ""
-    """Initial state as canonical JSON, for tools that write; empty for read-only arenas."""
+    """Initial state as JSON, its columns in the tables' own order; empty for read-only arenas."""
     expected_state: str = ""
     entities: tuple[str, ...]
     composition: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from astra.records.base import Frozen
+from astra.records.base import Frozen, Sparse
 
 
 class MessageRole(StrEnum):
@@ -23,15 +24,37 @@ class ToolCall(Frozen):
     arguments: str
 
 
-class Message(Frozen):
+class Message(Sparse):
     """One message of a conversation."""
 
+    sparse: ClassVar[tuple[str, ...]] = ("reasoning",)
     role: MessageRole
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
     """The tool that answered; set in tool messages only."""
+    reasoning: str = ""
+    """What a thinking model thought before it wrote ``content``; assistant messages only. Never
+    shown to a judge, a simulated user or a rule."""
+
+
+REASONING_KEYS = ("reasoning_content", "reasoning")
+"""The fields of a chat message in which servers and clients put a model's thoughts."""
+
+
+def reasoning_of(message: Mapping[str, Any]) -> tuple[str, str]:
+    """The thoughts of a chat message and the field that holds them; both empty without any."""
+    for key in REASONING_KEYS:
+        text = message.get(key)
+        if isinstance(text, str) and text.strip():
+            return text, key
+    return "", ""
+
+
+def without_thoughts(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages as they are for those who must not see what an agent thought."""
+    return tuple(one.model_copy(update={"reasoning": ""}) for one in messages)
 
 
 class CallStatus(StrEnum):

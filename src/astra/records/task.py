@@ -22,6 +22,7 @@ class Task(Record):
     """A user's request to a server's tools, with the plan that solves it."""
 
     identity: ClassVar[tuple[str, ...]] = ("server_id", "kind", "question", "plan", "augmentation")
+    sparse: ClassVar[tuple[str, ...]] = ("now",)
     server_id: str
     chain_id: str | None
     kind: TaskKind
@@ -30,15 +31,18 @@ class Task(Record):
     plan: tuple[ChainStep, ...]
     """The steps a solution takes, where the teacher states them; empty if it does not.
 
-    Values are bound: a TASK value occurs in the question. Kind missing_parameter keeps the step
-    that cannot be made, with value None for what the user left out; missing_function and
-    irrelevant have no plan."""
+    Values are bound: the question states a TASK value or gives reason for it, in the words of its
+    ``said`` where there are some. Kind missing_parameter keeps the step that cannot be made, with
+    value None for what the user left out; missing_function and irrelevant have no plan."""
     augmentation: str = "none"
     """How the question was varied: none | diverse | complicate | persona."""
     parent_id: str | None = None
     """The task it was augmented from."""
     withheld_tools: tuple[str, ...] = ()
     """Tools removed from the agent's view (kind missing_function)."""
+    now: str = ""
+    """When the user asks, as ``2026-03-10 14:05``; agent, user and emulated service share it.
+    Empty: nobody is told a date."""
     scores: dict[str, Score] = {}
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

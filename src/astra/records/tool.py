@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from astra.records.base import Frozen, Record, Sparse
 
-from astra.records.base import Frozen, Record
+Effect = Literal["", "reads", "writes"]
+"""Whether a call changes anything; empty: nobody said."""
 
 
-class Tool(Frozen):
+class InferredResult(Frozen):
+    """What a teacher expects a tool to return, where its publisher does not say."""
+
+    output_schema: dict[str, Any]
+    """JSON Schema 2020-12 of one result."""
+    example: Any
+    """One result that satisfies the schema."""
+
+
+class Tool(Sparse):
     """A tool document in OpenAI's function schema. ``parameters`` is JSON Schema 2020-12."""
 
+    sparse: ClassVar[tuple[str, ...]] = ("original_parameters", "inferred", "effect")
     name: str
     description: str
     parameters: dict[str, Any]
@@ -24,15 +35,17 @@ class Tool(Frozen):
     when tasks are written, so that live calls succeed. Never shown to an agent."""
 
     original_parameters: dict[str, str] = {}
-    """Parameter -> the server's own name, where the name had to be sanitised. Not written where
-    it is empty, so that ids of tools without such parameters stay what they are."""
+    """Parameter -> the server's own name, where the name had to be sanitised."""
+    inferred: InferredResult | None = None
+    """A guess in place of a missing ``output_schema``: no contract, and never shown to an agent."""
+    effect: Effect = ""
+    """What the publisher's annotations or the HTTP method say, else a teacher's reading of the
+    document."""
 
-    @model_serializer(mode="wrap")
-    def _compact(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written = write(self)
-        if not self.original_parameters:
-            written.pop("original_parameters", None)
-        return written
+    @property
+    def result_schema(self) -> dict[str, Any] | None:
+        """The publisher's schema of a result, else the inferred one, if there is any."""
+        return self.output_schema or (self.inferred.output_schema if self.inferred else None)
 
     def original_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """``arguments`` by the server's own parameter names."""

@@ -51,6 +51,7 @@ class SFTSample(Record):
     """A selected trajectory with its seven scores (ASTRA section 3.4)."""
 
     identity: ClassVar[tuple[str, ...]] = ("trajectory_id", "split")
+    sparse: ClassVar[tuple[str, ...]] = ("selection", "prompt_hash")
     trajectory_id: str
     split: str
     """train | eval"""
@@ -60,5 +61,9 @@ class SFTSample(Record):
     messages: tuple[Message, ...]
     scores: dict[str, Score]
     mean_score: float
+    """The mean of ``scores``, of those that apply."""
+    selection: dict[str, Score] = {}
+    """What selection looked at besides: ``correlation``, ``faithfulness`` and
+    ``own_tool_status``, which leaves out calls that timed out or found the tool unreachable."""
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from astra.records.base import Frozen, Record
+from astra.records.base import Record, Sparse
 
 
 class Outcome(StrEnum):
@@ -16,15 +16,20 @@ class Outcome(StrEnum):
     ABSTAINED = "abstained"  # no usable answer: outage, or a reply that is not one
 
 
-class Verdict(Frozen):
+class Verdict(Sparse):
     """One answer of one operator; ``model`` is the backend and model that gave it."""
 
+    sparse: ClassVar[tuple[str, ...]] = ("needed",)
     operator: str
     model: str
     sample: int
     outcome: Outcome
     detail: str
-    """The task that was written for a yes; else why the answer is no, or why there is none."""
+    """The task that was written for a yes; why the answer is no; the kind of fault where there is
+    none, whose text the log has."""
+    needed: tuple[str, ...] = ()
+    """The arguments (``1.order``: of step 1) that take from an earlier result what the user could
+    not have stated as well. Empty where the operator does not ask for it."""
 
 
 class ChainVerdict(Record):

@@ -39,7 +39,8 @@ class PolicyConfig(StageConfig):
     """The commit of a hub model; None: a folder."""
     template: Literal["own", "compact", "hermes", "qwen3", "llama3"]
     """``own``: the one saved with the model. ``hermes``: ChatML (Qwen2.5, SmolLM2, and Qwen3
-    where it should think); ``qwen3``: the same without thinking; ``llama3``; ``compact``: tiny."""
+    where it should think); ``qwen3``: the same without thinking; ``llama3``; ``compact``: tiny.
+    ``hermes`` and ``llama3`` render the thoughts that a message holds, the others none."""
     pad_token: str | None = None
     """Where the tokenizer names none."""
     dtype: Literal["float32", "bfloat16"]
@@ -243,6 +244,8 @@ def _tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
 
 def _document(message: Message) -> dict[str, Any]:
     document: dict[str, Any] = {"role": message.role.value, "content": message.content}
+    if message.reasoning:
+        document["reasoning_content"] = message.reasoning
     if message.tool_calls:
         document["tool_calls"] = [_call_document(call) for call in message.tool_calls]
     if message.role == MessageRole.TOOL:

@@ -10,8 +10,9 @@ from astra.records.base import Frozen
 from astra.records.score import Score
 from astra.store.sqlite import scratch
 
-Stratum = tuple[str, int, int]
-"""Domain, class of length and class of calls; a capped set keeps the share of each."""
+Stratum = tuple[str, int, int, bool]
+"""Domain, class of length, class of calls, and whether a failed call was recovered from; a capped
+set keeps the share of each."""
 
 
 class SelectionError(AstraError):
@@ -25,11 +26,15 @@ class Candidate(Frozen):
     """The trajectory's id."""
     task_id: str
     mean: float
-    """The mean of the dimensions that apply; the set is filled from the highest mean down."""
+    """The mean of the dimensions that apply."""
+    rank: float
+    """The mean without ``tool_status``: the set is filled from the highest rank down, and what
+    failed around an agent does not put it behind others."""
     stratum: Stratum
     text: str
     """User messages and calls, for the near-duplicate check."""
     scores: Mapping[str, Score]
+    selection: Mapping[str, Score]
     follow_ups: tuple[str, ...] = ()
     """Ids of the further tasks of the same conversation."""
     prompt_hash: str = ""
@@ -40,8 +45,8 @@ class Candidates:
 
     def __init__(self) -> None:
         self._rows = scratch(
-            "CREATE TABLE candidates (id TEXT PRIMARY KEY, mean REAL, candidate TEXT)",
-            "CREATE INDEX best_first ON candidates (mean DESC, id)",
+            "CREATE TABLE candidates (id TEXT PRIMARY KEY, rank REAL, candidate TEXT)",
+            "CREATE INDEX best_first ON candidates (rank DESC, id)",
             "CREATE TABLE left_out (id TEXT PRIMARY KEY) WITHOUT ROWID",
         )
 
@@ -53,7 +58,7 @@ class Candidates:
 
     def add(self, candidate: Candidate) -> None:
         """Put in one more; its id must be new."""
-        row = (candidate.id, candidate.mean, candidate.model_dump_json())
+        row = (candidate.id, candidate.rank, candidate.model_dump_json())
         self._rows.execute("INSERT INTO candidates VALUES (?, ?, ?)", row)
 
     def leave_out(self, candidate: Candidate) -> None:
@@ -61,8 +66,8 @@ class Candidates:
         self._rows.execute("INSERT INTO left_out VALUES (?)", (candidate.id,))
 
     def best_first(self) -> Iterator[Candidate]:
-        """The candidates not left out, the highest mean first, equal ones by id."""
-        clauses = "WHERE id NOT IN (SELECT id FROM left_out) ORDER BY mean DESC, id"
+        """The candidates not left out, the highest rank first, equal ones by id."""
+        clauses = "WHERE id NOT IN (SELECT id FROM left_out) ORDER BY rank DESC, id"
         for (row,) in self._rows.execute(f"SELECT candidate FROM candidates {clauses}"):
             yield Candidate.model_validate_json(row)
 

@@ -16,7 +16,7 @@ from astra.records.score import Scored
 from astra.records.task import Task
 from astra.records.tool import ToolServer
 from astra.records.trajectory import SFTSample, Trajectory
-from astra.scoring.judge import DIMENSIONS
+from astra.scoring.floors import DIMENSIONS, SELECTION
 
 MOST_CALLS = 10
 TOP = 12
@@ -115,7 +115,7 @@ def _add(seen: _Seen, sample: SFTSample) -> None:
     seen.domains[sample.domain] += 1
     seen.functions.update((sample.domain, name) for name in calls)
     seen.systems.update(m.content for m in sample.messages if m.role == MessageRole.SYSTEM)
-    for name, score in sample.scores.items():
+    for name, score in (sample.scores | sample.selection).items():
         if isinstance(score, Scored):
             seen.scores.setdefault(name, []).append(score.value)
 
@@ -174,10 +174,14 @@ def _counts(title: str, what: str, counts: Mapping[Any, int], total: int) -> str
 def _scores(seen: _Seen) -> str:
     rows = [
         (name, f"{fmean(seen.scores[name]):.3f}", f"{len(seen.scores[name]):,}")
-        for name in DIMENSIONS
+        for name in (*DIMENSIONS, *SELECTION)
         if name in seen.scores
     ]
-    return _table("Scores of the samples kept", ("dimension", "mean", "scored"), rows)
+    return _table("Scores of the samples kept", ("dimension", "mean", "scored"), rows) + (
+        "\nThe first seven are ASTRA's; `correlation` and `faithfulness` are the halves of "
+        "`final_answer`, and\n`own_tool_status` leaves out calls that timed out or found the tool "
+        "unreachable.\n"
+    )
 
 
 def _left_out(metrics: Mapping[str, Any]) -> str:

@@ -3,7 +3,8 @@
 ``messages`` and ``tools`` are lists of JSON values (Arrow's JSON type), so that `datasets` loads
 them as lists of dicts exactly as written: Arrow structs would merge the tools' schemas and put
 a null wherever another row has a key. Call arguments are objects, as chat templates want them;
-only arguments that are no JSON object stay text.
+only arguments that are no JSON object stay text. Thoughts are ``reasoning_content``, the name by
+which the templates of thinking models know them.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ def _json(value: Any) -> str:
 def message_document(message: Message) -> dict[str, Any]:
     """A message as chat templates take it; keys that do not apply are absent."""
     document: dict[str, Any] = {"role": message.role.value, "content": message.content}
+    if message.reasoning:
+        document["reasoning_content"] = message.reasoning
     if message.tool_calls:
         document["tool_calls"] = [
             {

@@ -1,287 +1,293 @@
-"""The seven dimensions of ASTRA section 3.4: rules first, then a judge for what needs judgement.
+"""The seven dimensions of ASTRA section 3.4: rules decide structure, a judge decides about sense.
 
 | dimension             | decided by                                                            |
 |-----------------------|-----------------------------------------------------------------------|
-| query_understanding   | 0 if an argument was invented, else judge {0, 0.5, 1}                 |
-| query_planning        | 0 if a tool that is not offered was called, else judge {0, 0.5, 1}    |
-| context_understanding | mean over turns j >= 2, judged on the history only (TCU)              |
-| context_planning      | mean over turns j >= 2, judged on the history only (TCP)              |
+| query_understanding   | ``conduct``: {0, 0.5, 1}; 0 if the judge calls an argument fabricated |
+| query_planning        | ``conduct``: {0, 0.5, 1}; 0 if a tool that is not offered was called  |
+| context_understanding | mean over turns j >= 2 of ``turn``, on the history only (TCU)         |
+| context_planning      | mean over turns j >= 2 of ``turn``, on the history only (TCP)         |
 | tool_status           | mean of 0/1 by call status, no judge                                  |
-| conciseness           | mean over calls of judge 0/1; 0 by rule if redundant or invented      |
-| final_answer          | (correlation + faithfulness) / 2; correlation 0 in a wrong language,  |
-|                       | faithfulness 0 with a URL that nobody gave                            |
+| conciseness           | ``conduct``: mean over calls of 0/1; 0 for one with a fabricated value|
+| final_answer          | ``final_answer``: (correlation + faithfulness) / 2; faithfulness 0    |
+|                       | with a URL that nobody gave                                           |
 
-A turn with a redundant call scores 0 in both context dimensions. Where the judge gives no usable
-answer, the dimension is Unscored: a failure never becomes a number. Where a trajectory has no
-such turn or call, the dimension is Unscored(not_applicable) and left out of the mean.
+A trajectory of T turns takes T + 1 asks: ``conduct`` and ``final_answer`` over the whole, then one
+``turn`` for each after the first. The latter are asked only if the trajectory can still pass. All
+prompts begin with the same text as far as they show the same turns, so that an endpoint can
+reuse what it has read.
+
+Where the judge gives no usable answer, the dimension is Unscored: a failure never becomes a
+number. Where a trajectory has no such turn or call, it is Unscored(not_applicable) and left out
+of the mean; where it was not asked, Unscored(not_asked).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel
 
 from astra.llm.pool import together
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
+from astra.records.message import CallStatus
 from astra.records.score import Score, Scored, Unscored
-from astra.records.trajectory import StopReason, Trajectory
+from astra.records.trajectory import Trajectory
 from astra.scoring import rules
+from astra.scoring.asks import (
+    CLAIM_GRADES,
+    FABRICATED,
+    NOTHING,
+    UNASKED,
+    AnswerGrade,
+    CallVerdict,
+    ConductGrade,
+    TurnGrade,
+)
+from astra.scoring.config import SFTSetConfig
+from astra.scoring.floors import DIMENSIONS, NOT_ASKED, SELECTION, JudgedTrajectory, shortfall
 from astra.scoring.rules import NOT_APPLICABLE
-from astra.scoring.view import View, final_text, view_of
+from astra.scoring.suspects import Suspect, shown, suspects
+from astra.scoring.view import Place, View, final_text, numbered, placed_calls, view_of
 
-GRADES = (0.0, 0.5, 1.0)
-FOREIGN, UNGIVEN = "another language than the question's", "a URL that nobody gave"
 FAULT_CHARS = 500
 """How much of an error is kept as the reason why a dimension has no score."""
-DIMENSIONS = (
-    "query_understanding",
-    "query_planning",
-    "context_understanding",
-    "context_planning",
-    "tool_status",
-    "conciseness",
-    "final_answer",
-)
+CONDUCT = ("query_understanding", "query_planning", "conciseness")
+CONTEXT = ("context_understanding", "context_planning")
+ANSWER = ("correlation", "faithfulness")
 
 
-class Grade(BaseModel):
-    """The judge's reply for one dimension, or one turn of it. ``score`` is 0, 0.5 or 1."""
-
-    model_config = ConfigDict(extra="forbid")
-    reason: str
-    score: float
-
-    @field_validator("score")
-    @classmethod
-    def _in_steps(cls, score: float) -> float:
-        return _step(score)
-
-
-class CallGrades(BaseModel):
-    """The judge's reply on conciseness: per call 1 if it was needed, else 0, in their order."""
-
-    model_config = ConfigDict(extra="forbid")
-    reason: str
-    needed: list[int]
-
-    @field_validator("needed")
-    @classmethod
-    def _binary(cls, needed: list[int]) -> list[int]:
-        if any(value not in (0, 1) for value in needed):
-            raise ValueError("each entry must be 0 or 1")
-        return needed
-
-
-class AnswerGrade(BaseModel):
-    """The judge's reply on the final answer.
-
-    ``correlation``: whether it addresses the question; ``faithfulness``: whether it is what the
-    tools returned. Each is 0, 0.5 or 1.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-    reason: str
-    correlation: float
-    faithfulness: float
-
-    @field_validator("correlation", "faithfulness")
-    @classmethod
-    def _in_steps(cls, score: float) -> float:
-        return _step(score)
-
-
-def _step(score: float) -> float:
-    if score not in GRADES:
-        raise ValueError("a grade must be 0, 0.5 or 1")
-    return score
+async def score(trajectory: Trajectory, judge: Teacher, config: SFTSetConfig) -> JudgedTrajectory:
+    """A trajectory's scores in all dimensions; asking stops as soon as it cannot pass."""
+    sheet = _Sheet(view_of(trajectory))
+    for ask in (sheet.ask_decisive, sheet.ask_turns):
+        judged = sheet.judged()
+        if judged.faults or shortfall(judged, config):
+            break
+        await ask(judge)
+    return sheet.judged()
 
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Mark:
-    """One dimension's score and the reasons for it."""
+class _NoReply:
+    """Why an ask has no answer: the reason of its scores, and the error's text."""
 
-    score: Score
-    said: tuple[str, ...] = ()
-    """The judge's or the rule's reasons, one line each."""
-    fault: str = ""
-    """Why there is no score; empty if there is one."""
+    score: Unscored
+    fault: str
 
 
-@dataclass(frozen=True)
-class JudgedTrajectory:
-    """A trajectory with its score in every dimension, and the reasons for them.
+class _Sheet:
+    """What is known of one trajectory so far: by the rules at first, then also by the judge."""
 
-    Lines of ``said`` are the judge's or the rules' reasons; lines of ``faults`` say why a
-    dimension has no score.
-    """
-
-    scores: dict[str, Score]
-    said: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
-
-
-async def score(trajectory: Trajectory, judge: Teacher) -> JudgedTrajectory:
-    """A trajectory's scores in all seven dimensions. The judge is asked everything at once."""
-    view = view_of(trajectory)
-    redundant = rules.redundant_calls(view)
-    invented = rules.invented_arguments(view)
-    asker = _Asker(view, judge)
-    unfinished = trajectory.stop_reason != StopReason.ANSWERED or not final_text(view).strip()
-    invention = "an argument was invented" if invented else ""
-    unknown = "a tool that is not offered was called" if rules.unknown_tools(view) else ""
-    dimensions = {
-        "query_understanding": asker.grade("query_understanding", invention),
-        "query_planning": asker.grade("query_planning", unknown),
-        "context_understanding": asker.turns("context_understanding", redundant),
-        "context_planning": asker.turns("context_planning", redundant),
-        "conciseness": asker.conciseness(redundant | invented),
-        "final_answer": asker.final_answer("there is no final message" if unfinished else ""),
-    }
-    marks = dict(zip(dimensions, await together(*dimensions.values()), strict=True))
-    marks["tool_status"] = Mark(rules.tool_status(view))
-    return JudgedTrajectory(
-        {name: marks[name].score for name in DIMENSIONS},
-        tuple(line for name in DIMENSIONS for line in marks[name].said),
-        tuple(marks[name].fault for name in DIMENSIONS if marks[name].fault),
-    )
-
-
-class _Asker:
-    """Asks the judge about one trajectory, one method a dimension (or kind of dimension)."""
-
-    def __init__(self, view: View, judge: Teacher) -> None:
+    def __init__(self, view: View) -> None:
         self._view = view
-        self._judge = judge
+        self._shared = {"told": view["told"], "tools": view["tools"], "question": view["question"]}
+        self._suspects = suspects(view)
+        self._scores: dict[str, Score] = dict.fromkeys(
+            (*DIMENSIONS, *SELECTION), Unscored(reason=NOT_ASKED)
+        )
+        self._origins: tuple[str, ...] = ()
+        self._fabricated: tuple[str, ...] = ()
+        self._needless: tuple[str, ...] = ()
+        self._said: list[str] = []
+        self._faults: list[str] = []
+        self._by_rules()
 
-    async def _ask(self, name: str, variables: dict[str, Any], reply: type[Reply]) -> Reply | Mark:
-        """The judge's reply, or an unscored mark where it gave none."""
-        shared = {"question": self._view["question"], "tools": self._view["tools"]}
-        try:
-            return await self._judge.ask(Ask(f"scoring/{name}", shared | variables, reply))
-        except (ProviderError, ParseError) as error:
-            unavailable = isinstance(error, ProviderError)
-            reason = "judge_unavailable" if unavailable else "judge_unparsable"
-            fault = f"{name}: {' '.join(str(error).split())}"
-            return Mark(Unscored(reason=reason), fault=fault[:FAULT_CHARS])
+    def _by_rules(self) -> None:
+        view = self._view
+        self._scores["tool_status"] = rules.tool_status(view)
+        self._scores["own_tool_status"] = rules.tool_status(view, rules.OUTAGES)
+        absent = Unscored(reason=NOT_APPLICABLE)
+        if not placed_calls(view):
+            self._scores["conciseness"] = absent
+        if len(view["rounds"]) < 2:
+            self._scores |= dict.fromkeys(CONTEXT, absent)
+        if rules.unknown_tools(view):
+            self._zero("query_planning", "a tool that is not offered was called")
+        if not final_text(view).strip():
+            self._zero("correlation", "there is no final message")
+            self._zero("faithfulness", "there is no final message")
+        for url in rules.foreign_urls(view):
+            self._zero("faithfulness", f"nobody gave the URL {url}")
 
-    async def grade(self, name: str, wrong: str) -> Mark:
-        """One grade for the whole trajectory.
+    def _zero(self, name: str, rule: str) -> None:
+        """A zero that a rule decides on, whatever the judge says."""
+        self._scores[name] = Scored(value=0.0)
+        self._said.append(f"{name}: 0: rule: {rule}")
 
-        ``wrong``: why the rules decide on zero without asking; empty if they do not.
-        """
-        if wrong:
-            return _by_rule(name, wrong)
-        reply = await self._ask(name, {"rounds": self._view["rounds"]}, Grade)
-        if isinstance(reply, Mark):
-            return reply
-        return Mark(Scored(value=reply.score), (_line(name, f"{reply.score:g}", reply.reason),))
+    def _put(self, scores: Mapping[str, Score]) -> None:
+        """Take over scores where no rule has decided."""
+        for name, value in scores.items():
+            if self._scores[name] == Unscored(reason=NOT_ASKED):
+                self._scores[name] = value
 
-    async def turns(self, name: str, redundant: set[tuple[int, int]]) -> Mark:
-        """The mean over the turns after the first (TCU and TCP of ASTRA section 3.4).
+    def judged(self) -> JudgedTrajectory:
+        """What is known by now, as a record."""
+        halves = [self._scores[name] for name in ANSWER]
+        lost = next((half for half in halves if isinstance(half, Unscored)), None)
+        values = [half.value for half in halves if isinstance(half, Scored)]
+        answer = lost or Scored(value=fmean(values))
+        scores = self._scores | {"final_answer": answer}
+        return JudgedTrajectory(
+            scores={name: scores[name] for name in DIMENSIONS},
+            selection={name: scores[name] for name in SELECTION},
+            origins=self._origins,
+            fabricated=self._fabricated,
+            needless_writes=self._needless,
+            said=tuple(self._said),
+            faults=tuple(self._faults),
+        )
 
-        A turn is shown with what came before it only, so that its outcome cannot colour the
-        judgement. ``redundant``: (round, call) places; their turns score 0.
+    async def ask_decisive(self, judge: Teacher) -> None:
+        """Ask what decides most: the conduct over the whole conversation, and the answer."""
+        shared = self._shared | {"rounds": self._view["rounds"]}
+        marked = {
+            "suspects": shown(self._suspects),
+            "repeats": rules.repeats(self._view),
+            "calls": [numbered(place) for place, _ in placed_calls(self._view)],
+        }
+        foreign = {"foreign": rules.foreign_messages(self._view)}
+        asks: list[Ask[Any]] = [
+            Ask("scoring/conduct", shared | marked, ConductGrade, check=self._fits)
+        ]
+        if any(self._scores[name] == Unscored(reason=NOT_ASKED) for name in ANSWER):
+            asks.append(Ask("scoring/final_answer", shared | foreign, AnswerGrade))
+        replies = await together(*(_ask(judge, ask) for ask in asks))
+        for ask, reply in zip(asks, replies, strict=True):
+            if isinstance(reply, ConductGrade):
+                self._take_conduct(reply)
+            elif isinstance(reply, AnswerGrade):
+                self._take_answer(reply)
+            else:
+                self._miss(CONDUCT if ask.response is ConductGrade else ANSWER, reply)
+
+    def _fits(self, reply: ConductGrade) -> None:
+        """Raises ValueError if the reply has not one verdict for each value and call."""
+        values = [verdict.value for verdict in reply.values]
+        wanted = list(range(1, len(self._suspects) + 1))
+        if values != wanted:
+            raise ValueError(f"`values` must have one entry for each of {wanted}, got {values}")
+        calls = [verdict.call for verdict in reply.calls]
+        numbers = [numbered(place) for place, _ in placed_calls(self._view)]
+        if calls != numbers:
+            raise ValueError(f"`calls` must have one entry for each of {numbers}, got {calls}")
+
+    def _take_conduct(self, reply: ConductGrade) -> None:
+        grades = f"understanding {reply.understanding:g}, planning {reply.planning:g}"
+        self._said.append(_line("conduct", grades, reply.reason))
+        verdicts = list(zip(self._suspects, reply.values, strict=True))
+        lines = [
+            _line(_named(suspect), verdict.origin, verdict.reason) for suspect, verdict in verdicts
+        ]
+        self._said += lines
+        self._origins = tuple(verdict.origin for verdict in reply.values)
+        self._fabricated = tuple(
+            line for line, (_, v) in zip(lines, verdicts, strict=True) if v.origin == FABRICATED
+        )
+        made_up = {suspect.place for suspect, v in verdicts if v.origin == FABRICATED}
+        self._take_calls(reply.calls, made_up)
+        understanding = 0.0 if made_up else reply.understanding
+        self._put(
+            {
+                "query_understanding": Scored(value=understanding),
+                "query_planning": Scored(value=reply.planning),
+            }
+        )
+
+    def _take_calls(self, verdicts: Iterable[CallVerdict], made_up: set[Place]) -> None:
+        needed: list[int] = []
+        needless: list[str] = []
+        for (place, call), verdict in zip(placed_calls(self._view), verdicts, strict=True):
+            needed.append(0 if place in made_up else verdict.needed)
+            grades = f"needed {verdict.needed}, changes {verdict.changes}"
+            line = _line(f"call {verdict.call} {call['tool']}", grades, verdict.reason)
+            self._said.append(line)
+            unwanted = verdict.changes == UNASKED or not verdict.needed
+            if call["status"] == CallStatus.OK and verdict.changes != NOTHING and unwanted:
+                needless.append(line)
+        self._needless = tuple(needless)
+        if needed:
+            self._put({"conciseness": Scored(value=fmean(needed))})
+
+    def _take_answer(self, reply: AnswerGrade) -> None:
+        for claim in reply.claims:
+            if CLAIM_GRADES[claim.verdict] < 1:
+                told = f"{claim.claim} ({claim.evidence})"
+                self._said.append(_line("final_answer, claim", claim.verdict, told))
+        grades = f"correlation {reply.correlation:g}, faithfulness {reply.faithfulness:g}"
+        self._said.append(_line("final_answer", grades, reply.reason))
+        worst = min((CLAIM_GRADES[claim.verdict] for claim in reply.claims), default=1.0)
+        faithfulness = min(reply.faithfulness, worst)
+        self._put(
+            {
+                "correlation": Scored(value=reply.correlation),
+                "faithfulness": Scored(value=faithfulness),
+            }
+        )
+
+    async def ask_turns(self, judge: Teacher) -> None:
+        """Ask about each turn after the first, with what came before it only (TCU and TCP).
+
+        So the outcome cannot colour the judgement.
         """
         rounds = self._view["rounds"]
-        if len(rounds) < 2:
-            return Mark(Unscored(reason=NOT_APPLICABLE))
-        repeated = {turn for turn, _ in redundant}
-        marks = await together(
-            *(self._turn(name, turn, turn in repeated) for turn in range(1, len(rounds)))
+        replies = await together(
+            *(_ask(judge, self._turn(number)) for number in range(1, len(rounds)))
         )
-        total = 0.0
-        for mark in marks:
-            if isinstance(mark.score, Unscored):
-                return mark
-            total += mark.score.value
-        reasons = tuple(line for mark in marks for line in mark.said)
-        return Mark(Scored(value=total / (len(rounds) - 1)), reasons)
+        given: list[TurnGrade] = []
+        for number, reply in enumerate(replies, start=2):
+            if isinstance(reply, _NoReply):
+                self._miss(CONTEXT, reply)
+                continue
+            given.append(reply)
+            grades = f"understanding {reply.understanding:g}, planning {reply.planning:g}"
+            self._said.append(_line(f"turn {number}", grades, reply.reason))
+        if given:
+            self._put(
+                {
+                    "context_understanding": Scored(value=fmean(g.understanding for g in given)),
+                    "context_planning": Scored(value=fmean(g.planning for g in given)),
+                }
+            )
 
-    async def _turn(self, name: str, turn: int, repeated: bool) -> Mark:
-        place = f"{name}, turn {turn + 1}"
-        if repeated:
-            return _by_rule(place, "a call is repeated for nothing")
+    def _turn(self, number: int) -> Ask[TurnGrade]:
         rounds = self._view["rounds"]
         current = {
-            "user": rounds[turn]["user"],
-            "text": rounds[turn]["text"],
+            "user": rounds[number]["user"],
+            "text": rounds[number]["text"],
             "calls": [
                 {"tool": call["tool"], "arguments": call["arguments"]}
-                for call in rounds[turn]["calls"]
+                for call in rounds[number]["calls"]
             ],
         }
-        reply = await self._ask(name, {"history": rounds[:turn], "turn": current}, Grade)
-        if isinstance(reply, Mark):
-            return reply
-        return Mark(Scored(value=reply.score), (_line(place, f"{reply.score:g}", reply.reason),))
+        variables = self._shared | {"history": rounds[:number], "turn": current}
+        return Ask("scoring/turn", variables, TurnGrade)
 
-    async def conciseness(self, zero: set[tuple[int, int]]) -> Mark:
-        """The share of calls that were needed; calls at the places ``zero`` count as needless."""
-        places = [
-            (number, position)
-            for number, round_ in enumerate(self._view["rounds"])
-            for position in range(len(round_["calls"]))
-        ]
-        if not places:
-            return Mark(Unscored(reason=NOT_APPLICABLE))
-        if all(place in zero for place in places):
-            return _by_rule("conciseness", "every call is redundant or has an invented argument")
-        variables = {"rounds": self._view["rounds"], "calls": len(places)}
-        reply = await self._ask("conciseness", variables, CallGrades)
-        if isinstance(reply, Mark):
-            return reply
-        reasons = (_line("conciseness", " ".join(map(str, reply.needed)), reply.reason),)
-        if len(reply.needed) != len(places):
-            fault = f"conciseness: {len(reply.needed)} grades for {len(places)} calls"
-            return Mark(Unscored(reason="judge_unparsable"), reasons, fault)
-        grades = [
-            0 if place in zero else needed
-            for place, needed in zip(places, reply.needed, strict=True)
-        ]
-        return Mark(Scored(value=sum(grades) / len(grades)), reasons)
-
-    async def final_answer(self, wrong: str) -> Mark:
-        """The mean of correlation and faithfulness; ``wrong`` as in ``grade``."""
-        foreign, urls = rules.wrong_language(self._view), rules.foreign_urls(self._view)
-        broken = [FOREIGN] if foreign else []
-        if urls:
-            broken.append(UNGIVEN)
-        if wrong or len(broken) == 2:  # both halves are zero whatever the judge would say
-            return _by_rule("final_answer", wrong or "; ".join(broken))
-        reply = await self._ask("final_answer", {"rounds": self._view["rounds"]}, AnswerGrade)
-        if isinstance(reply, Mark):
-            return reply
-        correlation = 0.0 if foreign else reply.correlation
-        faithfulness = 0.0 if urls else reply.faithfulness
-        grades = f"correlation {reply.correlation:g}, faithfulness {reply.faithfulness:g}"
-        reasons = (
-            _line("final_answer", grades, reply.reason),
-            *(line for rule in broken for line in _by_rule("final_answer", rule).said),
-        )
-        return Mark(Scored(value=(correlation + faithfulness) / 2), reasons)
+    def _miss(self, names: Iterable[str], missing: _NoReply) -> None:
+        self._put(dict.fromkeys(names, missing.score))
+        self._faults.append(missing.fault)
 
 
-def _by_rule(place: str, wrong: str) -> Mark:
-    """A zero that a rule decides on, with the rule as its reason."""
-    return Mark(Scored(value=0.0), (_line(place, "0", f"rule: {wrong}"),))
+async def _ask(judge: Teacher, ask: Ask[Reply]) -> Reply | _NoReply:
+    """The judge's reply, or why there is none."""
+    try:
+        return ask.accepted(await judge.ask(ask))
+    except (ProviderError, ParseError) as error:
+        unavailable = isinstance(error, ProviderError)
+        reason = "judge_unavailable" if unavailable else "judge_unparsable"
+        fault = f"{ask.template.removeprefix('scoring/')}: {' '.join(str(error).split())}"
+        return _NoReply(Unscored(reason=reason), fault[:FAULT_CHARS])
+
+
+def _named(suspect: Suspect) -> str:
+    values = ", ".join(repr(value) for value in suspect.unstated)
+    return f"call {numbered(suspect.place)}, {suspect.argument} = {values}"
 
 
 def _line(place: str, grade: str, reason: str) -> str:
     return f"{place}: {grade}: {' '.join(reason.split())}"
-
-
-def mean_score(scores: dict[str, Score]) -> Score:
-    """Arithmetic mean of the applicable dimensions; Unscored if any other measurement failed."""
-    values: list[float] = []
-    for name in DIMENSIONS:
-        dimension = scores[name]
-        if isinstance(dimension, Scored):
-            values.append(dimension.value)
-        elif dimension.reason != NOT_APPLICABLE:
-            return Unscored(reason=f"{name}_{dimension.reason}")
-    return Scored(value=sum(values) / len(values)) if values else Unscored(reason="nothing_scored")

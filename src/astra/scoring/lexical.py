@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from datetime import date
 from itertools import pairwise
 from typing import Any
 
+from astra.scoring.figures import (
+    MONTHS,
+    NUMBER,
+    canonical,
+    dates,
+    is_date,
+    plain,
+    spelled_numbers,
+)
 from astra.text.verbs import singular, words_of
-from astra.text.words import has_cjk
+from astra.text.words import has_cjk, stands_in
 
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+")
+_TOKEN = re.compile(rf"{NUMBER}|[^\W\d_]+")
 _NAME = re.compile(r"\b[A-Z][\w'-]*(?: [A-Z][\w'-]*)+")
 _QUOTED = re.compile(r"[\"“'‘]([^\"”'’]{1,80})[\"”'’](?!\w)")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
 _SELF = re.compile(r"\bI(?: am|'m| work| live) [^.?!]*[.!]")
-_URL = re.compile(r"https?://[^\s<>\"')\]]+")
-_MONTHS = "january february march april may june july august september october november december"
-_MONTH_NUMBERS = {month: str(n) for n, month in enumerate(_MONTHS.split(), start=1)}
+_CODE = re.compile(r"(?=\S*[^\W\d])(?=\S*[\d/@_:=#])\S+")
+"""An identifier, path or address: no spaces, with letters and with digits or such signs."""
 _EVERYDAY = (
     "the a an of for in on at to and or is are was be do does did what which who whom where when "
     "how many much please tell me give i need want can you it its that this with from by get "
@@ -31,30 +40,24 @@ such as a query or a note."""
 
 
 def tokens(text: str) -> set[str]:
-    """Words in lower case and numbers in canonical form; month names count as numbers too."""
+    """Words in lower case and singular, numbers in canonical form; months count as numbers too."""
     comparable: set[str] = set()
     for token in _TOKEN.findall(text):
-        if token[0].isdigit():
-            comparable.add(_canonical(token))
+        if token[-1].isdigit():
+            comparable.add(canonical(token))
             continue
         word = token.lower()
-        comparable.add(word)
-        if word in _MONTH_NUMBERS:
-            comparable.add(_MONTH_NUMBERS[word])
+        comparable.add(singular(word))
+        if word in MONTHS:
+            comparable.add(str(MONTHS[word]))
     return comparable
-
-
-def _canonical(number: str) -> str:
-    """``007`` is 7, and ``1.50`` is 1.5."""
-    if "." in number:
-        number = number.rstrip("0").rstrip(".")
-    return number.lstrip("0") or "0"
 
 
 def occurs(value: Any, source: str, words: set[str]) -> bool:
     """Whether ``source`` (with ``tokens(source)`` in ``words``) states ``value``.
 
-    Short values must occur whole. Of a composed text (a query, a note) every quoted text and
+    Numbers compare as whole numbers, also with those that words say, and dates as dates. Codes
+    and short texts must occur whole; of a composed text (a query, a note) every quoted text and
     name must, and at least one word.
     """
     if value is None or isinstance(value, bool):
@@ -63,16 +66,47 @@ def occurs(value: Any, source: str, words: set[str]) -> bool:
         return all(occurs(inner, source, words) for inner in value.values())
     if isinstance(value, list):
         return all(occurs(inner, source, words) for inner in value)
-    text = value if isinstance(value, str) else json.dumps(value).lstrip("-")
-    if not text.strip() or text.casefold() in source.casefold():
+    if isinstance(value, int | float):
+        number = plain(value)
+        return number in words or number in spelled_numbers(source)
+    return _text_occurs(str(value), source, words)
+
+
+def _text_occurs(text: str, source: str, words: set[str]) -> bool:
+    if not text.strip() or stands_in(text.casefold(), source.casefold()):
         return True
     if has_cjk(text):
-        return text in source
+        return False
+    if is_date(text):
+        return _is_given(text, source)
+    if _CODE.fullmatch(text):
+        return False  # one character more or less is another thing
     wanted = tokens(text)
     if len(wanted) <= SHORT_VALUE:
-        return bool(wanted) and wanted <= words
+        missing = wanted - words
+        return bool(wanted) and (not missing or missing <= spelled_numbers(source))
     named = [*_QUOTED.findall(text), *_NAME.findall(text)]
     return bool(wanted & words) and all(tokens(part) <= words for part in named)
+
+
+def _is_given(iso: str, source: str) -> bool:
+    try:
+        return date.fromisoformat(iso) in dates(source)
+    except ValueError:
+        return False  # a day that no month has
+
+
+def legible(result: str) -> str:
+    """A tool's result for comparisons: JSON with spaces after its commas and without escapes.
+
+    ``[100,200]`` would read as one number otherwise.
+    """
+    if not result.lstrip().startswith(("{", "[")):
+        return result
+    try:
+        return json.dumps(json.loads(result), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return result
 
 
 def subjects(question: str) -> list[str]:
@@ -104,11 +138,6 @@ def content_words(text: str) -> set[str]:
         else:
             content.add(singular(word))
     return content - _COMMON
-
-
-def urls(text: str) -> list[str]:
-    """The URLs in ``text``, without the punctuation that ends a sentence."""
-    return [url.rstrip(".,;:") for url in _URL.findall(text)]
 
 
 def joined(parts: Iterable[str]) -> str:

@@ -1,127 +1,144 @@
-"""The rules of scoring: what statuses and texts decide without a judge."""
+"""The rules of scoring: what statuses and texts tell without a judge.
+
+Structure is decided here (statuses, tools that were not offered, addresses that nobody gave). What
+needs sense is only marked, for a judge to decide: repeated calls, messages in another language,
+and the values of ``suspects.py``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Set
+from typing import TypedDict
 
 from astra.records.base import canonical_json
 from astra.records.message import CallStatus
 from astra.records.score import Score, Scored, Unscored
-from astra.scoring.lexical import joined, occurs, tokens, urls
-from astra.scoring.view import Round, SeenCall, View, requests, spoken
-from astra.text.language import UNKNOWN, detect_language
-from astra.text.verbs import is_write
+from astra.scoring.figures import addresses, same_address, urls
+from astra.scoring.lexical import joined, legible
+from astra.scoring.view import Place, SeenCall, View, numbered, placed_calls, requests, spoken
+from astra.text.language import UNKNOWN, detect_language, same_script
+from astra.text.verbs import changes_state, words_of
+from astra.text.words import words
 
 NOT_APPLICABLE = "not_applicable"
 """Reason of a dimension that the trajectory gives nothing to measure by; it is left out of the
-mean. Every other reason means that the measurement failed."""
-_ANSWER = re.compile(r"<answer>.*?</answer>", re.DOTALL)
-TRANSIENT = frozenset({CallStatus.TIMEOUT, CallStatus.UNREACHABLE, CallStatus.REFUSED})
+mean. Every other reason means that the measurement failed or was not made."""
+OUTAGES = frozenset({CallStatus.TIMEOUT, CallStatus.UNREACHABLE})
+"""Statuses of failures that are no fault of the agent."""
+TRANSIENT = OUTAGES | {CallStatus.REFUSED}
 """Statuses of failures that may pass: after one of them the same call may be made again."""
+_POLLED = frozenset("status progress state poll wait job".split())
+"""Words in the names of tools that are asked again until something has happened."""
+_ANSWER = re.compile(r"<answer>.*?</answer>", re.DOTALL)
+ENOUGH_WORDS = 8
+"""How many words tell languages of one script apart; another script shows at once."""
 
 
-def tool_status(view: View) -> Score:
-    """Mean over all calls of 1 for a success and 0 for a failure (ASTRA section 3.4)."""
-    calls = [call for round_ in view["rounds"] for call in round_["calls"]]
-    if not calls:
+def tool_status(view: View, leaving_out: Set[CallStatus] = frozenset()) -> Score:
+    """Mean over the calls of 1 for a success and 0 for a failure (ASTRA section 3.4).
+
+    ``leaving_out``: calls of these statuses do not count.
+    """
+    statuses = [call["status"] for _, call in placed_calls(view)]
+    counted = [status for status in statuses if status not in leaving_out]
+    if not counted:
         return Unscored(reason=NOT_APPLICABLE)
-    return Scored(value=sum(call["status"] == CallStatus.OK for call in calls) / len(calls))
+    return Scored(value=sum(status == CallStatus.OK for status in counted) / len(counted))
 
 
-def invented_arguments(view: View) -> set[tuple[int, int]]:
-    """The (round, call) places of calls with a value that nobody stated.
+def recovered(view: View) -> bool:
+    """Whether a call failed and a later one of the same tool succeeded."""
+    failed: set[str] = set()
+    for _, call in placed_calls(view):
+        if call["status"] != CallStatus.OK:
+            failed.add(call["tool"])
+        elif call["tool"] in failed:
+            return True
+    return False
 
-    A value may come from what the user wrote, from results of earlier rounds, or from the schema
-    (default, enumeration, constant, example); booleans and null always may.
+
+class Repeat(TypedDict):
+    """A call that repeats an earlier one exactly, by the calls' numbers."""
+
+    call: str
+    of: str
+
+
+def repeats(view: View) -> list[Repeat]:
+    """Calls with the tool and arguments of an earlier one, where nothing can have changed since.
+
+    A repeat is none after a failure that may pass, after any write in between that succeeded or
+    whose end is unknown, where the answer was another one, and of a tool that is there to be
+    asked again (a job's status).
     """
-    schemas = {tool["name"]: tool["parameters"].get("properties", {}) for tool in view["tools"]}
-    invented: set[tuple[int, int]] = set()
-    stated = [view["question"]]
-    for number, round_ in enumerate(view["rounds"]):
-        if round_["user"]:
-            stated.append(round_["user"])
-        source = joined(stated)
-        words = tokens(source)
-        for position, call in enumerate(round_["calls"]):
-            properties = schemas.get(call["tool"], {})
-            if any(
-                not _from_schema(value, properties.get(name)) and not occurs(value, source, words)
-                for name, value in _values(call)
-            ):
-                invented.add((number, position))
-        # Calls of one round run together: none of them may know another's result.
-        stated += [call["result"] for call in round_["calls"]]
-    return invented
-
-
-def _values(call: SeenCall) -> Iterator[tuple[str, Any]]:
-    """The call's arguments; none where they are no JSON object."""
-    if isinstance(call["arguments"], dict):
-        yield from call["arguments"].items()
-
-
-def _from_schema(value: Any, schema: Any) -> bool:
-    """Whether a parameter's schema names the value."""
-    if not isinstance(schema, dict):
-        return False
-    if "default" in schema and schema["default"] == value:
-        return True
-    if "const" in schema and schema["const"] == value:
-        return True
-    return value in (schema.get("enum") or ()) or value in (schema.get("examples") or ())
-
-
-def redundant_calls(view: View) -> set[tuple[int, int]]:
-    """The (round, call) places of calls that repeat an earlier one for nothing.
-
-    Such a call has the same tool and arguments as one that succeeded or failed for good, with
-    no successful write in between. A repeat after a failure that may pass is a retry, and fine.
-    """
-    redundant: set[tuple[int, int]] = set()
-    settled: set[str] = set()
-    for number, round_ in enumerate(view["rounds"]):
-        for position, call in enumerate(round_["calls"]):
-            key = canonical_json([call["tool"], call["arguments"]])
-            if key in settled:
-                redundant.add((number, position))
-            wrote = call["status"] == CallStatus.OK and is_write(call["tool"])
-            if wrote:  # every earlier call may now answer differently
-                settled.clear()
-            if call["status"] not in TRANSIENT:
-                settled.add(key)
-    return redundant
+    effects = {tool["name"]: tool["effect"] for tool in view["tools"]}
+    found: list[Repeat] = []
+    settled: dict[str, tuple[Place, SeenCall]] = {}
+    for place, call in placed_calls(view):
+        key = canonical_json([call["tool"], call["arguments"]])
+        writes = changes_state(call["tool"], effects.get(call["tool"], ""))
+        if key in settled and not _POLLED.intersection(words_of(call["tool"])):
+            earlier, before = settled[key]
+            twice = writes and before["status"] == CallStatus.OK
+            if twice or before["result"] == call["result"]:
+                found.append(Repeat(call=numbered(place), of=numbered(earlier)))
+        if writes and call["status"] in OUTAGES | {CallStatus.OK}:
+            settled.clear()
+        if call["status"] not in TRANSIENT:
+            settled[key] = (place, call)
+    return found
 
 
 def unknown_tools(view: View) -> bool:
     """Whether the agent called a tool that it was not offered."""
     names = {tool["name"] for tool in view["tools"]}
-    return any(call["tool"] not in names for call in _calls(view["rounds"]))
-
-
-def _calls(rounds: Sequence[Round]) -> Iterator[SeenCall]:
-    for round_ in rounds:
-        yield from round_["calls"]
+    return any(call["tool"] not in names for _, call in placed_calls(view))
 
 
 def foreign_urls(view: View) -> list[str]:
-    """URLs in messages to the user that neither the user nor a tool ever gave."""
-    given = joined([*requests(view), *(call["result"] for call in _calls(view["rounds"]))])
-    return [url for text in spoken(view) for url in urls(text) if url not in given]
+    """URLs in messages to the user that nobody gave: user, system message, tool or tool document.
+
+    Scheme, ``www.``, case and a closing slash make no difference.
+    """
+    named = [url for text in spoken(view) for url in urls(text)]
+    if not named:
+        return []
+    documents = [f"{t['description']} {canonical_json(t['parameters'])}" for t in view["tools"]]
+    results = [legible(call["result"]) for _, call in placed_calls(view)]
+    given = addresses(joined([view["told"], *requests(view), *results, *documents]))
+    return [url for url in named if same_address(url) not in given]
 
 
-def wrong_language(view: View) -> bool:
-    """Whether a message to the user is in another language than the question, both being clear.
+class Foreign(TypedDict):
+    """A message that seems to be in another language than the user's last one."""
+
+    turn: int
+    language: str
+    wanted: str
+
+
+def foreign_messages(view: View) -> list[Foreign]:
+    """The messages to the user that seem to be in another language than the user's.
 
     What stands inside the answer tags is mostly copied from results, so it is looked at only
     where the rest of the message tells nothing.
     """
     wanted = detect_language(view["question"])
-    for text in spoken(view):
-        language = detect_language(_ANSWER.sub(" ", text))
-        if language == UNKNOWN:
-            language = detect_language(text.replace("answer>", " "))
-        if UNKNOWN not in (wanted, language) and wanted != language:
-            return True
-    return False
+    length = len(words(view["question"]))
+    found: list[Foreign] = []
+    for turn, round_ in enumerate(view["rounds"], start=1):
+        if detect_language(round_["user"]) != UNKNOWN:
+            wanted, length = detect_language(round_["user"]), len(words(round_["user"]))
+        if round_["calls"]:
+            continue
+        text = _ANSWER.sub(" ", round_["text"])
+        if detect_language(text) == UNKNOWN:
+            text = round_["text"].replace("answer>", " ")
+        language = detect_language(text)
+        if UNKNOWN in (wanted, language) or wanted == language:
+            continue
+        # A few words tell no languages of one script apart.
+        if not same_script(wanted, language) or min(length, len(words(text))) >= ENOUGH_WORDS:
+            found.append(Foreign(turn=turn, language=language, wanted=wanted))
+    return found

@@ -1,4 +1,4 @@
-"""Selection of the training set: minimum score, benchmark suites, near-duplicates, cap.
+"""Selection of the training set: benchmark suites, floors, near-duplicates, cap.
 
 Every step depends on the candidates as a set only: the order in which they come changes nothing.
 """
@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
 from astra.records.base import canonical_json
 from astra.records.message import MessageRole
-from astra.records.score import Rejection, Score, Scored, Unscored
+from astra.records.score import Rejection
 from astra.records.trajectory import StopReason, Trajectory
 from astra.scoring.candidates import Candidate, Candidates, Stratum
 from astra.scoring.config import SFTSetConfig
-from astra.scoring.judge import JudgedTrajectory, mean_score
+from astra.scoring.floors import JudgedTrajectory, best_mean, missing_score, shortfall
+from astra.scoring.rules import recovered
+from astra.scoring.view import view_of
 from astra.text.similarity import NearDuplicates
 
 LENGTH_STEP = 4
@@ -27,49 +29,51 @@ SHOWN_CHARS = 500
 """How much of a near-duplicate's text its rejection shows."""
 
 
-def shortlisted(
-    trajectory: Trajectory, judged: JudgedTrajectory, min_score: float
-) -> Candidate | Rejection:
-    """The candidate of a scored trajectory, or its rejection: unfinished, unscored or too low."""
+def unfit(
+    trajectory: Trajectory, index: ContaminationIndex | None, config: SFTSetConfig
+) -> Rejection | None:
+    """Why a trajectory is not even judged: it touches a benchmark suite, or it did not end."""
+    if index is not None and config.contamination is not None:
+        overlap = contaminated(trajectory, index, config.contamination)
+        if overlap is not None:
+            return overlap
+    if trajectory.stop_reason != StopReason.ANSWERED:
+        return Rejection(item=trajectory.id, reason=f"stopped_{trajectory.stop_reason}")
+    return None
 
-    def rejected(reason: str, detail: str = "") -> Rejection:
+
+def shortlisted(
+    trajectory: Trajectory, judged: JudgedTrajectory, config: SFTSetConfig
+) -> Candidate | Rejection:
+    """The candidate of a judged trajectory, or its rejection: too low somewhere, or unscored."""
+    failing = shortfall(judged, config)
+    missing = missing_score(judged)
+    if failing is None and missing:
+        failing = (f"unscored_{missing}", "\n".join(judged.faults))
+    if failing is not None:
+        reason, detail = failing
         words = "\n".join(judged.said)
         return Rejection(item=trajectory.id, reason=reason, detail=detail, said=words)
-
-    if trajectory.stop_reason != StopReason.ANSWERED:
-        return rejected(f"stopped_{trajectory.stop_reason}")
-    mean = mean_score(judged.scores)
-    if isinstance(mean, Unscored):
-        return rejected(f"unscored_{mean.reason}", "\n".join(judged.faults))
-    if mean.value < min_score:
-        low = _lowest(judged.scores, min_score)
-        return rejected("below_min_score", f"mean {mean.value:.3f}: {low}")
     requests = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
     calls = [[call.call.name, call.call.arguments] for call in trajectory.calls]
+    ranked = {name: score for name, score in judged.scores.items() if name != "tool_status"}
     return Candidate(
         id=trajectory.id,
         task_id=trajectory.task_id,
-        mean=mean.value,
+        mean=best_mean(judged.scores),
+        rank=best_mean(ranked),
         stratum=(
             trajectory.domain,
             len(trajectory.messages) // LENGTH_STEP,
             min(len(trajectory.calls), MOST_CALLS),
+            recovered(view_of(trajectory)),
         ),
         text="\n".join([*requests, canonical_json(calls)]),
         scores=judged.scores,
+        selection=judged.selection,
         follow_ups=trajectory.follow_ups,
         prompt_hash=trajectory.prompt_hash,
     )
-
-
-def _lowest(scores: Mapping[str, Score], bound: float) -> str:
-    """The dimensions under ``bound``, the lowest first."""
-    low = sorted(
-        (score.value, name)
-        for name, score in scores.items()
-        if isinstance(score, Scored) and score.value < bound
-    )
-    return ", ".join(f"{name} {value:.2f}" for value, name in low)
 
 
 def contaminated(
@@ -109,8 +113,9 @@ def _cap(candidates: Candidates, total: int) -> Iterator[Rejection]:
             quota[candidate.stratum] -= 1
             continue
         candidates.leave_out(candidate)
-        domain, length, calls = candidate.stratum
-        detail = f"mean {candidate.mean:.3f}; {domain}, length {length}, calls {calls}"
+        domain, length, calls, recovery = candidate.stratum
+        kind = f"{domain}, length {length}, calls {calls}, {'' if recovery else 'no '}recovery"
+        detail = f"mean {candidate.mean:.3f}; {kind}"
         yield Rejection(item=candidate.id, reason="over_cap", detail=detail)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 
 from astra.contamination.index import load_index
@@ -11,13 +11,14 @@ from astra.llm.notes import PromptNotes
 from astra.llm.pool import map_bounded
 from astra.llm.protocol import Teacher
 from astra.prompting import joined_hashes
-from astra.records.score import Rejection, Score, Scored
+from astra.records.score import Rejection, Scored
 from astra.records.trajectory import SFTSample, Trajectory
-from astra.scoring.candidates import Candidates, SelectionError
+from astra.scoring.candidates import Candidate, Candidates, SelectionError
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.families import Families
-from astra.scoring.judge import DIMENSIONS, JudgedTrajectory, score
-from astra.scoring.select import contaminated, select, shortlisted
+from astra.scoring.floors import JudgedTrajectory
+from astra.scoring.judge import score
+from astra.scoring.select import select, shortlisted, unfit
 from astra.store.metrics import StageMetrics
 
 
@@ -52,27 +53,30 @@ async def _shortlist(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[Rejection, None]:
-    """Score every trajectory and put those that are good by themselves in ``candidates``.
+    """Judge every trajectory and put those that are good by themselves in ``candidates``.
 
-    Yields the others as rejections. Counts ``trajectories`` and the dimensions' means.
+    Yields the others as rejections; what is unfit from the start is not judged. Counts
+    ``trajectories`` and the dimensions' means.
     """
     index = load_index(config.contamination)
     averages = _Averages()
 
-    async def work(trajectory: Trajectory) -> tuple[Trajectory, JudgedTrajectory]:
+    async def work(trajectory: Trajectory) -> tuple[JudgedTrajectory | None, Candidate | Rejection]:
+        if rejection := unfit(trajectory, index, config):
+            return None, rejection
         notes = PromptNotes()
-        judged = await score(trajectory, notes.of(judge))
+        judged = await score(trajectory, notes.of(judge), config)
         prompt_hash = joined_hashes(trajectory.prompt_hash, notes.prompt_hash)
-        return trajectory.model_copy(update={"prompt_hash": prompt_hash}), judged
+        noted = trajectory.model_copy(update={"prompt_hash": prompt_hash})
+        return judged, shortlisted(noted, judged, config)
 
-    async with aclosing(map_bounded(trajectories, work, open_items)) as scored:
-        async for trajectory, judged in scored:
+    async with aclosing(map_bounded(trajectories, work, open_items)) as outcomes:
+        async for judged, outcome in outcomes:
             metrics.count("trajectories")
-            averages.add(judged.scores)
-            outcome = shortlisted(trajectory, judged, config.min_score)
-            if index is not None and config.contamination is not None:
+            if index is not None:
                 metrics.count("checked_for_contamination")
-                outcome = contaminated(trajectory, index, config.contamination) or outcome
+            if judged is not None:
+                averages.add(judged)
             if isinstance(outcome, Rejection):
                 yield outcome
             else:
@@ -83,24 +87,26 @@ async def _shortlist(
 
 
 class _Averages:
-    """The mean of each dimension over the trajectories that have a score in it."""
+    """What judging found: each dimension's mean where it was scored, and origins of suspects."""
 
     def __init__(self) -> None:
         self._sums: defaultdict[str, float] = defaultdict(float)
         self._counts: Counter[str] = Counter()
+        self._origins: Counter[str] = Counter()
 
-    def add(self, scores: Mapping[str, Score]) -> None:
-        for name in DIMENSIONS:
-            measured = scores[name]
+    def add(self, judged: JudgedTrajectory) -> None:
+        for name, measured in {**judged.scores, **judged.selection}.items():
             if isinstance(measured, Scored):
                 self._sums[name] += measured.value
                 self._counts[name] += 1
+        self._origins.update(judged.origins)
 
     def report(self, metrics: StageMetrics) -> None:
         counts = dict(sorted(self._counts.items()))
         means = {name: round(self._sums[name] / n, 4) for name, n in counts.items()}
         metrics.value("mean_by_dimension", means)
         metrics.value("scored_by_dimension", counts)
+        metrics.value("suspects_by_origin", dict(sorted(self._origins.items())))
 
 
 def _samples(
@@ -127,6 +133,7 @@ def _samples(
             messages=trajectory.messages,
             scores=dict(selected.scores),
             mean_score=selected.mean,
+            selection=dict(selected.selection),
             prompt_hash=selected.prompt_hash,
         )
 

@@ -1,17 +1,17 @@
-"""What judges see of a trajectory: question, offered tools, rounds; no plan, no system prompt.
+"""What judges see of a trajectory: what the agent was told and offered, question, rounds; no plan.
 
 A conversation with several user messages is one sequence of rounds; each says what the user
 wrote just before it. All parts are plain JSON, so that rules, offline judges and prompts read
-the same thing.
+the same thing. An agent's thoughts are no part of it: they are neither said nor done.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypedDict
 
 from astra.records.message import MessageRole
 from astra.records.trajectory import Trajectory
+from astra.text.strict_json import STRICT
 
 
 class SeenTool(TypedDict):
@@ -20,6 +20,8 @@ class SeenTool(TypedDict):
     name: str
     description: str
     parameters: dict[str, Any]
+    effect: str
+    """``reads`` or ``writes`` as ``Tool.effect``; empty where nobody said."""
 
 
 class SeenCall(TypedDict):
@@ -44,6 +46,8 @@ class Round(TypedDict):
 class View(TypedDict):
     """A trajectory as rules and judges see it."""
 
+    told: str
+    """The system message that the agent was given, word for word; empty if it had none."""
     question: str
     tools: list[SeenTool]
     rounds: list[Round]
@@ -51,15 +55,27 @@ class View(TypedDict):
 
 def view_of(trajectory: Trajectory) -> View:
     """A trajectory's view. The question is the first user message, wherever it stands."""
-    results = {
-        message.tool_call_id: message.content
-        for message in trajectory.messages
-        if message.role == MessageRole.TOOL
-    }
+    told = [m.content for m in trajectory.messages if m.role == MessageRole.SYSTEM]
+    users = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
+    tools = [
+        SeenTool(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.parameters,
+            effect=tool.effect,
+        )
+        for tool in trajectory.tools
+    ]
+    question = users[0] if users else ""
+    return View(told="\n".join(told), question=question, tools=tools, rounds=_rounds(trajectory))
+
+
+def _rounds(trajectory: Trajectory) -> list[Round]:
+    # Each call has one tool message, in the calls' order; ids may repeat from turn to turn.
+    results = iter([m.content for m in trajectory.messages if m.role == MessageRole.TOOL])
     executed = iter(trajectory.calls)
     rounds: list[Round] = []
-    users = [m.content for m in trajectory.messages if m.role == MessageRole.USER]
-    question, written = (users[0] if users else ""), ""
+    written = ""
     for message in trajectory.messages:
         if message.role == MessageRole.USER and rounds:
             written = message.content
@@ -73,24 +89,38 @@ def view_of(trajectory: Trajectory) -> View:
                     tool=call.name,
                     arguments=_arguments(call.arguments),
                     status=str(outcome.result.status) if outcome else "infra",
-                    result=results.get(call.id, ""),
+                    result=next(results, ""),
                 )
             )
         rounds.append(Round(user=written, text=message.content, calls=calls))
         written = ""
-    tools = [
-        SeenTool(name=tool.name, description=tool.description, parameters=tool.parameters)
-        for tool in trajectory.tools
-    ]
-    return View(question=question, tools=tools, rounds=rounds)
+    return rounds
 
 
 def _arguments(text: str) -> Any:
     try:
-        parsed = json.loads(text)
+        parsed: Any = STRICT.decode(text)
     except (ValueError, RecursionError):
         return text
     return parsed if isinstance(parsed, dict) else text
+
+
+Place = tuple[int, int]
+"""Where a call stands: its round and its position in the round, both from 0."""
+
+
+def numbered(place: Place) -> str:
+    """A call's number as judges read it: turn and position, both from 1."""
+    return f"{place[0] + 1}.{place[1] + 1}"
+
+
+def placed_calls(view: View) -> list[tuple[Place, SeenCall]]:
+    """All calls with their places, in order."""
+    return [
+        ((number, position), call)
+        for number, round_ in enumerate(view["rounds"])
+        for position, call in enumerate(round_["calls"])
+    ]
 
 
 def requests(view: View) -> list[str]:

@@ -16,7 +16,7 @@ from astra.agent.toolcalls import CLOSE, OPEN, parse_assistant
 from astra.records.base import content_id
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
-from astra.rollout.chat import ChatCodec, split_thought
+from astra.rollout.chat import THINK, THINK_END, ChatCodec, split_thought
 from astra.serving.generation import Generated
 from astra.serving.wire import ChatRequest, Choice
 
@@ -70,12 +70,17 @@ class ChatHistory:
             finish = "tool_calls"
         if cut < 0 and generated.finish == "eos":
             self._remember(request, message, [*prompt, *generated.ids])
-        return Choice(content, thought, message.tool_calls, finish, generated.ids)
+        return Choice(content, _bare(thought), message.tool_calls, finish, generated.ids)
 
     def _remember(self, request: ChatRequest, reply: Message, ids: list[int]) -> None:
         self._known[_key(request.tools, [*request.messages, reply])] = ids
         while len(self._known) > self._remembered:
             self._known.popitem(last=False)
+
+
+def _bare(thought: str) -> str:
+    """A thought as clients know it: without the tags that tell it from speech."""
+    return thought.strip().removeprefix(THINK).removesuffix(THINK_END).strip()
 
 
 def _whole(text: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from astra.records.message import Message, MessageRole, ToolCall
+from astra.records.message import Message, MessageRole, ToolCall, reasoning_of
 from astra.records.tool import Tool
 
 _ROLES = {
@@ -138,12 +138,20 @@ def _message(at: int, document: Any) -> Message:
         )
     content = _content(given.get("content"), f"{where}.content")
     calls: tuple[ToolCall, ...] = ()
+    thoughts = ""
     if role == MessageRole.ASSISTANT:
+        thoughts, _ = reasoning_of(given)
         calls = tuple(_call(one, f"{where}.tool_calls") for one in given.get("tool_calls") or ())
     answered = given.get("tool_call_id") if role == MessageRole.TOOL else None
     if answered is not None and not isinstance(answered, str):
         raise RequestError(f"{where}.tool_call_id must be text", f"{where}.tool_call_id")
-    return Message(role=role, content=content, tool_calls=calls, tool_call_id=answered)
+    return Message(
+        role=role,
+        content=content,
+        tool_calls=calls,
+        tool_call_id=answered,
+        reasoning=thoughts,
+    )
 
 
 def _content(given: Any, where: str) -> str:

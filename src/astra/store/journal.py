@@ -1,7 +1,8 @@
 """The journal: results of executed work by item, so that a killed stage resumes where it stopped.
 
-Keys are content keys of everything that determined the result; values are JSON. Entries are
-committed one by one; a torn write is impossible (SQLite).
+Keys are content keys of everything that determined the result; values are JSON, and come back
+with the keys of their objects in the order in which they were put. Entries are committed one by
+one; a torn write is impossible (SQLite).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Self
 
-from astra.records.base import canonical_json
+from astra.records.base import compact_json
 from astra.store.paths import cache_root
 from astra.store.sqlite import connect
 
@@ -45,7 +46,7 @@ class Journal:
         if value is None:
             raise ValueError("a journal value must not be null: get() could not tell it apart")
         self._connection.execute(
-            "INSERT OR REPLACE INTO entries VALUES (?, ?)", (key, canonical_json(value))
+            "INSERT OR REPLACE INTO entries VALUES (?, ?)", (key, compact_json(value))
         )
 
     def close(self) -> None:

@@ -1,8 +1,10 @@
 """Records in and out of parquet: typed, sorted by id, atomic, streaming both ways.
 
 Scalars become columns; everything else is a JSON string column, because Arrow would merge
-free-form structs across rows and leak nulls into schemas. Rows are sorted on disk (SQLite),
-so memory does not grow with the data and concurrency upstream cannot change the bytes.
+free-form structs across rows and leak nulls into schemas. The keys in that text stand in the
+record's own order: a tool's parameters stay as their publisher arranged them. Rows are sorted on
+disk (SQLite), so memory does not grow with the data and concurrency upstream cannot change the
+bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from astra.errors import AstraError
-from astra.records.base import Record, canonical_json
+from astra.records.base import Record, canonical_json, compact_json
 from astra.store.sqlite import scratch
 
 BATCH_ROWS = 1024
@@ -80,8 +82,9 @@ class TableWriter(Generic[RecordType]):
     def add(self, record: RecordType) -> bool:
         """Put a row aside; False if an equal one is there already.
 
-        Raises TableError for a different record with the same id: whichever came last would win,
-        and concurrency would change the bytes.
+        Of equal records whose objects have their keys in different orders, the one with the
+        smaller text stays. Raises TableError for a different record with the same id: whichever
+        came last would win, and concurrency would change the bytes.
         """
         self._used.update(name for name in record.sparse if getattr(record, name))
         row = json.dumps(_to_row(record))
@@ -90,13 +93,29 @@ class TableWriter(Generic[RecordType]):
             return True
         (known,) = self._spool.execute("SELECT row FROM rows WHERE id = ?", (record.id,)).fetchone()
         if known != row:
-            old, new = json.loads(known), json.loads(row)
-            differing = sorted(name for name in new if old[name] != new[name])
+            self._require_equal(known, row, record)
+            if row < known:
+                self._spool.execute("UPDATE rows SET row = ? WHERE id = ?", (row, record.id))
+        return False
+
+    def _require_equal(self, known: str, row: str, record: RecordType) -> None:
+        """Raise TableError unless the two rows of one id differ in the order of keys alone."""
+        fields = type(record).model_fields
+        old, new = json.loads(known), json.loads(row)
+        differing = sorted(
+            name
+            for name in new
+            if old[name] != new[name]
+            and (
+                _is_plain(fields[name].annotation)
+                or canonical_json(json.loads(old[name])) != canonical_json(json.loads(new[name]))
+            )
+        )
+        if differing:
             raise TableError(
                 f"{self._path}: two {type(record).__name__} records have id {record.id} and "
                 f"differ in {differing}; the stage must keep one of them by a rule"
             )
-        return False
 
     def commit(self) -> int:
         """Replace the table atomically; returns the row count."""
@@ -132,7 +151,7 @@ def _to_row(record: Record) -> dict[str, Any]:
     dumped = record.model_dump(mode="json")
     fields = type(record).model_fields
     return {
-        name: value if _is_plain(fields[name].annotation) else canonical_json(value)
+        name: value if _is_plain(fields[name].annotation) else compact_json(value)
         for name, value in dumped.items()
     }
 

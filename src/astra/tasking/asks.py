@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
@@ -12,24 +13,28 @@ from astra.records.base import Frozen
 from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
 from astra.records.task import Task
 from astra.records.tool import Tool, ToolServer
-from astra.tasking.checks import MIN_KEPT_WORDS
-from astra.text.names import suggested_names
+from astra.tasking.stated import Standing, given_values
+from astra.text.names import NameKind, kinds_of_names, suggested_names
 
 CHAIN_TASK = "tasking/chain_task"
 SERVER_TASK = "tasking/server_task"
-DROP_PARAMETER = "tasking/drop_parameter"
-AUGMENT = "tasking/augment"
 SCORE = "tasking/score"
 
-Mode = Literal["diverse", "complicate", "persona"]
-MODES: tuple[Mode, ...] = ("diverse", "complicate", "persona")
 
+class StatedArgument(Frozen):
+    """A value that the user gives.
 
-class PlannedArgument(Frozen):
-    """A value from the question, or (``step`` set) the value at ``path`` of that step's result."""
+    ``said`` quotes the user's words for it where the value itself is not said.
+    """
 
     name: str
+    said: str = ""
     value: Any = None
+
+
+class PlannedArgument(StatedArgument):
+    """A value that the user gives, or (``step`` set) the one at ``path`` of that step's result."""
+
     step: int | None = None
     path: tuple[str | int, ...] = ()
 
@@ -48,16 +53,33 @@ class WrittenTask(Frozen):
     steps: tuple[PlannedStep, ...]
 
 
-class Rewritten(Frozen):
-    """A question written anew from another one."""
+class OnlyStep(Frozen):
+    """The one call of a planned solution: no earlier result gives it anything."""
+
+    tool: str
+    arguments: tuple[StatedArgument, ...]
+
+
+class WrittenCall(Frozen):
+    """A question and the one call that solves it."""
 
     question: str
+    steps: tuple[OnlyStep, ...]
+
+
+class WrongValue(Frozen):
+    """A planned value that the request neither states nor gives reason for."""
+
+    problem: str
+    place: str
+    """``0.city``: argument ``city`` of the call numbered 0."""
 
 
 class TaskScores(Frozen):
     """The judge's labels from 1 (worst) to 5 (best); the reason comes first in the reply."""
 
     reason: str
+    wrong_values: tuple[WrongValue, ...]
     quality: int = Field(ge=1, le=5)
     realism: int = Field(ge=1, le=5)
     necessity: int = Field(ge=1, le=5)
@@ -65,112 +87,133 @@ class TaskScores(Frozen):
     uniqueness: int = Field(ge=1, le=5)
 
 
-def as_plan(steps: Sequence[PlannedStep]) -> tuple[ChainStep, ...]:
-    """A reply's steps as a plan with bound values."""
+def as_plan(steps: Sequence[PlannedStep | OnlyStep]) -> tuple[ChainStep, ...]:
+    """A reply's steps as a plan with bound values; an argument with no source is left out."""
     return tuple(
         ChainStep(
             tool=step.tool,
             arguments={
-                argument.name: ArgumentSource(
-                    origin=ArgumentOrigin.TASK if argument.step is None else ArgumentOrigin.OUTPUT,
-                    value=argument.value if argument.step is None else None,
-                    step=argument.step,
-                    path=argument.path,
-                )
+                argument.name: source
                 for argument in step.arguments
+                if (source := _source(argument)) is not None
             },
         )
         for step in steps
     )
 
 
-def _tool_view(tool: Tool) -> dict[str, Any]:
-    """A tool as writers of tasks see it: with the hints which values make live calls succeed."""
-    return {**tool.view(), "hints": tool.hints}
+def _source(argument: StatedArgument) -> ArgumentSource | None:
+    if isinstance(argument, PlannedArgument) and argument.step is not None:
+        return ArgumentSource(origin=ArgumentOrigin.OUTPUT, step=argument.step, path=argument.path)
+    if argument.value is None:
+        return None
+    return ArgumentSource(
+        origin=ArgumentOrigin.TASK, value=argument.value, said=argument.said.strip()
+    )
 
 
-def _server_view(server: ToolServer, language: str) -> dict[str, str]:
+def tool_view(tool: Tool) -> dict[str, Any]:
+    """A tool as writers of tasks see it.
+
+    With the hints which values make live calls succeed, and with a result's schema even if it was
+    inferred: a value may come from there.
+    """
+    return {**tool.view(), "output_schema": tool.result_schema, "hints": tool.hints}
+
+
+def server_view(server: ToolServer, language: str) -> dict[str, str]:
     """The server as a writer sees it: ``language`` is the one to write in."""
     return {**server.view(), "language": language}
 
 
-def _steps_view(steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
+def steps_view(steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
+    """The steps of a plan as templates show them."""
     return [step.model_dump(mode="json") for step in steps]
 
 
-def _tools_of(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
+def tools_of(server: ToolServer, steps: Sequence[ChainStep]) -> list[dict[str, Any]]:
     """The views of the tools that a plan uses, in the server's order."""
     names = {step.tool for step in steps}
-    return [_tool_view(tool) for tool in server.tools if tool.name in names]
+    return [tool_view(tool) for tool in server.tools if tool.name in names]
+
+
+def names_wanted(
+    tools: Sequence[Tool], steps: Sequence[ChainStep] | None = None
+) -> tuple[NameKind, ...]:
+    """The kinds of names that a user's values want where none is known to work.
+
+    ``steps`` say which arguments the user states; without them it may be any.
+    """
+    stated = {
+        (step.tool, name)
+        for step in steps or ()
+        for name, source in step.arguments.items()
+        if source.origin is ArgumentOrigin.TASK
+    }
+    return kinds_of_names(
+        (name, schema)
+        for tool in tools
+        for name, schema in tool.parameters.get("properties", {}).items()
+        if name not in tool.hints and (steps is None or (tool.name, name) in stated)
+    )
 
 
 def chain_task_ask(
-    server: ToolServer, chain: Chain, sample: int, language: str, max_words: int
+    server: ToolServer, chain: Chain, sample: int, language: str, max_words: int, now: str = ""
 ) -> Ask[WrittenTask]:
     """Ask for a question that a chain of tools answers, and for the values in it."""
     variables = {
-        "server": _server_view(server, language),
-        "tools": _tools_of(server, chain.steps),
-        "steps": _steps_view(chain.steps),
+        "server": server_view(server, language),
+        "tools": tools_of(server, chain.steps),
+        "steps": steps_view(chain.steps),
         "sketch": chain.task_sketch,
+        "now": now,
     }
-    names = suggested_names(server.id, chain.id, sample)
+    wanted = names_wanted(server.tools, chain.steps)
+    names = suggested_names(server.id, chain.id, sample, kinds=wanted, language=language)
     return Ask(CHAIN_TASK, variables, WrittenTask, sample, {"max_words": max_words}, names)
 
 
 def server_task_ask(
-    server: ToolServer, number: int, sample: int, language: str, max_words: int
-) -> Ask[WrittenTask]:
-    """Ask for a question that takes ``number`` calls of the server's tools."""
-    variables = {
-        "server": _server_view(server, language),
-        "tools": [_tool_view(tool) for tool in server.tools],
-        "number": number,
-    }
-    names = suggested_names(server.id, number, sample)
-    return Ask(SERVER_TASK, variables, WrittenTask, sample, {"max_words": max_words}, names)
-
-
-def drop_parameter_ask(server: ToolServer, task: Task, step: int, parameter: str) -> Ask[Rewritten]:
-    """Ask for a task's question without the value of one argument of its plan."""
-    variables = {
-        "server": _server_view(server, task.language),
-        "tools": _tools_of(server, task.plan),
-        "question": task.question,
-        "steps": _steps_view(task.plan),
-        "step": step,
-        "parameter": parameter,
-    }
-    return Ask(DROP_PARAMETER, variables, Rewritten)
-
-
-def augment_ask(
     server: ToolServer,
-    task: Task,
-    literals: Sequence[str],
-    mode: Mode,
-    persona: str,
+    number: int,
     sample: int,
+    language: str,
     max_words: int,
-) -> Ask[Rewritten]:
-    """Ask for a variant of a task's question in which every one of ``literals`` still stands."""
+    now: str = "",
+    focus: Sequence[str] = (),
+) -> Ask[WrittenTask] | Ask[WrittenCall]:
+    """Ask for a question that takes ``number`` calls of the server's tools, some of ``focus``."""
     variables = {
-        "server": _server_view(server, task.language),
-        "question": task.question,
-        "literals": list(literals),
-        "mode": mode,
-        "persona": persona,
+        "server": server_view(server, language),
+        "tools": [tool_view(tool) for tool in server.tools],
+        "number": number,
+        "focus": list(focus),
+        "now": now,
     }
-    limits = {"max_words": max_words, "kept_percent": round(100 * MIN_KEPT_WORDS)}
-    return Ask(AUGMENT, variables, Rewritten, sample, limits)
+    wanted = names_wanted(server.tools)
+    names = suggested_names(server.id, number, sample, kinds=wanted, language=language)
+    limits = {"max_words": max_words}
+    if number == 1:
+        return Ask(SERVER_TASK, variables, WrittenCall, sample, limits, names)
+    return Ask(SERVER_TASK, variables, WrittenTask, sample, limits, names)
 
 
-def score_ask(
-    server: ToolServer, question: str, kind: str, steps: Sequence[ChainStep]
-) -> Ask[TaskScores]:
-    """Ask the judge for a question's labels; without ``steps`` it sees all tools in full."""
-    tools = _tools_of(server, steps) if steps else [_tool_view(tool) for tool in server.tools]
+def repeated(ask: Ask[Any], reply: Frozen, problem: str) -> Ask[Any]:
+    """The ask once more, with the reply that cannot be used and what is wrong with it."""
+    again = {"reply": reply.model_dump(mode="json"), "problem": problem}
+    return replace(ask, variables={**ask.variables, "again": again})
+
+
+def score_ask(server: ToolServer, task: Task) -> Ask[TaskScores]:
+    """Ask the judge for a task's labels, and which of its planned values are wrong.
+
+    Without a plan it sees all tools in full.
+    """
+    plan = task.plan
+    tools = tools_of(server, plan) if plan else [tool_view(tool) for tool in server.tools]
     names = {tool["name"] for tool in tools}
+    given = given_values(task.question, plan, {tool.name: tool for tool in server.tools})
     variables = {
         "server": server.view(),
         "tools": tools,
@@ -179,8 +222,27 @@ def score_ask(
             for tool in server.tools
             if tool.name not in names
         ],
-        "question": question,
-        "kind": kind,
-        "steps": _steps_view(steps),
+        "withheld": list(task.withheld_tools),
+        "question": task.question,
+        "kind": task.kind.value,
+        "now": task.now,
+        "steps": steps_view(plan),
+        "unstated": [
+            {"place": one.place, "said": one.source.said, "value": one.source.value}
+            for one in given
+            if one.standing is not Standing.STATED
+        ],
     }
-    return Ask(SCORE, variables, TaskScores)
+    return Ask(SCORE, variables, TaskScores, check=_points_to({one.place for one in given}))
+
+
+def _points_to(places: set[str]) -> Callable[[TaskScores], None]:
+    """The check that a judge's wrong values are some of ``places``."""
+
+    def check(reply: TaskScores) -> None:
+        unknown = [wrong.place for wrong in reply.wrong_values if wrong.place not in places]
+        if unknown:
+            there = ", ".join(sorted(places)) or "none"
+            raise ValueError(f"wrong_values: there is no place {unknown}; the places are: {there}")
+
+    return check

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
-from astra.records.base import canonical_json
-from astra.records.graph import ArgumentOrigin, ChainStep
+from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.tool import Tool
+from astra.tasking.stated import GivenValue, Standing, given_values
 from astra.text.language import UNKNOWN, detect_language
-from astra.text.words import stands_in, words
-
-MIN_KEPT_WORDS = 0.6
-"""The least share of the original's words that an augmented question keeps, as a measure of its
-intent."""
+from astra.text.paths import NoSuchPath, at_path
+from astra.text.schemas import violation
+from astra.text.words import says, stands_in, words
 
 
 class TaskProblem(ValueError):
@@ -43,7 +37,7 @@ def spoken(value: Any) -> str:
 
 
 def task_literals(plan: Sequence[ChainStep]) -> list[str]:
-    """The values that the user has to state, as stated, in plan order without repeats.
+    """What the user has to say, in plan order without repeats: words for a value, or the value.
 
     A list or an object gives every text and number in it; a yes or no inside can be put in any
     words, so it is not asked for.
@@ -52,8 +46,17 @@ def task_literals(plan: Sequence[ChainStep]) -> list[str]:
     for step in plan:
         for source in step.arguments.values():
             if source.origin is ArgumentOrigin.TASK and source.value is not None:
-                literals.update(dict.fromkeys(leaves(source.value)))
+                said = [source.said] if source.said else leaves(source.value)
+                literals.update(dict.fromkeys(said))
     return list(literals)
+
+
+def said_in(question: str, plan: Sequence[ChainStep]) -> list[str]:
+    """Those of a plan's ``task_literals`` that the question says.
+
+    A yes, a choice or a number in words, which the judge let pass, is none of them.
+    """
+    return [text for text in task_literals(plan) if says(text, question)]
 
 
 def leaves(value: Any) -> list[str]:
@@ -66,27 +69,47 @@ def leaves(value: Any) -> list[str]:
 
 
 def leaked_names(question: str, tools: Sequence[Tool]) -> list[str]:
-    """Tool names that stand verbatim in the question; plain words (``calculate``) do not count."""
-    named = [tool.name for tool in tools if not tool.name.isalpha() or not tool.name.islower()]
+    """Tool names that stand verbatim in the question.
+
+    Plain words (``calculate``, ``Search``, ``查询``) do not count: a request may begin with one.
+    """
+    named = [tool.name for tool in tools if not _is_plain_word(tool.name)]
     return [name for name in named if stands_in(name, question)]
+
+
+def _is_plain_word(name: str) -> bool:
+    return name.isalpha() and name[1:] == name[1:].lower()
 
 
 def check_question(
     question: str, plan: Sequence[ChainStep], tools: Sequence[Tool], language: str, max_words: int
 ) -> None:
-    """Raises TaskProblem unless the question states every value, names no tool, and fits."""
+    """Raises TaskProblem unless the question says every value, names no tool, and fits.
+
+    What a rule cannot look for (``Standing.OPEN``), and whether a value follows from the user's
+    words for it, is left to the judge.
+    """
     length = len(words(question))
     if not question.strip() or length < 3:
         raise TaskProblem("question_too_short", question)
     if length > max_words:
         raise TaskProblem("question_too_long", f"{length} words")
-    missing = [literal for literal in task_literals(plan) if not stands_in(literal, question)]
-    if missing:
-        raise TaskProblem("value_not_stated", f"{missing} in {question!r}")
+    given = given_values(question, plan, {tool.name: tool for tool in tools})
+    absent = [one for one in given if one.standing is Standing.ABSENT]
+    if absent:
+        raise TaskProblem("value_not_stated", "; ".join(map(_not_stated, absent)))
     leaked = leaked_names(question, tools)
     if leaked:
         raise TaskProblem("tool_named", f"{leaked} in {question!r}")
     check_language(question, language)
+
+
+def _not_stated(given: GivenValue) -> str:
+    """What is wrong with an absent value, for whoever writes the task anew."""
+    value, said = given.source.value, given.source.said
+    if said:
+        return f"{given.place}: `said` {said!r} does not stand in the request"
+    return f"{given.place}: {value!r} does not stand in the request and has no `said`"
 
 
 def check_language(question: str, language: str) -> None:
@@ -97,7 +120,7 @@ def check_language(question: str, language: str) -> None:
 
 
 def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
-    """Raises TaskProblem unless tools exist, references point back and values conform."""
+    """Raises TaskProblem unless tools exist, references hold and values conform."""
     if not plan:
         raise TaskProblem("plan_empty", "no steps")
     for index, step in enumerate(plan):
@@ -109,15 +132,29 @@ def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
         if absent:
             raise TaskProblem("plan_argument_missing", f"{step.tool} {sorted(absent)}")
         for name, source in step.arguments.items():
+            place = f"{index}.{name}"
             if name not in properties:
-                raise TaskProblem("plan_unknown_argument", f"{step.tool}.{name}")
+                raise TaskProblem("plan_unknown_argument", f"{place} of {step.tool}")
             if source.origin is ArgumentOrigin.OUTPUT:
-                if source.step is None or not 0 <= source.step < index:
-                    raise TaskProblem("plan_bad_reference", f"{step.tool}.{name}")
-            elif not _validator(canonical_json(_with_definitions(tool, name))).is_valid(
-                source.value
-            ):
-                raise TaskProblem("value_violates_schema", f"{step.tool}.{name}={source.value!r}")
+                _check_reference(place, source, plan[:index], tools)
+            elif problem := violation(source.value, _with_definitions(tool, name)):
+                raise TaskProblem("value_violates_schema", f"{place}: {problem}")
+
+
+def _check_reference(
+    place: str, source: ArgumentSource, earlier: Sequence[ChainStep], tools: Mapping[str, Tool]
+) -> None:
+    """Raises TaskProblem unless ``source`` points to what an earlier step may return."""
+    if source.step is None or not 0 <= source.step < len(earlier):
+        raise TaskProblem("plan_bad_reference", f"{place}: {source.step} is no earlier step")
+    tool = tools[earlier[source.step].tool]
+    if tool.result_schema is None:
+        return
+    try:
+        at_path(tool.result_schema, source.path)
+    except NoSuchPath as problem:
+        detail = f"{place}: a result of {tool.name} has no {list(source.path)}: {problem}"
+        raise TaskProblem("plan_bad_reference", detail) from None
 
 
 def _with_definitions(tool: Tool, name: str) -> Any:
@@ -125,22 +162,3 @@ def _with_definitions(tool: Tool, name: str) -> Any:
     schema = tool.parameters["properties"][name]
     shared = {k: tool.parameters[k] for k in ("$defs", "definitions") if k in tool.parameters}
     return {**schema, **shared} if isinstance(schema, dict) else schema
-
-
-@lru_cache(maxsize=4096)
-def _validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(schema))
-
-
-def check_preserved(original: str, changed: str, literals: Sequence[str], language: str) -> None:
-    """Raises TaskProblem unless values, language and intent of the original are kept."""
-    if changed.strip().lower() == original.strip().lower():
-        raise TaskProblem("augmentation_unchanged", changed)
-    lost = [literal for literal in literals if not stands_in(literal, changed)]
-    if lost:
-        raise TaskProblem("augmentation_lost_value", f"{lost} in {changed!r}")
-    check_language(changed, language)
-    before = {word.lower() for word in words(original)}
-    after = {word.lower() for word in words(changed)}
-    if before and len(before & after) / len(before) < MIN_KEPT_WORDS:
-        raise TaskProblem("augmentation_lost_intent", changed)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from astra.llm.protocol import ModelConfig
+from astra.records.task import TaskKind
 from astra.settings import StageConfig
 
 
@@ -30,18 +32,37 @@ class AugmentConfig(StageConfig):
     """How many variants with more demands are asked for per augmented task."""
     persona: int = Field(ge=0)
     """How many variants asked by a person are asked for per augmented task."""
+    max_shared: float | None = Field(gt=0, le=1)
+    """The share of word pairs (of the shorter question, without its values) in common from which
+    on a variant is a copy of its original or of an earlier variant; null: none is."""
 
 
 class UnsolvableConfig(StageConfig):
-    """Shares of tasks without a full solution, relative to the accepted base tasks."""
+    """Shares of tasks without a full solution in the final set, variants included."""
 
     missing_function: float = Field(ge=0, le=1)
     missing_parameter: float = Field(ge=0, le=1)
     irrelevant: float = Field(ge=0, le=1)
     donors: Literal["recent", "stable"]
-    """Which other servers' questions become irrelevant ones. ``recent``: those of the last servers,
-    drawn at random. ``stable``: chosen by hash, so that a change of one server moves few of them
+    """Which other servers' questions become irrelevant ones. ``recent``: those of the last servers.
+    ``stable``: those with the least hash, so that a change of one server moves few of them
     (tasking.unsolvable.Donors)."""
+
+    @model_validator(mode="after")
+    def _some_can_be_solved(self) -> Self:
+        if self.total >= 1:
+            raise ValueError(f"unsolvable: the shares add up to {self.total:g}; nothing is left")
+        return self
+
+    @property
+    def total(self) -> float:
+        """The share of all kinds together."""
+        return self.missing_function + self.missing_parameter + self.irrelevant
+
+    def rate(self, kind: TaskKind) -> float:
+        """How many tasks of a kind are wanted for each task that can be solved."""
+        share: float = getattr(self, kind.value)
+        return share / (1 - self.total)
 
 
 class ThresholdsConfig(StageConfig):
@@ -68,6 +89,9 @@ class TasksConfig(StageConfig):
     server_tasks: ServerTasksConfig
     languages: dict[str, Annotated[float, Field(ge=0, le=1)]]
     """The shares of tasks written in another language than the server's; the rest is in its own."""
+    now: tuple[date, date] | None
+    """The first and the last day on which users ask: each base task draws one, and a time of day.
+    null: nobody is told a date."""
     augment: AugmentConfig
     personas: str | None
     """The file of the people who ask in mode ``persona``; null: people made up by rule."""
@@ -81,6 +105,15 @@ class TasksConfig(StageConfig):
     """Whether questions are compared within each server, or with those of all servers."""
     max_live_tasks: int = Field(ge=0)
     """The most tasks on live servers in all: each costs server processes to execute."""
+    max_tasks: int | None = Field(ge=1)
+    """The most tasks in all: each is executed and judged. Every kind, number of calls and way of
+    augmentation keeps its share, and every server its share of that; null: all stay."""
+
+    @model_validator(mode="after")
+    def _now_is_a_span(self) -> Self:
+        if self.now is not None and self.now[0] > self.now[1]:
+            raise ValueError(f"now: {self.now[0]} is after {self.now[1]}")
+        return self
 
     @model_validator(mode="after")
     def _languages_share_one_whole(self) -> Self:

@@ -25,18 +25,34 @@ class Origin:
         """The origin of a task that is made from this one."""
         return Origin(self.item, f"{self.part}, {part}")
 
-    def rejected(self, reason: str, detail: str = "", said: str = "") -> Rejection:
+    def rejected(
+        self, reason: str, detail: str = "", said: str = "", attempt: int = 0, final: bool = True
+    ) -> Rejection:
         """The rejection of the task; the stage writes it to ``data/rejected/tasks.parquet``."""
-        return Rejection(item=self.item, part=self.part, reason=reason, detail=detail, said=said)
+        return Rejection(
+            item=self.item,
+            part=self.part,
+            reason=reason,
+            detail=detail,
+            said=said,
+            attempt=attempt,
+            final=final,
+        )
 
-    def refused(self, problem: TaskProblem, question: str) -> Rejection:
+    def refused(
+        self, problem: TaskProblem, question: str, attempt: int = 0, final: bool = True
+    ) -> Rejection:
         """The rejection by a rule; its detail holds the question."""
-        return self.rejected(problem.reason, _with_question(problem.detail, question))
+        detail = _with_question(problem.detail, question)
+        return self.rejected(problem.reason, detail, attempt=attempt, final=final)
 
-    def failed(self, error: ProviderError | ParseError, question: str = "") -> Rejection:
+    def failed(
+        self, error: ProviderError | ParseError, question: str = "", attempt: int = 0
+    ) -> Rejection:
         """The rejection after an ask without a usable answer; ``question``: what it was about."""
         reason = "ask_failed" if isinstance(error, ProviderError) else "reply_unparsable"
-        return self.rejected(reason, _with_question(str(error)[:MAX_ERROR_CHARS], question))
+        detail = _with_question(str(error)[:MAX_ERROR_CHARS], question)
+        return self.rejected(reason, detail, attempt=attempt)
 
 
 @dataclass(frozen=True)

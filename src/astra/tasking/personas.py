@@ -15,7 +15,12 @@ import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from astra.errors import AstraError
+from astra.records.base import content_id
+from astra.records.task import Task
 from astra.settings import StageConfig
+
+OFFERED = 5
+"""How many people a variant's writer may choose the one from who asks."""
 
 _OCCUPATIONS = (
     "nurse", "teacher", "clerk", "driver", "student", "farmer", "lawyer", "cook", "engineer",
@@ -48,7 +53,7 @@ class Person(StageConfig):
         if self.language == "zh":
             return self._chinese()
         article = "an" if self.occupation[0].lower() in "aeiou" else "a"
-        parts = [f"I am {article} {self.occupation} of {self.age} years."]
+        parts = [f"I am {article} {self.occupation} aged {self.age}."]
         parts += [f"I have {self.education}."] if self.education else []
         parts += [self.about.strip()] if self.about.strip() else []
         parts += [f"I am good at {_listed(self.skills, ' and ')}."] if self.skills else []
@@ -84,23 +89,27 @@ def load_people(path: Path) -> tuple[Person, ...]:
     return people
 
 
-def introductions(
-    people: Sequence[Person], language: str, count: int, rng: random.Random
-) -> list[str]:
-    """Introductions of ``count`` people who speak ``language``, without repeats while there are
-    enough.
+def offered(people: Sequence[Person], task: Task, variant: int) -> list[str]:
+    """How the people introduce themselves from whom a variant's writer chooses.
 
-    Where nobody speaks it, or no people are given, they are made up, in English.
+    Those who speak the task's language or, if nobody does, all of them; each variant is offered
+    others while there are enough. Without a file of people they are made up, in English.
     """
-    speakers = [person for person in people if person.language == language]
-    if not speakers:
-        return [_made_up(rng) for _ in range(count)]
-    order = rng.sample(speakers, len(speakers))
-    return [order[index % len(order)].introduction() for index in range(count)]
+    places = range(variant * OFFERED, (variant + 1) * OFFERED)
+    if not people:
+        return [_made_up(_generator(task, place)) for place in places]
+    speakers = [person for person in people if person.language == task.language] or list(people)
+    order = _generator(task, 0).sample(speakers, len(speakers))
+    chosen = dict.fromkeys(order[place % len(order)].introduction() for place in places)
+    return list(chosen)
+
+
+def _generator(task: Task, place: int) -> random.Random:
+    return random.Random(int(content_id([task.id, "persona", place]), 16))
 
 
 def _made_up(rng: random.Random) -> str:
     """A made-up person's introduction: age, occupation and one trait, in two sentences."""
     occupation = rng.choice(_OCCUPATIONS)
     article = "an" if occupation[0] in "aeiou" else "a"
-    return f"I am {article} {occupation} of {rng.randint(19, 78)} years. {rng.choice(_TRAITS)}"
+    return f"I am {article} {occupation} aged {rng.randint(19, 78)}. {rng.choice(_TRAITS)}"

@@ -1,19 +1,39 @@
 """Names of made-up entities, in pools that never meet.
 
-A name is two capitalised words. The pool of a name is decided by a hash of the name, so the
-servers' data, training arenas, development arenas and held-out arenas share single words but
-never a name, whoever draws and whatever the seed.
+A name is two capitalised words (Chinese: written as one). The pool of a name is decided by a hash
+of the name, so the servers' data, training arenas, development arenas and held-out arenas share
+single words but never a name, whoever draws and whatever the seed.
+
+Rules draw from few words, which a small policy can learn to copy. What is suggested to a model
+comes from many more: a strong one stamps a set with any word that recurs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from astra.records.base import content_id
+from astra.text.name_words import (
+    FAMILY,
+    GIVEN,
+    GIVEN_ZH,
+    NOUNS,
+    NOUNS_ZH,
+    QUALIFIERS,
+    QUALIFIERS_ZH,
+    SURNAMES_ZH,
+)
+
+NameKind = Literal["person", "thing"]
+KINDS: tuple[NameKind, ...] = ("person", "thing")
+ENTITY = "x-entity"
+"""Annotation of a string property: the kind of made-up name it holds."""
 
 
 class Pool(StrEnum):
@@ -48,6 +68,22 @@ _NOUN = (
 
 WORDS = {"person": (_FIRST, _LAST), "thing": (_QUALIFIER, _NOUN)}
 
+_SUGGESTED = {"person": (GIVEN, FAMILY, " "), "thing": (QUALIFIERS, NOUNS, " ")}
+_SUGGESTED_ZH = {"person": (SURNAMES_ZH, GIVEN_ZH, ""), "thing": (QUALIFIERS_ZH, NOUNS_ZH, "")}
+_PERSONS = frozenset(
+    "assignee attendee author buyer colleague contact customer doctor driver employee guest "
+    "guardian instructor lawyer manager member nurse owner participant passenger patient person "
+    "recipient reporter reviewer seller sender speaker student supplier teacher tutor visitor "
+    "winner firstname lastname fullname surname".split()
+)
+_THINGS = frozenset(
+    "album board brand campaign club collection company event organisation organization playlist "
+    "product project recipe startup task team title workspace".split()
+)
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_BOUND = ("enum", "const", "format", "pattern")
+"""Keywords of a text that is no free name."""
+
 
 def pool_of(name: str) -> Pool:
     """The pool that owns ``name``: stable for ever, independent of seeds."""
@@ -74,13 +110,58 @@ def draw_names(kind: str, pool: Pool, count: int, rng: random.Random) -> list[st
     return rng.sample(members, count)
 
 
-def suggested_names(*key: Any) -> tuple[str, ...]:
+def kinds_of_names(parameters: Iterable[tuple[str, Any]]) -> tuple[NameKind, ...]:
+    """The kinds of made-up names that parameters (name and schema) want, people first.
+
+    A text wants one if its schema is marked so, or if its name ends like one of a person or a
+    thing (``assignee``, ``project_name``). A name of the real world (``city_name``) is none.
+    """
+    wanted = {
+        kind
+        for parameter, schema in parameters
+        if (kind := _kind_of_name(parameter, schema)) is not None
+    }
+    return tuple(kind for kind in KINDS if kind in wanted)
+
+
+def _kind_of_name(parameter: str, schema: Any) -> NameKind | None:
+    if not isinstance(schema, Mapping):
+        return None
+    if schema.get("type") == "array":
+        return _kind_of_name(parameter.removesuffix("s"), schema.get("items"))
+    if schema.get(ENTITY) in KINDS:
+        return schema[ENTITY]
+    types = schema.get("type", "string")
+    if "string" not in ([types] if isinstance(types, str) else types):
+        return None
+    if not schema.keys().isdisjoint(_BOUND):
+        return None
+    before, _, last = "_".join(_PARTS.findall(parameter)).lower().rpartition("_")
+    if last in ("name", "title"):
+        last = before.rpartition("_")[2] or "title"
+    if last in _PERSONS:
+        return "person"
+    return "thing" if last in _THINGS else None
+
+
+def suggested_names(
+    *key: Any, kinds: Collection[NameKind] = KINDS, language: str = "en"
+) -> tuple[str, ...]:
     """Names for a model to use in the SFT track, people first; others for every other ``key``.
 
-    Models left to themselves come back to a handful of names, or to those of their example, and
-    know nothing of the pools that training arenas keep for themselves.
+    Three of each of the ``kinds`` that have to be invented; none where nothing has to. Models
+    left to themselves come back to a handful of names, or to those of their example, and know
+    nothing of the pools that training arenas keep for themselves.
     """
     rng = random.Random(int(content_id(["names", *key]), 16))
-    return tuple(
-        name for kind in ("person", "thing") for name in draw_names(kind, Pool.SERVERS, 3, rng)
-    )
+    words = _SUGGESTED_ZH if language == "zh" else _SUGGESTED
+    return tuple(_suggested(words[kind], rng) for kind in KINDS if kind in kinds for _ in range(3))
+
+
+def _suggested(words: tuple[Sequence[str], Sequence[str], str], rng: random.Random) -> str:
+    """A name of the servers' pool, drawn word by word: there are too many to list."""
+    first, second, between = words
+    while True:
+        name = f"{rng.choice(first)}{between}{rng.choice(second)}"
+        if pool_of(name) is Pool.SERVERS:
+            return name

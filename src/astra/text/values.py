@@ -1,29 +1,34 @@
 """Argument values that conform to a JSON Schema, drawn by rule.
 
 Order of preference: constant or enumeration, examples, entity names (``x-entity``), format,
-then small typed values. Values are short, so that a question can name them.
+then small typed values; a text that misses its ``pattern`` is drawn from the pattern. Values are
+short, so that a question can name them.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from referencing.exceptions import Unresolvable
 
 from astra.records.base import canonical_json, content_id
-from astra.text.names import Pool, draw_names
+from astra.text.names import ENTITY, Pool, draw_names
+from astra.text.patterns import NoMatch, draw_match
+from astra.text.schemas import schema_fault, validator
 
-ENTITY = "x-entity"
-"""Annotation of a string property: the kind of made-up name it holds (``person``, ``thing``)."""
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
 NAMES_PER_TYPE = 150
 """How many names an entity type draws from: a small policy learns to copy few names sooner."""
 MAX_DEPTH = 6
+MAX_CHARS = 200
+"""The longest text that is drawn."""
 _ATTEMPTS = 8
 _WORD_LIST = (
     "apple basket candle desk engine flower guitar hammer island jacket kettle ladder mirror "
@@ -49,11 +54,11 @@ def draw_value(schema: Any, rng: random.Random, name: str = "", root: Any = None
     ``root`` is the document that local ``$ref`` pointers resolve in (default: ``schema``).
     """
     root = schema if root is None else root
-    validator = _validator(schema, root)
+    checked = _validator(schema, root)
     for _ in range(_ATTEMPTS):
         try:
             value = _draw(schema, rng, name, root, 0)
-            if validator is None or validator.is_valid(value):
+            if checked is None or checked.is_valid(value):
                 return value
         except (Unresolvable, RecursionError) as error:
             raise NoValue(f"schema of {name!r} cannot be resolved: {error}") from None
@@ -80,11 +85,9 @@ def _validator(schema: Any, root: Any) -> Draft202012Validator | None:
 @lru_cache(maxsize=4096)
 def _compiled(schema: str) -> Draft202012Validator:
     document = json.loads(schema)
-    try:
-        Draft202012Validator.check_schema(document)
-    except SchemaError as error:
-        raise NoValue(f"not a schema: {error.message[:200]}") from None
-    return Draft202012Validator(document)
+    if fault := schema_fault(document):
+        raise NoValue(f"not a schema: {fault}")
+    return validator(document)
 
 
 def _draw(schema: Any, rng: random.Random, name: str, root: Any, depth: int) -> Any:
@@ -166,6 +169,19 @@ def _typed(
 
 
 def _string(schema: Mapping[str, Any], rng: random.Random, name: str) -> str:
+    text = _plain_string(schema, rng, name)
+    pattern = schema.get("pattern")
+    if pattern is None or re.search(pattern, text):
+        return text
+    low, high = int(schema.get("minLength", 0)), int(schema.get("maxLength", MAX_CHARS))
+    try:
+        return draw_match(pattern, rng, low, high)
+    except NoMatch as error:
+        raise NoValue(f"{name!r}: {error}") from None
+
+
+def _plain_string(schema: Mapping[str, Any], rng: random.Random, name: str) -> str:
+    """A text of the format or a word, whatever its pattern."""
     if schema.get(ENTITY) in ("person", "thing"):
         return rng.choice(entity_names(schema[ENTITY], schema.get("title", name)))
     day = f"{rng.randint(2023, 2025)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
@@ -184,8 +200,8 @@ def _string(schema: Mapping[str, Any], rng: random.Random, name: str) -> str:
     }
     if schema.get("format") in by_format:
         return by_format[schema["format"]]
-    low, high = int(schema.get("minLength", 0)), int(schema.get("maxLength", 200))
-    if low > 200:
+    low, high = int(schema.get("minLength", 0)), int(schema.get("maxLength", MAX_CHARS))
+    if low > MAX_CHARS:
         raise NoValue(f"{name!r} needs {low} characters")
     return (word + "s" * max(low - len(word), 0))[: max(high, 0)]
 

@@ -51,3 +51,8 @@ def noun_of(name: str) -> str:
 def is_write(name: str) -> bool:
     """Whether the tool changes state, as far as its verb tells."""
     return verb_of(name) in WRITES
+
+
+def changes_state(name: str, effect: str) -> bool:
+    """Whether a call changes state: by the tool's ``effect`` where known, else by its verb."""
+    return effect == "writes" if effect else is_write(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from decimal import Decimal
 
 CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Kana and Han characters, as the inside of a character class."""
@@ -10,6 +12,21 @@ _WORD = re.compile(rf"[{CJK}]|(?:[^\W{CJK}]|')+")
 _HAN = re.compile(rf"[{CJK}]")
 _GOES_ON = re.compile(rf"[^\W{CJK}]|\.\d")
 _GOES_ON_BEFORE = re.compile(rf"[^\W{CJK}]|\.")
+_NUMBER = re.compile(
+    rf"(?<![^\W{CJK}])(?<!\d[-.:/])(?:(?<![)\]])-)?"
+    r"(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)"
+    rf"(?![^\W{CJK}]|[-.:/]\d)"
+)
+_SAME_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys('"“”„«»「」『』《》', None),
+        **dict.fromkeys("‘’‛`´", "'"),
+        **dict.fromkeys("‐‑‒–—−", "-"),
+    }
+)
+_SPACES = re.compile(r"\s+")
+_CJK_SPACES = re.compile(rf"(?<=[{CJK}]) | (?=[{CJK}])")
+_ENDS = " \t\n.,;:!?。，；：！？…"
 
 
 def words(text: str) -> list[str]:
@@ -38,3 +55,30 @@ def stands_in(literal: str, text: str) -> bool:
             return True
         match = wanted.search(text, start + 1) if start < len(text) else None
     return False
+
+
+def plain(text: str) -> str:
+    """``text`` without what writers vary freely.
+
+    Case, width of characters and of spaces, forms of dashes and apostrophes, and quotation marks.
+    """
+    same = unicodedata.normalize("NFKC", text).translate(_SAME_CHARACTERS).casefold()
+    return _CJK_SPACES.sub("", _SPACES.sub(" ", same)).strip()
+
+
+def says(phrase: str, text: str) -> bool:
+    """Whether ``phrase`` stands in ``text`` as a whole, both as ``plain`` has them.
+
+    Punctuation at the ends of the phrase does not count; a phrase of nothing else is never said.
+    """
+    wanted = plain(phrase).strip(_ENDS)
+    return bool(wanted) and stands_in(wanted, plain(text))
+
+
+def numbers(text: str) -> set[Decimal]:
+    """The numbers that stand in ``text`` as whole tokens, whatever their form (1,000 and 1.50).
+
+    A number inside a word, a date, a time, a version or a range is none.
+    """
+    found = _NUMBER.findall(unicodedata.normalize("NFKC", text).replace("−", "-"))
+    return {Decimal(token.replace(",", "")) for token in found}

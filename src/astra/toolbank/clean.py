@@ -12,19 +12,33 @@ from typing import Any
 MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SECRETS = re.compile(
-    r"(?:sk|pk|rk)[-_](?:live|test|proj)?[-_]?[A-Za-z0-9]{16,}"  # vendor keys
-    r"|gh[pousr]_[A-Za-z0-9]{20,}"
-    r"|xox[abpr]-[A-Za-z0-9-]{10,}"
-    r"|AKIA[0-9A-Z]{16}"
+    # Published prefixes of vendors' keys; inside a word they mean nothing ("task_...").
+    r"(?<![A-Za-z0-9])(?:"
+    r"sk-(?:ant|proj|or)-[A-Za-z0-9_-]{20,}"
+    r"|(?:sk|pk|rk)[-_](?:live|test|proj)?[-_]?[A-Za-z0-9]{16,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,}"
+    r"|xox[abeprs]-[A-Za-z0-9-]{10,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}"
     r"|AIza[0-9A-Za-z_-]{30,}"
+    r"|(?:hf|npm)_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{50,}"
+    r"|SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}"
+    r"|(?:do[opr]_v1|shp(?:at|ca|pa|ss))_[a-f0-9]{32,}"
+    r"|SK[a-f0-9]{32}(?![A-Za-z0-9])|[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])"
+    r"|[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9])"
+    r"|[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9])"
+    r"|secret_[A-Za-z0-9]{40,})"
+    r"|(?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{20,}"
+    r"|(?<=AccountKey=)[A-Za-z0-9+/=]{40,}"
+    r"|(?<=[Bb]earer )(?=[A-Za-z_.~+/-]*[0-9])[A-Za-z0-9_.~+/-]{20,}"
     # JSON web tokens; looking behind keeps the scan of one long run linear
     r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?"
-    r"|(?<=://)[^/\s:@]{1,64}:[^/\s:@]{3,64}(?=@)"  # user:password in a URL
+    # user:password in a URL, unless it says just that
+    r"|(?<=://)(?!user(?:name)?:pass(?:word)?@)[^/\s:@]{1,64}:[^/\s:@]{3,64}(?=@)"
 )
 _ASSIGNED = re.compile(
     r"(?i)((?:api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|password|secret)"
-    r"[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9_\-.~+/]{12,})"
+    r"[\"']?\s*[=:]\s*[\"']?)((?!your|xxx|example)[A-Za-z0-9_\-.~+/]{12,})"
 )
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|[^a-z])(?:api[_-]?key|(?:access|auth|bearer|refresh)?[_-]?token|secret|password)$"

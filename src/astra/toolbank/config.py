@@ -51,6 +51,14 @@ class ToolsConfig(StageConfig):
     max_failed_live_share: float = Field(ge=0, le=1)
     """The share of the listed live servers that may fail to start; more fail the stage."""
     teacher: ModelConfig
-    """Who labels domains, if ``domains.by`` says so; it is asked nothing else."""
+    """Who labels domains, if ``domains.by`` says so, and infers results."""
     domains: DomainConfig
+    infer_results: bool
+    """Ask about each tool whose document does not say what it returns, or whether a call changes
+    anything."""
     filters: FilterConfig
+
+    @property
+    def asking(self) -> bool:
+        """Whether the teacher is asked anything."""
+        return self.domains.by == "teacher" or self.infer_results

@@ -20,7 +20,7 @@ from astra.settings import RuntimeConfig
 from astra.toolbank.clean import storable
 from astra.toolbank.documents import parsed_servers, read_documents
 from astra.toolbank.outage import NOT_STARTED
-from astra.toolbank.raw import BadDocument, RawServer, RawTool
+from astra.toolbank.raw import BadDocument, RawServer, raw_tools
 from astra.toolbank.registries import RegistryError, fetch_listing
 from astra.toolbank.sources import DocumentSource, ListingSource, LiveSource, SourceList
 
@@ -158,16 +158,7 @@ class Connectors:
         except (ServerError, TimeoutError, OSError) as error:
             kind = type(error).__name__
             return _rejected(server.name, NOT_STARTED, kind, str(error) or kind)
-        tools = tuple(
-            RawTool(
-                name=item.get("name"),
-                description=item.get("description"),
-                parameters=item.get("inputSchema"),
-                output=item.get("outputSchema"),
-            )
-            for item in listed
-        )
-        answered = replace(server, tools=tools, title=title, description=description)
+        answered = replace(server, tools=raw_tools(listed), title=title, description=description)
         return Page(servers=(answered,))
 
 

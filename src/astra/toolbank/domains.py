@@ -30,18 +30,29 @@ def domain_ask(server: ToolServer, labels: Sequence[str]) -> Ask[DomainLabel]:
         ],
         "labels": list(labels),
     }
-    return Ask(DOMAIN, variables, DomainLabel)
+
+    def check(reply: DomainLabel) -> None:
+        chosen_label(reply, labels)
+
+    return Ask(DOMAIN, variables, DomainLabel, check=check)
+
+
+def chosen_label(reply: DomainLabel, labels: Sequence[str]) -> str:
+    """The label that the reply names, in whatever case. Raises ValueError if it is none of them."""
+    wanted = reply.domain.strip().casefold()
+    label = next((label for label in labels if label.casefold() == wanted), None)
+    if label is None:
+        raise ValueError(f"domain {reply.domain[:100]!r} is none of the labels that are listed")
+    return label
 
 
 async def label_domain(
     server: ToolServer, teacher: Teacher, labels: Sequence[str]
 ) -> ToolServer | Rejection:
-    """``server`` with the teacher's label. A reply outside ``labels`` is a rejection too."""
+    """``server`` with the teacher's label, or the rejection of a server that got none."""
     try:
-        label = (await teacher.ask(domain_ask(server, labels))).domain
+        label = chosen_label(await teacher.ask(domain_ask(server, labels)), labels)
     except (ProviderError, ParseError) as error:
         reason = "domain_ask_failed" if isinstance(error, ProviderError) else "domain_unparsable"
         return Rejection(item=server.name, reason=reason, detail=str(error))
-    if label not in labels:
-        return Rejection(item=server.name, reason="domain_unknown", detail=label)
     return server.model_copy(update={"domain": label, "prompt_hash": template_hash(DOMAIN)})

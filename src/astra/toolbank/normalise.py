@@ -65,6 +65,7 @@ def normalise_tool(raw_tool: RawTool, max_text: int) -> tuple[Tool, list[str]]:
         output_schema=document["output"],
         original_name=original if name != original else None,
         original_parameters=renamed,
+        effect=raw_tool.effect,
     )
     return tool, [*repairs, *raw_tool.notes, *notes, *more]
 

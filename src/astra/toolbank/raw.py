@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from astra.records.tool import Launch
+from astra.records.tool import Effect, Launch
+from astra.toolbank.effects import method_effect, stated_effect
 
 
 class BadDocument(ValueError):
@@ -22,6 +23,8 @@ class RawTool:
     output: Any = None
     notes: tuple[str, ...] = ()
     """What the connector itself had to leave out; recorded with the repairs."""
+    effect: Effect = ""
+    """What the document says of a call's effect."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,17 @@ def raw_tool(item: Any) -> RawTool:
         output=next(
             (body[k] for k in ("outputSchema", "output_schema", "response") if body.get(k)), None
         ),
+        effect=stated_effect(body.get("annotations")) or _http_effect(body),
+    )
+
+
+def _http_effect(body: dict[str, Any]) -> Effect:
+    """The effect of a tool that says which HTTP operation it stands for (``http``)."""
+    http = body.get("http")
+    if not isinstance(http, dict):
+        return ""
+    return method_effect(
+        http.get("method"), body.get("name"), http.get("path"), body.get("description")
     )
 
 

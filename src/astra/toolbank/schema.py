@@ -17,6 +17,7 @@ MAX_CHARS = 500_000
 MAX_TEXT = 1024
 """The most characters of one description that chat APIs take."""
 _CUT = ("description", "title", "$comment")
+_REMARKS = (*_CUT, "examples", "deprecated", "$defs", "definitions")
 
 
 class Unmappable(ValueError):
@@ -95,7 +96,7 @@ def normalise_parameters(raw: Any, max_text: int = MAX_TEXT) -> tuple[dict[str, 
 
 
 def normalise_output(raw: Any, max_text: int = MAX_TEXT) -> tuple[dict[str, Any] | None, list[str]]:
-    """An output schema, or None where it is absent or unusable (recorded)."""
+    """An output schema, or None where it is absent, unusable or says nothing (recorded)."""
     if raw is None:
         return None, []
     try:
@@ -103,9 +104,20 @@ def normalise_output(raw: Any, max_text: int = MAX_TEXT) -> tuple[dict[str, Any]
         if not isinstance(document, dict):
             raise Unmappable("output_not_schema", "not an object")
         repairs: list[str] = []
-        return _checked(_clean(document, repairs, max_text, titles=True)), repairs
+        schema = _checked(_clean(document, repairs, max_text, titles=True))
+        if _says_nothing(schema):
+            raise Unmappable("output_says_nothing", "any value, or any object")
+        return schema, repairs
     except Unmappable as error:
         return None, [f"output schema dropped ({error.reason})"]
+
+
+def _says_nothing(schema: dict[str, Any]) -> bool:
+    """Whether any value or any object will do: what frameworks write for results without types."""
+    rest = {key: part for key, part in schema.items() if key not in _REMARKS}
+    if rest.get("additionalProperties") in (True, {}):
+        del rest["additionalProperties"]
+    return rest in ({}, {"type": "object"}, {"type": "object", "properties": {}})
 
 
 def _clean(

@@ -1,4 +1,4 @@
-"""Stage ``tools``: read every source, normalise, filter and label it (ASTRA 3.1)."""
+"""Stage ``tools``: read every source, normalise, filter and complete it (ASTRA 3.1)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from contextlib import aclosing
 from astra.llm.pool import flow
 from astra.llm.protocol import Teacher
 from astra.records.score import Rejection
-from astra.records.tool import ToolServer
+from astra.records.tool import Tool, ToolServer
 from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
 from astra.toolbank.domains import label_domain
 from astra.toolbank.normalise import ServerNormaliser
+from astra.toolbank.results import infer_results
 from astra.toolbank.sources import SourceList
 
 Outcome = ToolServer | Rejection
@@ -31,19 +32,35 @@ async def servers(
 ) -> AsyncGenerator[Outcome, None]:
     """All servers that survive, one by one, and what was dropped of whom.
 
-    ``teacher`` labels domains; None where ``domains.by`` is ``text``.
+    ``teacher`` is None where the configuration has nothing to ask.
     """
 
-    async def label(outcome: Outcome) -> list[Outcome]:
+    async def complete(outcome: Outcome) -> list[Outcome]:
         if teacher is None or isinstance(outcome, Rejection):
             return [outcome]
-        return [await label_domain(outcome, teacher, config.domains.labels)]
+        return await _completed(outcome, teacher, config)
 
     async with aclosing(_normalised(lists, connectors, config, metrics, progress)) as kept:
-        outcomes = flow(kept, label, open_items) if teacher else kept
+        outcomes = flow(kept, complete, open_items) if teacher else kept
         async with aclosing(outcomes):
             async for outcome in outcomes:
                 yield outcome
+
+
+async def _completed(server: ToolServer, teacher: Teacher, config: ToolsConfig) -> list[Outcome]:
+    """``server`` with what a teacher tells of it, and the asks that failed.
+
+    Results are inferred last: of a server that gets no label they would be paid for nothing.
+    """
+    if config.domains.by == "teacher":
+        labelled = await label_domain(server, teacher, config.domains.labels)
+        if isinstance(labelled, Rejection):
+            return [labelled]
+        server = labelled
+    if not config.infer_results:
+        return [server]
+    server, failed = await infer_results(server, teacher)
+    return [server, *failed]
 
 
 async def _normalised(
@@ -88,3 +105,11 @@ def measure(metrics: StageMetrics, server: ToolServer) -> None:
     metrics.distribution("tools_per_server", [len(server.tools)])
     metrics.distribution("languages", [server.language])
     metrics.distribution("execution", [server.execution.value])
+    metrics.distribution("results", map(_result_by, server.tools))
+    metrics.distribution("effects", (tool.effect or "unknown" for tool in server.tools))
+
+
+def _result_by(tool: Tool) -> str:
+    if tool.output_schema is not None:
+        return "published"
+    return "inferred" if tool.inferred else "unknown"

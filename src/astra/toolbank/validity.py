@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from astra.text.schemas import schema_fault
 
 TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
 SCHEMAS = frozenset(
@@ -47,19 +46,12 @@ _UNKNOWN_TO_THE_RULE = frozenset(
 _POINTER = re.compile(r"#(?:/[A-Za-z0-9_.$~%-]*)*")
 
 
-def problem(schema: dict[str, Any]) -> str | None:
-    """What keeps ``schema`` from being JSON Schema 2020-12; None if nothing does.
+def problem(schema: dict[str, Any]) -> str:
+    """What keeps ``schema`` from being JSON Schema 2020-12; empty if nothing does.
 
     Raises RecursionError for schemas nested beyond the interpreter's stack.
     """
-    if surely_valid(schema):
-        return None
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        where = "/".join(map(str, error.absolute_path))
-        return f"{where}: {error.message[:200]}"
-    return None
+    return "" if surely_valid(schema) else schema_fault(schema)
 
 
 def surely_valid(schema: Any) -> bool:

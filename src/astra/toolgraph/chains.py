@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from astra.llm.notes import PromptNotes
 from astra.llm.pool import flow
 from astra.records.base import content_id
-from astra.records.graph import Chain, ChainStep, ToolGraph
+from astra.records.graph import ArgumentOrigin, Chain, ChainStep, ProposedChain, ToolGraph
 from astra.records.score import Rejection
 from astra.records.tool import Tool, ToolServer
 from astra.records.verdict import ChainVerdict, Verdict
 from astra.records.verdict import Outcome as Vote
 from astra.store.metrics import StageMetrics
-from astra.toolgraph.arguments import Unsatisfiable, bind_sources, replay
+from astra.toolgraph.arguments import Binder, Unsatisfiable, replay, taken_from_results
 from astra.toolgraph.config import ChainsConfig
 from astra.toolgraph.graph import as_networkx
-from astra.toolgraph.judging import VOTE, Operator, SampledChain
-from astra.toolgraph.walks import Walk, sample_walks
+from astra.toolgraph.judging import VOTE, Operator, SampledChain, place
+from astra.toolgraph.walks import sample_walks
 
 RULE = "rule"
 """The model of a verdict that no model gave."""
 REPLAYS = 2
-"""How many made-up runs every chain must survive; what fits by chance rarely fits each time."""
+"""How many made-up runs every chain must survive."""
 
 
 Outcome = ChainVerdict | Chain | Rejection
@@ -56,7 +58,7 @@ class JudgedChain:
 
 
 def _said(verdict: Verdict) -> str:
-    # Why a model abstained is a fault of its endpoint, which the verdicts' table has.
+    # Why a model abstained is a fault of its endpoint, which the log tells.
     abstained = verdict.outcome is Vote.ABSTAINED
     words = "abstained" if abstained else verdict.detail
     return f"{verdict.operator}, {verdict.model}: {words}"
@@ -97,44 +99,71 @@ def _candidates(
             yield Rejection(item=graph.id, reason="server_unknown", detail=graph.server_id)
             continue
         tools = {tool.name: tool for tool in server.tools}
-        walks = sample_walks(
-            as_networkx(graph),
-            _generator(graph, config),
-            walks=config.walks,
-            min_length=config.min_length,
-            max_length=config.max_length,
-            acyclic=config.acyclic,
-            limit=config.max_chains,
-        )
-        for walk in walks:
+        for candidate in _sampled(graph, server, config):
             metrics.count("walks")
             try:
-                steps = _satisfiable(walk, tools)
+                metrics.count("values_not_drawn", _replayed(candidate.steps, tools))
             except Unsatisfiable as error:
                 detail = Verdict(
                     operator="arguments", model=RULE, sample=0, outcome=Vote.NO, detail=str(error)
                 )
-                yield _rejected(graph.id, server, walk, "argument_unsatisfiable", (detail,))
+                yield _rejected(candidate, "argument_unsatisfiable", (detail,))
                 continue
-            yield SampledChain(graph.id, server, walk, steps)
+            yield candidate
 
 
-def _generator(graph: ToolGraph, config: ChainsConfig) -> random.Random:
-    """A generator seeded by the graph and by how it is walked.
+def _sampled(graph: ToolGraph, server: ToolServer, config: ChainsConfig) -> list[SampledChain]:
+    """The walks of a graph that are to be judged, with the sources of their arguments.
 
-    The vote's samples belong to the seed too: data built so far draws its walks by them.
+    The graph alone decides which walks are drawn: more chains are the same ones and others.
     """
-    seed = config.model_dump(mode="json", exclude={"operators"})
-    seed["votes"] = getattr(config.operators.get(VOTE), "samples", 0)
-    return random.Random(int(content_id(["walks", graph.id, seed]), 16))
+    binder = Binder(server.tools, graph.proposed)
+    walks = sample_walks(
+        as_networkx(graph),
+        random.Random(int(content_id(["walks", graph.id]), 16)),
+        walks=config.walks,
+        min_length=config.min_length,
+        max_length=config.max_length,
+        visits={} if config.acyclic else most_visits(graph.proposed),
+    )
+    drawn = (
+        SampledChain(graph.id, server, walk, binder.bind(walk.tools), binder.sketch(walk.tools))
+        for walk in walks
+    )
+    if not config.dependent_first:
+        return list(islice(drawn, config.max_chains))
+    return preferred(list(drawn), config.max_chains)
 
 
-def _satisfiable(walk: Walk, tools: Mapping[str, Tool]) -> tuple[ChainStep, ...]:
-    """The walk's steps with a source for every required argument. Raises Unsatisfiable."""
-    steps = bind_sources([tools[name] for name in walk.tools])
-    for number in range(REPLAYS):
-        replay(steps, tools, random.Random(number))
-    return steps
+def most_visits(proposed: Iterable[ProposedChain]) -> dict[str, int]:
+    """How often one proposed chain calls each tool at most."""
+    most: Counter[str] = Counter()
+    for one in proposed:
+        most |= Counter(step.tool for step in one.steps)
+    return dict(most)
+
+
+def preferred(drawn: Sequence[SampledChain], most: int) -> list[SampledChain]:
+    """The ``most`` chains that are judged: as many single calls as a plain cut would leave.
+
+    Of the others those come first in which a step takes an earlier result, and among equals those
+    that were proposed as a whole. A larger ``most`` adds to the chains of a smaller one.
+    """
+    single = sum(len(chain.steps) == 1 for chain in drawn[:most])
+    singles = [chain for chain in drawn if len(chain.steps) == 1]
+    longer = [chain for chain in drawn if len(chain.steps) > 1]
+    longer.sort(key=lambda chain: (not any(taken_from_results(chain.steps)), not chain.sketch))
+    return [*singles[:single], *longer[: min(most, len(drawn)) - single]]
+
+
+def _replayed(steps: Sequence[ChainStep], tools: Mapping[str, Tool]) -> int:
+    """How many values of the user's no rule could draw. Raises Unsatisfiable."""
+    calls = [replay(steps, tools, random.Random(number)) for number in range(REPLAYS)]
+    return sum(
+        source.origin is ArgumentOrigin.TASK and name not in call
+        for step, call in zip(steps, calls[0], strict=True)
+        for name, source in step.arguments.items()
+    )
 
 
 async def _judge(candidate: SampledChain, operators: Sequence[Operator]) -> JudgedChain:
@@ -145,14 +174,7 @@ async def _judge(candidate: SampledChain, operators: Sequence[Operator]) -> Judg
         more, reason = await operator.judge(candidate, notes)
         verdicts += more
         if reason:
-            return _rejected(
-                candidate.graph_id,
-                candidate.server,
-                candidate.walk,
-                reason,
-                tuple(verdicts),
-                notes.prompt_hash,
-            )
+            return _rejected(candidate, reason, tuple(verdicts), notes.prompt_hash)
     chain = _accepted(candidate, verdicts, notes.prompt_hash)
     verdict = ChainVerdict(
         server_id=candidate.server.id,
@@ -169,41 +191,56 @@ async def _judge(candidate: SampledChain, operators: Sequence[Operator]) -> Judg
 def _accepted(candidate: SampledChain, verdicts: Sequence[Verdict], prompt_hash: str) -> Chain:
     votes = [verdict.outcome for verdict in verdicts if verdict.operator == VOTE]
     agreed = (verdict for verdict in verdicts if verdict.outcome is Vote.YES)
+    written = (yes.detail for yes in agreed if yes.model != RULE)
     return Chain(
         server_id=candidate.server.id,
         steps=candidate.steps,
         walk_weight=candidate.walk.weight,
         votes_for=votes.count(Vote.YES),
         votes_against=votes.count(Vote.NO),
-        task_sketch=next((yes.detail for yes in agreed if yes.model != RULE), ""),
+        task_sketch=next(written, candidate.sketch),
+        dependencies=_dependencies(candidate.steps, verdicts),
         prompt_hash=prompt_hash,
     )
 
 
+def _dependencies(steps: Sequence[ChainStep], verdicts: Sequence[Verdict]) -> int:
+    """How many arguments most approving votes say the user could not have stated as well."""
+    taken = [place(step, name) for step, name in taken_from_results(steps)]
+    approving = [v for v in verdicts if v.operator == VOTE and v.outcome is Vote.YES]
+    if not approving:
+        return len(taken)
+    needed = Counter(name for vote in approving for name in vote.needed)
+    return sum(2 * needed[name] > len(approving) for name in taken)
+
+
 def _rejected(
-    graph_id: str,
-    server: ToolServer,
-    walk: Walk,
-    reason: str,
-    verdicts: tuple[Verdict, ...],
-    prompt_hash: str = "",
+    candidate: SampledChain, reason: str, verdicts: tuple[Verdict, ...], prompt_hash: str = ""
 ) -> JudgedChain:
-    return JudgedChain(
-        graph_id,
-        ChainVerdict(
-            server_id=server.id,
-            tools=walk.tools,
-            accepted=False,
-            reason=reason,
-            chain_id="",
-            verdicts=verdicts,
-            prompt_hash=prompt_hash,
-        ),
+    verdict = ChainVerdict(
+        server_id=candidate.server.id,
+        tools=candidate.walk.tools,
+        accepted=False,
+        reason=reason,
+        chain_id="",
+        verdicts=verdicts,
+        prompt_hash=prompt_hash,
     )
+    return JudgedChain(candidate.graph_id, verdict)
 
 
 def measure(metrics: StageMetrics, chain: Chain) -> None:
-    """Add one accepted chain to the stage's counts and distributions."""
+    """Add one accepted chain to the stage's counts and distributions.
+
+    ``dependent_share`` is the share of the chains of several steps in which a step needs an
+    earlier result.
+    """
     metrics.count("chains")
     metrics.distribution("chain_length", [len(chain.steps)])
     metrics.distribution("walk_weight", [chain.walk_weight])
+    if len(chain.steps) > 1:
+        metrics.count("chains_of_several_steps")
+        metrics.count("dependent_chains", chain.dependencies > 0)
+        metrics.distribution("dependencies", [chain.dependencies])
+        share = metrics.counts["dependent_chains"] / metrics.counts["chains_of_several_steps"]
+        metrics.value("dependent_share", round(share, 4))

@@ -26,10 +26,16 @@ class ChainsConfig(StageConfig):
     walks: int = Field(ge=1)
     """Random walks tried per server: bounds the work whatever the graph."""
     max_chains: int = Field(ge=1)
-    """Distinct chains kept per server before verification."""
+    """Distinct chains per server that are judged."""
+    dependent_first: bool
+    """Whether, of the chains of several steps, those in which a step takes an earlier result are
+    judged first, among equals those proposed as a whole.
+
+    Single calls stay as many as were drawn."""
     min_length: int = Field(ge=1)
     max_length: int = Field(ge=1)
     acyclic: bool
+    """Whether a walk visits no tool twice. False: as often as one proposed chain calls it."""
 
     @field_validator("operators", mode="before")
     @classmethod

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
-from itertools import chain, pairwise
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import networkx as nx
 
@@ -15,8 +15,10 @@ from astra.records.graph import Edge, ToolGraph
 from astra.records.score import Rejection
 from astra.records.tool import ToolServer
 from astra.store.metrics import StageMetrics
-from astra.toolgraph.asks import ChainProposal, ChainProposals, propose_ask
+from astra.toolgraph.arguments import taken_from_results
+from astra.toolgraph.asks import ChainProposals, propose_ask
 from astra.toolgraph.config import GraphConfig
+from astra.toolgraph.proposals import Reading, proposed_chains, read_proposal
 
 
 def graphs(
@@ -44,9 +46,12 @@ async def _graph(
     metrics.count("servers")
     if len(rejections) == samples:
         return [*rejections, Rejection(item=server.id, reason="server_without_proposals")]
-    proposed = (reply.proposals for reply in replies if not isinstance(reply, Rejection))
-    graph = build_graph(server, chain.from_iterable(proposed), metrics, notes.prompt_hash)
-    return [*rejections, graph]
+    readings: list[Reading] = []
+    for sample, reply in enumerate(replies):
+        if not isinstance(reply, Rejection):
+            readings += read_reply(server, reply, f"sample {sample}", metrics)
+    rejections += [rejection for reading in readings for rejection in reading.rejections]
+    return [*rejections, build_graph(server, readings, notes.prompt_hash)]
 
 
 async def _propose(server: ToolServer, sample: int, teacher: Teacher) -> ChainProposals | Rejection:
@@ -58,6 +63,19 @@ async def _propose(server: ToolServer, sample: int, teacher: Teacher) -> ChainPr
         return Rejection(item=server.id, part=part, reason=reason, detail=str(error))
 
 
+def read_reply(
+    server: ToolServer, reply: ChainProposals, part: str, metrics: StageMetrics
+) -> Iterator[Reading]:
+    """The proposals with verdict yes, read; all are counted by their verdict."""
+    for number, proposal in enumerate(reply.proposals):
+        metrics.count(f"proposals_{proposal.verdict}")
+        if proposal.verdict == "yes":
+            reading = read_proposal(server, proposal, f"{part}, proposal {number}")
+            if any(taken_from_results(reading.steps)):
+                metrics.count("proposals_dependent")
+            yield reading
+
+
 def measure(metrics: StageMetrics, graph: ToolGraph) -> None:
     """Add one graph to the stage's counts and distributions."""
     metrics.count("graphs")
@@ -67,33 +85,24 @@ def measure(metrics: StageMetrics, graph: ToolGraph) -> None:
 
 
 def build_graph(
-    server: ToolServer,
-    proposals: Iterable[ChainProposal],
-    metrics: StageMetrics,
-    prompt_hash: str = "",
+    server: ToolServer, readings: Sequence[Reading], prompt_hash: str = ""
 ) -> ToolGraph:
-    """Weights count consecutive pairs of known tools in chains with verdict yes.
+    """Weights count consecutive pairs of known tools in the proposals.
 
     An unknown tool ends the pair on both sides: its neighbours are never joined across it.
     """
     known = {tool.name for tool in server.tools}
     weights: Counter[tuple[str, str]] = Counter()
-    counted = 0
-    for proposal in proposals:
-        metrics.count(f"proposals_{proposal.verdict}")
-        if proposal.verdict != "yes":
-            continue
-        unknown = [name for name in proposal.chain if name not in known]
-        metrics.count("unknown_tools", len(unknown))
-        counted += not unknown
+    for reading in readings:
         weights.update(
-            pair for pair in pairwise(proposal.chain) if pair[0] in known and pair[1] in known
+            pair for pair in pairwise(reading.tools) if pair[0] in known and pair[1] in known
         )
     return ToolGraph(
         server_id=server.id,
         nodes=tuple(sorted(known)),
         edges=tuple(Edge(source=a, target=b, weight=n) for (a, b), n in sorted(weights.items())),
-        proposals=counted,
+        proposals=sum(1 for reading in readings if reading.steps),
+        proposed=proposed_chains(readings),
         prompt_hash=prompt_hash,
     )
 

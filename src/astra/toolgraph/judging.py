@@ -7,10 +7,12 @@ answer abstains, and an operator never takes abstentions for a yes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from astra.llm.notes import PromptNotes
 from astra.llm.protocol import ModelConfig, ModelsConfig, Teacher
@@ -22,6 +24,7 @@ from astra.settings import StageConfig
 from astra.toolgraph import operators
 from astra.toolgraph.walks import Walk
 
+log = logging.getLogger("astra")
 VOTE = "vote"
 """The operator whose verdicts a chain's record counts as votes."""
 
@@ -34,6 +37,8 @@ class SampledChain:
     server: ToolServer
     walk: Walk
     steps: tuple[ChainStep, ...]
+    sketch: str = ""
+    """The request that whoever proposed this very chain had in mind."""
 
     @property
     def tools(self) -> list[Tool]:
@@ -48,6 +53,22 @@ class PanelOptions(ModelsConfig):
     temperature: float | None = Field(ge=0)
     """The temperature in place of the models' own, since a judge at 0 repeats itself. None: their
     own."""
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        """Refuse a panel whose models give one answer, paid once and counted twice.
+
+        Rules cost nothing, and stand for as many models as there are to be.
+        """
+        asked = [model for model in self.sampled() if model.backend != "offline"]
+        for model in asked:
+            if asked.count(model) > 1:
+                raise ValueError(
+                    f"models: {model.model} is listed {asked.count(model)} times with the same "
+                    "settings; its second answer would be its first. List different models, or "
+                    "this one once"
+                )
+        return self
 
     def sampled(self) -> tuple[ModelConfig, ...]:
         """The models as they are asked."""
@@ -83,12 +104,18 @@ def build_operators(
     ]
 
 
+def place(step: int, argument: str) -> str:
+    """How verdicts name an argument of a chain."""
+    return f"{step}.{argument}"
+
+
 def abstained(operator: str, model: Teacher, sample: int, error: Exception) -> Verdict:
-    """The verdict of a model whose ask failed."""
+    """The verdict of a model whose ask failed; the log has the error's text."""
+    log.info("[%s] %s, sample %d abstains: %s", operator, model.name, sample, error)
     return Verdict(
         operator=operator,
         model=model.name,
         sample=sample,
         outcome=Outcome.ABSTAINED,
-        detail=str(error)[:300],
+        detail=type(error).__name__,
     )

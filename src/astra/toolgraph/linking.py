@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra.records.tool import Tool
+from astra.text.paths import alternatives, kinds, takes
 from astra.text.values import ENTITY
 
 _GENERIC_NAMES = (
@@ -19,6 +20,11 @@ _GENERIC_NAMES = (
     "number page limit offset size key path url content message format mode sort order"
 )
 _GENERIC = frozenset(_GENERIC_NAMES.split())
+_SCALARS = {"string", "integer", "number"}
+MAX_DEPTH = 7
+"""How many levels of a result are looked at; lists count."""
+MAX_OUTPUTS = 400
+"""How many values of one result are looked at: some publishers describe thousands."""
 _TOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
@@ -43,38 +49,50 @@ def _singular(word: str) -> str:
 
 
 def outputs(tool: Tool) -> tuple[Output, ...]:
-    """The scalars of a tool's result that its output schema promises (two levels deep)."""
-    if tool.output_schema is None:
+    """The scalars that a tool's result promises, the shallow ones first; at most ``MAX_OUTPUTS``.
+
+    Of a list the first element stands for all. A result that nobody described promises nothing.
+    """
+    schema = tool.result_schema
+    if schema is None:
         return ()
-    own = tool.output_schema.get("title") or "_".join(tokens(tool.name)[1:]) or tool.name
-    return tuple(_walk(tool.output_schema, (), str(own), 0))
+    own = schema.get("title") or "_".join(tokens(tool.name)[1:]) or tool.name
+    found: list[Output] = []
+    level = [Output((), str(own), schema)]
+    for _ in range(MAX_DEPTH):
+        inner: list[Output] = []
+        for place in level:
+            for plain in alternatives(place.schema, schema):
+                if kinds(plain) & _SCALARS:
+                    found.append(Output(place.path, place.name, plain))
+                inner += _parts(place, plain)
+        level = inner[:MAX_OUTPUTS]
+    return tuple(found[:MAX_OUTPUTS])
 
 
-def _walk(
-    schema: Mapping[str, Any], path: tuple[str | int, ...], name: str, depth: int
-) -> list[Output]:
-    kind = schema.get("type")
-    if kind == "object" and depth < 2:
-        parts: list[Output] = []
-        properties = schema.get("properties", {})
-        for key in schema.get("required") or list(properties):
-            inner = properties.get(key)
-            if isinstance(inner, Mapping):
-                parts += _walk(inner, (*path, key), key, depth + 1)
-        return parts
-    if kind == "array" and isinstance(schema.get("items"), Mapping) and depth < 2:
-        return _walk(schema["items"], (*path, 0), name, depth + 1)
-    return [Output(path, name, schema)] if kind in ("string", "integer", "number") else []
+def _parts(place: Output, schema: Mapping[str, Any]) -> list[Output]:
+    """What a list or an object at ``place`` holds, one step further down."""
+    if "array" in kinds(schema) and isinstance(schema.get("items"), Mapping):
+        return [Output((*place.path, 0), place.name, schema["items"])]
+    properties = schema.get("properties") or {}
+    return [
+        Output((*place.path, key), key, properties[key])
+        for key in schema.get("required") or properties
+        if isinstance(properties.get(key), Mapping)
+    ]
 
 
 def feeds(output: Output, tool: Tool, parameter: str, schema: Mapping[str, Any]) -> bool:
     """Whether ``output`` (of ``tool``) can be the value of ``parameter`` with ``schema``."""
-    wanted = schema.get("type")
-    given = output.schema.get("type")
-    if wanted != given and not (wanted == "number" and given == "integer"):
+    wanted, given = kinds(schema), kinds(output.schema)
+    if not wanted & given and not ("number" in wanted and "integer" in given):
+        return False
+    if not takes(schema, tool.parameters, [output.schema], tool.result_schema):
         return False
     if output.schema.get(ENTITY) != schema.get(ENTITY):
         return False
+    if output.name in parameters(tool):
+        return False  # The result repeats what the call said: whoever knew it then knows it now.
     source, target = tokens(output.name), tokens(parameter)
     if source == target:
         return not set(target) <= _GENERIC
@@ -82,34 +100,38 @@ def feeds(output: Output, tool: Tool, parameter: str, schema: Mapping[str, Any])
     return len(target) > 1 and target == (*tokens(tool.name)[1:], *source)
 
 
-def required_parameters(tool: Tool) -> dict[str, Mapping[str, Any]]:
-    """Parameters that a call must give, in the schema's order."""
+def parameters(tool: Tool) -> dict[str, Mapping[str, Any]]:
+    """Every parameter that a call may give, in the schema's order."""
     properties = tool.parameters.get("properties", {})
     return {
-        name: properties[name] if isinstance(properties[name], Mapping) else {}
-        for name in tool.parameters.get("required", ())
-        if name in properties
+        name: schema if isinstance(schema, Mapping) else {} for name, schema in properties.items()
     }
+
+
+def required_parameters(tool: Tool) -> dict[str, Mapping[str, Any]]:
+    """Parameters that a call must give, in the order in which the schema requires them."""
+    known = parameters(tool)
+    return {name: known[name] for name in tool.parameters.get("required", ()) if name in known}
 
 
 def linked(producer: Tool, consumer: Tool) -> bool:
     """Whether some output of ``producer`` can be a required parameter of ``consumer``.
 
-    A producer without an output schema is judged by its name: ``list_tables`` leads to a
+    A producer whose result nobody described is judged by its name: ``list_tables`` leads to a
     parameter ``table_name``.
     """
-    parameters = required_parameters(consumer)
+    needed = required_parameters(consumer)
     if any(
         feeds(output, producer, name, schema)
         for output in outputs(producer)
-        for name, schema in parameters.items()
+        for name, schema in needed.items()
     ):
         return True
     product = tokens(producer.name)[1:]
     return (
-        producer.output_schema is None
+        producer.result_schema is None
         and bool(product)
-        and any(tokens(name)[: len(product)] == product for name in parameters)
+        and any(tokens(name)[: len(product)] == product for name in needed)
     )
 
 

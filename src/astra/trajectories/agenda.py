@@ -1,20 +1,13 @@
-"""The agenda of stage ``trajectories``: its tasks on disk, by order, id and what may follow."""
+"""The agenda of stage ``trajectories``: its tasks on disk, and which is asked for after which."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
-from astra.records.base import content_id
-from astra.records.task import Task, TaskKind
+from astra.records.task import Task
 from astra.records.tool import Execution, ToolServer
 from astra.store.sqlite import scratch
-
-FOLLOW_UPS_PER_SERVER = 32
-"""How many tasks of one server are kept as those that may follow another one."""
-SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
-REMEMBERED_SERVERS = 64
 
 
 class Agenda:
@@ -24,18 +17,15 @@ class Agenda:
         live = {server.id for server in servers if server.execution == Execution.LIVE}
         self._rows = scratch(
             "CREATE TABLE tasks (n INTEGER PRIMARY KEY, id TEXT, server_id TEXT, live INTEGER, "
-            "rank TEXT, task TEXT)",
+            "task TEXT)",
             "CREATE INDEX by_id ON tasks (id)",
-            "CREATE INDEX by_server ON tasks (server_id, id) WHERE live",
-            "CREATE INDEX by_rank ON tasks (server_id, rank) WHERE rank IS NOT NULL",
+            "CREATE INDEX by_server ON tasks (server_id, id)",
+            "CREATE TABLE pairs (first TEXT PRIMARY KEY, later TEXT UNIQUE) WITHOUT ROWID",
         )
-        self._remembered = lru_cache(maxsize=REMEMBERED_SERVERS)(self._ranked)
         for task in tasks:
-            follows = task.kind in SOLVABLE and task.plan
-            rank = content_id(["follow-up", task.id]) if follows else None
             self._rows.execute(
-                "INSERT INTO tasks (id, server_id, live, rank, task) VALUES (?, ?, ?, ?, ?)",
-                (task.id, task.server_id, task.server_id in live, rank, task.model_dump_json()),
+                "INSERT INTO tasks (id, server_id, live, task) VALUES (?, ?, ?, ?)",
+                (task.id, task.server_id, task.server_id in live, task.model_dump_json()),
             )
 
     def __enter__(self) -> Self:
@@ -56,15 +46,33 @@ class Agenda:
         """The task of an id, if there is one."""
         return next(self._tasks("WHERE id = ?", task_id), None)
 
-    def follow_ups(self, server_id: str) -> tuple[Task, ...]:
-        """The tasks of a server that may follow another one: the ``FOLLOW_UPS_PER_SERVER`` first
-        by a hash.
-        """
-        return self._remembered(server_id)
+    def of_server(self, server_id: str) -> tuple[Task, ...]:
+        """The tasks of a server by id."""
+        return tuple(self._tasks("WHERE server_id = ? ORDER BY id", server_id))
 
-    def _ranked(self, server_id: str) -> tuple[Task, ...]:
-        clauses = "WHERE server_id = ? AND rank IS NOT NULL ORDER BY rank LIMIT ?"
-        return tuple(self._tasks(clauses, server_id, FOLLOW_UPS_PER_SERVER))
+    def questions(self, server_id: str) -> set[str]:
+        """The questions of a server's tasks."""
+        rows = self._rows.execute(
+            "SELECT json_extract(task, '$.question') FROM tasks WHERE server_id = ?", (server_id,)
+        )
+        return {question for (question,) in rows}
+
+    def pair(self, pairs: Mapping[str, Task]) -> None:
+        """Keep which task is asked for after the one of an id, so that no server is paired twice.
+
+        In the order of ids the tasks of one server lie far apart.
+        """
+        rows = ((first, later.id) for first, later in pairs.items())
+        self._rows.executemany("INSERT INTO pairs VALUES (?, ?)", rows)
+
+    def after(self, task_id: str) -> Task | None:
+        """The task that is asked for after the one of this id, if there is one."""
+        return next(self._tasks("JOIN pairs ON id = later WHERE first = ?", task_id), None)
+
+    def comes_later(self, task_id: str) -> bool:
+        """Whether the task of this id is asked for after another one."""
+        rows = self._rows.execute("SELECT 1 FROM pairs WHERE later = ?", (task_id,))
+        return rows.fetchone() is not None
 
     def _tasks(self, clauses: str, *values: object) -> Iterator[Task]:
         for (row,) in self._rows.execute(f"SELECT task FROM tasks {clauses}", values):

@@ -18,6 +18,7 @@ from typing import Self
 
 from astra.agent.episode import parse_arguments
 from astra.agent.mcp import McpSession, ServerEnvironments, ServerError, open_server
+from astra.llm.served import served
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Launch, Tool, ToolServer
 from astra.settings import RuntimeConfig
@@ -213,9 +214,10 @@ class McpEnv:
                 self._process = await self._pool.acquire(self._launch)
             process = self._process
             try:
-                result = await process.session.call_tool(
-                    tool.original_name or tool.name, tool.original_arguments(arguments)
-                )
+                with served():
+                    result = await process.session.call_tool(
+                        tool.original_name or tool.name, tool.original_arguments(arguments)
+                    )
             except asyncio.CancelledError:
                 process.healthy = False
                 raise

@@ -8,22 +8,22 @@ import random
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from astra.agent.loop import Transcript
 from astra.agent.mcp import ServerError
-from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.agent.protocols import Env, Policy
 from astra.llm.notes import PromptNotes
 from astra.llm.policy import EndpointPolicy
 from astra.llm.pool import flow
-from astra.llm.protocol import ModelConfig, Teacher
+from astra.llm.protocol import ModelConfig, ParseError, ProviderError, Teacher
 from astra.records.base import content_id
-from astra.records.message import Message, MessageRole
+from astra.records.message import without_thoughts
 from astra.records.score import Rejection
 from astra.records.task import Task
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.records.trajectory import StopReason, Trajectory
+from astra.settings import ParamsError
 from astra.store.journal import Journal
 from astra.store.metrics import StageMetrics
 from astra.trajectories.agenda import Agenda
@@ -32,20 +32,22 @@ from astra.trajectories.conversation import (
     Conversation,
     Script,
     Scripts,
+    Servers,
     UserStop,
     converse,
 )
-from astra.trajectories.emulated import EmulatedEnv
+from astra.trajectories.emulated import EmulatedEnv, Setting
 from astra.trajectories.failures import FailureInjector
+from astra.trajectories.follow_up import ASKED_BY_OTHERS, follow_up_ask
 from astra.trajectories.journaled import JournaledEnv
 from astra.trajectories.live import McpEnv, ServerPool
-from astra.trajectories.user import SimulatedUser
+from astra.trajectories.opening import opening_messages, spoken
+from astra.trajectories.stated import Thing, stated_things
+from astra.trajectories.user import Goal, SimulatedUser
 
 log = logging.getLogger("astra")
 PolicyFor = Callable[[Script, int], Policy]
 """The policy of one episode, by script and sample."""
-Servers = Callable[[str], ToolServer | None]
-"""The server of an id, if there is one."""
 Outcome = Trajectory | Rejection
 REJECTED_STOPS = frozenset({StopReason.INFRA, StopReason.TIMEOUT})
 VARYING = frozenset({ServerError.__name__, TimeoutError.__name__})
@@ -76,11 +78,23 @@ def agent(
     return lambda script, sample: endpoint.for_sample(sample)
 
 
+def refuse_rule_emulator(config: TrajectoriesConfig, agenda: Agenda) -> None:
+    """Raise ParamsError if a model is to act on services that rules make up."""
+    mixed = config.agent.backend == "openai" and config.emulator.backend == "offline"
+    if mixed and not config.allow_rule_emulator and next(agenda.others(), None) is not None:
+        raise ParamsError(
+            "trajectories.agent is a model, trajectories.emulator are rules, whose results for "
+            "document-only servers mean nothing: take a model for both (-S emulator=openai "
+            "-S emulator.model=NAME), or ask for it with -S trajectories.allow_rule_emulator=true"
+        )
+
+
 async def trajectories(
     agenda: Agenda, player: EpisodePlayer, open_items: int, metrics: StageMetrics
 ) -> AsyncGenerator[Outcome, None]:
     """What came of every task's episodes, as it comes. Counts ``episodes``.
 
+    A task that is asked for within another one's conversation has none of its own.
     Live episodes run beside the others, as many at once as there may be server processes: one
     more would wait for a process while its time goes by. The processes end with the flow.
     """
@@ -91,7 +105,8 @@ async def trajectories(
         return [outcome]
 
     def episodes(tasks: Iterable[Task]) -> Iterator[tuple[Task, int]]:
-        return ((task, sample) for task in tasks for sample in range(player.config.samples))
+        own = (task for task in tasks if not player.scripts.asked_later(task))
+        return ((task, sample) for task in own for sample in range(player.config.samples))
 
     live = flow(episodes(agenda.live()), work, player.processes.limit)
     others = flow(episodes(agenda.others()), work, open_items)
@@ -123,6 +138,22 @@ async def _merged(*streams: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Out
 
 
 @dataclass(frozen=True)
+class Scene:
+    """One episode before it is played."""
+
+    script: Script
+    sample: int
+    key: str
+    """What its draws depend on."""
+    server: ToolServer
+    tools: tuple[Tool, ...]
+    """The tools that the agent sees."""
+    wished: tuple[str, ...] = ()
+    """The names and ids in what the user's model wished for."""
+    notes: PromptNotes = field(default_factory=PromptNotes)
+
+
+@dataclass(frozen=True)
 class EpisodePlayer:
     """Plays the episodes of the stage, and holds what they share."""
 
@@ -149,25 +180,54 @@ class EpisodePlayer:
             return rejected("not_deterministic", server.name)
         if server.execution == Execution.LIVE and server.launch is None:
             return rejected("no_launch", server.name)
+        script = self.scripts.of(task)
         key = content_id(["episode", self.config.seed, task.id, sample])
-        script = self.scripts.of(task, key)
         tools = shown_tools(server, script.tasks, self.config.max_tools, key)
         if tools is None:
             return rejected("plan_tool_unknown", server.name)
-        policy = self.cast.agent(script, sample)
-        notes = PromptNotes()
-        env = self._env(server, tools, key, sample, notes)
+        scene = Scene(script, sample, key, server, tools)
         try:
-            user = self._user(script, server, sample, notes)
-            ended = await self._converse(script.tasks[0], policy, env, key, user)
-        finally:
-            await env.close()
+            scene = await self._wished(scene)
+        except ProviderError as error:
+            return rejected(f"user_{UserStop.UNAVAILABLE}", str(error))
+        except ParseError as error:
+            return rejected(f"user_{UserStop.UNPARSABLE}", str(error))
+        policy = self.cast.agent(script, sample)
+        ended = await self._converse(scene, policy)
         if ended.transcript.stop_reason in REJECTED_STOPS:
             return rejected(_fault(ended.transcript), self._lasting(server, ended.transcript))
         if ended.user_stop not in (None, UserStop.SATISFIED):
             return rejected(f"user_{ended.user_stop}", ended.detail)
-        trajectory = _trajectory(script, sample, server, tools, policy, ended.transcript)
-        return trajectory.model_copy(update={"prompt_hash": notes.prompt_hash})
+        transcript = ended.transcript
+        if self.config.reasoning == "drop":
+            kept = without_thoughts(transcript.messages)
+            transcript = replace(transcript, messages=kept)
+        trajectory = _trajectory(scene, policy, transcript)
+        return trajectory.model_copy(update={"prompt_hash": scene.notes.prompt_hash})
+
+    async def _wished(self, scene: Scene) -> Scene:
+        """The scene with what its user's model wishes next, where one is to be written.
+
+        A model that declines leaves the one goal. Raises ProviderError or ParseError.
+        """
+        if not scene.script.wishes:
+            return scene
+        first, server = scene.script.tasks[0], scene.server
+        things = self._things(scene)
+        others = self.scripts.questions_beside(first, ASKED_BY_OTHERS)
+        ask = follow_up_ask(first, things, server, scene.tools, others, scene.sample)
+        wish = await scene.notes.of(self.cast.user).ask(ask)
+        if not wish.request.strip():
+            return replace(scene, script=Script((first,)))
+        goals = (*scene.script.goals, Goal(request=wish.request))
+        script = replace(scene.script, goals=goals)
+        return replace(scene, script=script, wished=tuple(wish.values))
+
+    def _things(self, scene: Scene) -> tuple[Thing, ...]:
+        """The people and things that the user of a scene speaks of."""
+        tasks = [self.scripts.planned(task) for task in scene.script.tasks]
+        found = (thing for task in tasks for thing in stated_things(task, scene.server))
+        return tuple(dict.fromkeys((*found, *scene.wished)))
 
     def _lasting(self, server: ToolServer, transcript: Transcript) -> str:
         """What a rejection says of a fault: nothing that differs from run to run.
@@ -181,46 +241,47 @@ class EpisodePlayer:
             log.warning("an episode on %s failed: %s", server.name, transcript.detail)
         return transcript.cause
 
-    def _user(
-        self, script: Script, server: ToolServer, sample: int, notes: PromptNotes
-    ) -> SimulatedUser | None:
-        if not script.goals:
+    async def _converse(self, scene: Scene, policy: Policy) -> Conversation:
+        env = self._env(scene)
+        try:
+            return await converse(
+                policy,
+                env,
+                opening_messages(scene.script.tasks[0], self.config.system_prompts, scene.key),
+                self.config.limits,
+                self.config.episode_timeout_s,
+                self._user(scene),
+                self.config.conversations.max_user_turns,
+            )
+        finally:
+            await env.close()
+
+    def _user(self, scene: Scene) -> SimulatedUser | None:
+        if not scene.script.goals:
             return None
-        language, teacher = script.tasks[0].language, notes.of(self.cast.user)
+        first, teacher = scene.script.tasks[0], scene.notes.of(self.cast.user)
         max_turns = self.config.conversations.max_user_turns
-        return SimulatedUser(script.goals, server, language, max_turns, teacher, sample)
+        return SimulatedUser(
+            scene.script.goals, scene.server, first.language, spoken(first.now), max_turns,
+            teacher, scene.sample,
+        )  # fmt: skip
 
-    async def _converse(
-        self, task: Task, policy: Policy, env: Env, key: str, user: SimulatedUser | None
-    ) -> Conversation:
-        opening = (
-            Message(role=MessageRole.SYSTEM, content=self._system_prompt(key)),
-            Message(role=MessageRole.USER, content=task.question),
-        )
-        limits, timeout_s = self.config.limits, self.config.episode_timeout_s
-        max_turns = self.config.conversations.max_user_turns
-        return await converse(policy, env, opening, limits, timeout_s, user, max_turns)
-
-    def _env(
-        self,
-        server: ToolServer,
-        tools: tuple[Tool, ...],
-        key: str,
-        sample: int,
-        notes: PromptNotes,
-    ) -> Env:
+    def _env(self, scene: Scene) -> Env:
         """The environment of one episode: the emulator, or the live server with its journal."""
+        server, tools = scene.server, scene.tools
         if server.execution == Execution.EMULATED:
-            failures = FailureInjector(self.config.failure_rate, key)
-            return EmulatedEnv(server, tools, notes.of(self.cast.emulator), failures, sample)
+            return EmulatedEnv(
+                server,
+                tools,
+                scene.notes.of(self.cast.emulator),
+                FailureInjector(self.config.failure_rate, scene.key),
+                scene.sample,
+                self.config.limits.max_result_chars,
+                Setting(self._things(scene), spoken(scene.script.tasks[0].now)),
+            )
         launch = server.launch.model_dump(mode="json") if server.launch else None
-        episode = content_id([key, server.id, launch, [tool.name for tool in tools]])
+        episode = content_id([scene.key, server.id, launch, [tool.name for tool in tools]])
         return JournaledEnv(McpEnv(server, tools, self.processes), self.journal, episode)
-
-    def _system_prompt(self, key: str) -> str:
-        """The episode's system prompt, drawn by its key from the standard one and the others."""
-        texts = (AGENT_SYSTEM_PROMPT, *self.config.system_prompts)
-        return texts[int(content_id(["prompt", key]), 16) % len(texts)]
 
 
 def shown_tools(
@@ -250,28 +311,21 @@ def shown_tools(
     return tuple(tool for tool in offered if tool.name in planned or tool.name in drawn)
 
 
-def _trajectory(
-    script: Script,
-    sample: int,
-    server: ToolServer,
-    tools: tuple[Tool, ...],
-    policy: Policy,
-    transcript: Transcript,
-) -> Trajectory:
-    task = script.tasks[0]
+def _trajectory(scene: Scene, policy: Policy, transcript: Transcript) -> Trajectory:
+    task = scene.script.tasks[0]
     return Trajectory(
         task_id=task.id,
-        server_id=server.id,
-        sample=sample,
+        server_id=scene.server.id,
+        sample=scene.sample,
         policy=policy.name,
-        execution=server.execution,
+        execution=scene.server.execution,
         language=task.language,
-        domain=server.domain,
-        tools=tools,
+        domain=scene.server.domain,
+        tools=scene.tools,
         messages=transcript.messages,
         calls=transcript.calls,
         stop_reason=transcript.stop_reason,
-        follow_ups=script.follow_ups,
+        follow_ups=scene.script.follow_ups,
     )
 
 

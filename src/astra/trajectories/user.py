@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from astra.agent.prompt import untagged
 from astra.llm.protocol import Ask, Teacher
 from astra.records.base import Frozen
 from astra.records.message import Message, MessageRole
@@ -49,6 +50,7 @@ class SimulatedUser:
         goals: Sequence[Goal],
         server: ToolServer,
         language: str,
+        now: str,
         max_turns: int,
         teacher: Teacher,
         sample: int,
@@ -59,14 +61,17 @@ class SimulatedUser:
         self._max_turns = max_turns
         self._teacher = teacher
         self._sample = sample
+        self._now = now
 
     async def reply(self, messages: Sequence[Message]) -> UserReply:
-        """What the user does after the conversation so far; they see no tool call.
+        """What the user does after the conversation so far; they see neither calls nor tags.
 
         Raises ProviderError or ParseError as the teacher does.
         """
         conversation = [
-            {"speaker": "user" if m.role == MessageRole.USER else "assistant", "text": m.content}
+            {"speaker": "user", "text": m.content}
+            if m.role == MessageRole.USER
+            else {"speaker": "assistant", "text": untagged(m.content)}
             for m in messages
             if m.role == MessageRole.USER or (m.role == MessageRole.ASSISTANT and not m.tool_calls)
         ]
@@ -74,6 +79,7 @@ class SimulatedUser:
         variables: dict[str, Any] = {
             "server": self._server.title or self._server.name,
             "language": self._language,
+            "now": self._now,
             "goals": [goal.model_dump(mode="json") for goal in self._goals],
             "conversation": conversation,
             "messages_left": self._max_turns - spoken,

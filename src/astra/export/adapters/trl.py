@@ -94,7 +94,7 @@ def _method(tool: Tool) -> Callable[..., str]:
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     lines = [tool.description, "", "Args:"]
     annotations: dict[str, Any] = {"return": str}
-    for name, schema in sorted(properties.items(), key=lambda item: item[0] not in required):
+    for name, schema in properties.items():
         default = inspect.Parameter.empty if name in required else None
         annotations[name] = _annotation(schema, name in required)
         parameters.append(

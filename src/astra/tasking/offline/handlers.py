@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,58 +12,43 @@ from astra.llm.protocol import OfflineHandlers, ProviderError
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.tool import Tool
 from astra.tasking.asks import (
-    AUGMENT,
     CHAIN_TASK,
-    DROP_PARAMETER,
     SCORE,
     SERVER_TASK,
-    PlannedArgument,
-    PlannedStep,
-    Rewritten,
+    OnlyStep,
+    StatedArgument,
     TaskScores,
+    WrittenCall,
     WrittenTask,
+    WrongValue,
 )
-from astra.tasking.checks import leaked_names, task_literals
-from astra.tasking.offline import grammar, grammar_zh
-from astra.tasking.offline.grammar import Omitted, PlanText
-from astra.tasking.offline.grammar_zh import ChineseText
+from astra.tasking.checks import leaked_names, leaves
+from astra.tasking.offline import variants
+from astra.tasking.offline.reading import plan_in, planned, question_for, tools_in
 from astra.text.values import ENTITY, NoValue, draw_value
 from astra.text.words import stands_in
 
-_CONTEXTS = (
-    "I am making a list for my team.",
-    "This is for a short report.",
-    "I have a meeting in ten minutes.",
-    "My notes are not complete.",
-    "A friend asked me about this.",
-    "I want to check an old note.",
-)
-_DEMANDS = (
-    "Do not guess the answer.",
-    "I need the exact value, not a guess.",
-    "If a lookup fails, try it again before you answer.",
-    "Use the newest data and nothing from memory.",
-    "A late answer is better than a wrong one.",
-)
-_CONTEXTS_ZH = ("我在准备一份报告。", "十分钟后我要开会。", "我的记录不完整。", "朋友问起这件事。")
-_DEMANDS_ZH = ("请不要猜测答案。", "我需要准确的结果。", "如果查询失败，请再试一次。")
 _ARITHMETIC = re.compile(r"[\d\s+-]+")
+MORE_DRAWS = 7
+"""How often values are drawn again for calls that came out equal: a tool may know few subjects."""
 LONG_QUESTION = 40
 DEEP_NESTING = 4
 
 
 def write_chain_task(variables: Mapping[str, Any], rng: random.Random) -> WrittenTask:
     """Values for what the user states, then a question by grammar."""
-    tools = _tools(variables)
-    plan = _bind(_plan(variables["steps"]), tools, rng)
-    return WrittenTask(question=_question(variables, plan, tools, rng), steps=_planned(plan))
+    tools = tools_in(variables)
+    plan = _bind(plan_in(variables["steps"]), tools, rng)
+    return WrittenTask(question=question_for(variables, plan, tools, rng), steps=planned(plan))
 
 
-def write_server_task(variables: Mapping[str, Any], rng: random.Random) -> WrittenTask:
+def write_server_task(
+    variables: Mapping[str, Any], rng: random.Random
+) -> WrittenTask | WrittenCall:
     """``number`` calls side by side: one tool on several subjects, or several on one subject."""
-    tools = _tools(variables)
+    tools = tools_in(variables)
     number: int = variables["number"]
-    first = rng.choice(sorted(tools))
+    first = rng.choice(sorted(variables["focus"]) or sorted(tools))
     beside = [name for name in sorted(tools) if name != first and _same(tools[first], tools[name])]
     if len(beside) >= number - 1 > 0 and rng.random() < 0.5:
         chosen = [first, *rng.sample(beside, number - 1)]
@@ -80,38 +65,31 @@ def write_server_task(variables: Mapping[str, Any], rng: random.Random) -> Writt
         for name in chosen
     ]
     plan = _bind(unbound, tools, rng)
-    if len({step.model_dump_json() for step in plan}) < len(plan):
+    for _ in range(MORE_DRAWS):
+        if _distinct(plan):
+            break
+        plan = _bind(unbound, tools, rng)
+    if not _distinct(plan):
         raise ProviderError(f"{first} cannot be asked about {number} different subjects")
-    return WrittenTask(question=_question(variables, plan, tools, rng), steps=_planned(plan))
+    question = question_for(variables, plan, tools, rng)
+    if number == 1:
+        return WrittenCall(question=question, steps=(_only(plan[0]),))
+    return WrittenTask(question=question, steps=planned(plan))
 
 
-def drop_parameter(variables: Mapping[str, Any], rng: random.Random) -> Rewritten:
-    """The question again, without one value."""
-    omitted = (variables["step"], variables["parameter"])
-    plan = _plan(variables["steps"])
-    return Rewritten(question=_question(variables, plan, _tools(variables), rng, omitted))
-
-
-def augment(variables: Mapping[str, Any], rng: random.Random) -> Rewritten:
-    """A sentence of context, of demands, or of the person who asks."""
-    question: str = variables["question"]
-    chinese = _language(variables) == "zh"
-    demands, contexts = (_DEMANDS_ZH, _CONTEXTS_ZH) if chinese else (_DEMANDS, _CONTEXTS)
-    space = "" if chinese else " "
-    if variables["mode"] == "complicate":
-        return Rewritten(question=f"{question}{space}{rng.choice(demands)}")
-    lead = variables["persona"] if variables["mode"] == "persona" else rng.choice(contexts)
-    return Rewritten(question=f"{lead}{space}{question}")
+def _distinct(plan: Sequence[ChainStep]) -> bool:
+    return len({step.model_dump_json() for step in plan}) == len(plan)
 
 
 def score(variables: Mapping[str, Any], rng: random.Random) -> TaskScores:
     """Labels by rule; what a rule cannot see (style) keeps the best label."""
     question: str = variables["question"]
-    plan = _plan(variables["steps"])
-    tools = _tools(variables)
+    plan = plan_in(variables["steps"])
+    tools = tools_in(variables)
     return TaskScores(
         reason="by rule",
-        quality=_quality(question, plan, list(tools.values()), variables["kind"]),
+        wrong_values=tuple(_wrong_values(question, variables["unstated"])),
+        quality=_quality(question, list(tools.values())),
         realism=_realism(question),
         necessity=_necessity(plan),
         difficulty=min(5, 1 + len(plan)),
@@ -119,10 +97,16 @@ def score(variables: Mapping[str, Any], rng: random.Random) -> TaskScores:
     )
 
 
-def _quality(question: str, plan: Sequence[ChainStep], tools: Sequence[Tool], kind: str) -> int:
+def _wrong_values(question: str, unstated: Sequence[Mapping[str, Any]]) -> Iterator[WrongValue]:
+    """Every value that does not stand in the question letter by letter: rules derive nothing."""
+    for value in unstated:
+        missing = [leaf for leaf in leaves(value["value"]) if not stands_in(leaf, question)]
+        if missing:
+            yield WrongValue(problem=f"{missing} not in the request", place=value["place"])
+
+
+def _quality(question: str, tools: Sequence[Tool]) -> int:
     label = 5
-    missing = [literal for literal in task_literals(plan) if not stands_in(literal, question)]
-    label -= 3 if missing and kind != "missing_parameter" else 0
     label -= 2 if leaked_names(question, tools) else 0
     label -= 1 if not question.rstrip().endswith((".", "?", "!", "。", "？")) else 0
     label -= 2 if len(question.split()) > LONG_QUESTION else 0
@@ -151,34 +135,6 @@ def _necessity(plan: Sequence[ChainStep]) -> int:
         if not (simple and _ARITHMETIC.fullmatch(values[0])):
             return 5
     return 2
-
-
-def _language(variables: Mapping[str, Any]) -> str:
-    """en or zh. Raises ProviderError for any other language."""
-    language = variables["server"]["language"]
-    if language not in ("en", "und", "zh"):
-        raise ProviderError(f"the offline teacher writes English and Chinese, not {language}")
-    return "zh" if language == "zh" else "en"
-
-
-def _question(
-    variables: Mapping[str, Any],
-    plan: Sequence[ChainStep],
-    tools: Mapping[str, Tool],
-    rng: random.Random,
-    omitted: Omitted = None,
-) -> str:
-    if _language(variables) == "zh":
-        return grammar_zh.question(ChineseText(plan, tools, omitted), rng)
-    return grammar.question(PlanText(plan, tools, omitted), rng)
-
-
-def _tools(variables: Mapping[str, Any]) -> dict[str, Tool]:
-    return {view["name"]: Tool.model_validate(view) for view in variables["tools"]}
-
-
-def _plan(steps: Sequence[Mapping[str, Any]]) -> list[ChainStep]:
-    return [ChainStep.model_validate(step) for step in steps]
 
 
 def _same(left: Tool, right: Tool) -> bool:
@@ -227,23 +183,14 @@ def _shared_value(
     return value
 
 
-def _planned(plan: Sequence[ChainStep]) -> tuple[PlannedStep, ...]:
-    return tuple(
-        PlannedStep(
-            tool=step.tool,
-            arguments=tuple(
-                PlannedArgument(name=name, value=source.value, step=source.step, path=source.path)
-                for name, source in step.arguments.items()
-            ),
-        )
-        for step in plan
-    )
+def _only(step: ChainStep) -> OnlyStep:
+    given = (StatedArgument(name=name, value=of.value) for name, of in step.arguments.items())
+    return OnlyStep(tool=step.tool, arguments=tuple(given))
 
 
 HANDLERS: OfflineHandlers = {
     CHAIN_TASK: write_chain_task,
     SERVER_TASK: write_server_task,
-    DROP_PARAMETER: drop_parameter,
-    AUGMENT: augment,
     SCORE: score,
+    **variants.HANDLERS,
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from astra.toolbank.cleaner import lookup
+from astra.toolbank.effects import method_effect
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -72,12 +73,14 @@ def _operation(
         _add_body(_content_schema(body), body.get("required"), properties, required)
     output = _response_schema(operation, inline)
     name = operation.get("operationId") or f"{method}_{path.strip('/')}"
+    description = operation.get("description") or operation.get("summary")
     return RawTool(
         name=name,
-        description=operation.get("description") or operation.get("summary"),
+        description=description,
         parameters={"type": "object", "properties": properties, "required": required},
         output=output,
         notes=(*left_out, *inline.notes),
+        effect=method_effect(method, name, path, operation.get("summary") or description),
     )
 
 

@@ -1,4 +1,4 @@
-"""The rule that stands in for the teacher in stage ``tools``."""
+"""The rules that stand in for the teacher in stage ``tools``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from astra.llm.protocol import OfflineHandlers
 from astra.toolbank.clean import domain_of
 from astra.toolbank.domains import DOMAIN, DomainLabel
+from astra.toolbank.results import RESULT, ResultGuess
 
 STATED = 10
 """How many words of the documents the publisher's own label is worth."""
@@ -31,4 +32,10 @@ def choose_domain(variables: Mapping[str, Any], rng: random.Random) -> DomainLab
     return DomainLabel(domain=best if scores[best] else labels[-1])
 
 
-HANDLERS: OfflineHandlers = {DOMAIN: choose_domain}
+def no_guess(variables: Mapping[str, Any], rng: random.Random) -> ResultGuess:
+    """No word on a tool: a rule cannot know what a service sends."""
+    del variables, rng
+    return ResultGuess(reason="No guess.", effect="unknown", output_schema=None, example=None)
+
+
+HANDLERS: OfflineHandlers = {DOMAIN: choose_domain, RESULT: no_guess}

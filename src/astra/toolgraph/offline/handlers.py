@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from astra.llm.protocol import OfflineHandlers
+from astra.records.graph import ChainStep
 from astra.records.tool import Tool
+from astra.toolgraph.arguments import Binder
 from astra.toolgraph.asks import (
     BACK_CHAIN,
     BACK_QUERY,
@@ -18,6 +20,9 @@ from astra.toolgraph.asks import (
     ChainProposal,
     ChainProposals,
     CoherenceVerdict,
+    JudgedDependency,
+    ProposedArgument,
+    ProposedStep,
 )
 from astra.toolgraph.linking import linked, required_parameters, share_subject, tokens
 
@@ -36,11 +41,12 @@ def propose(variables: Mapping[str, Any], rng: random.Random) -> ChainProposals:
     A step that follows neither makes the proposal's verdict ``unsure``.
     """
     tools = [Tool.model_validate(view) for view in variables["tools"]]
-    proposals = [_proposal(tools, rng) for _ in range(PROPOSALS if len(tools) > 1 else 0)]
+    binder = Binder(tools)
+    proposals = [_proposal(tools, binder, rng) for _ in range(PROPOSALS if len(tools) > 1 else 0)]
     return ChainProposals(proposals=tuple(proposals))
 
 
-def _proposal(tools: list[Tool], rng: random.Random) -> ChainProposal:
+def _proposal(tools: list[Tool], binder: Binder, rng: random.Random) -> ChainProposal:
     chain = [rng.choice(tools)]
     sure = True
     for _ in range(rng.randint(1, MAX_CHAIN - 1)):
@@ -56,10 +62,23 @@ def _proposal(tools: list[Tool], rng: random.Random) -> ChainProposal:
                 chain.append(rng.choice(free))
                 sure = False
             break
+    words = ", then ".join(_words(tool) for tool in chain)
     return ChainProposal(
+        task=f"Use {words}.",
+        steps=tuple(map(_proposed, binder.bind([tool.name for tool in chain]))),
+        reason=words,
         verdict="yes" if sure else "unsure",
-        chain=tuple(tool.name for tool in chain),
-        task=f"Use {', then '.join(_words(tool) for tool in chain)}.",
+    )
+
+
+def _proposed(step: ChainStep) -> ProposedStep:
+    """A step as a reply puts it."""
+    return ProposedStep(
+        tool=step.tool,
+        arguments=tuple(
+            ProposedArgument(name=name, origin=source.origin, step=source.step, path=source.path)
+            for name, source in step.arguments.items()
+        ),
     )
 
 
@@ -75,7 +94,19 @@ def judge_coherence(variables: Mapping[str, Any], rng: random.Random) -> Coheren
     coherent = coherent and len(set(range(len(steps))) - used) <= MAX_LOOSE_ENDS
     names = [_words(tools[step["tool"]]) for step in steps]
     task = f"Ask for the {' and the '.join(names)}."
-    return CoherenceVerdict(reason=task, valid=coherent, task=task)
+    return CoherenceVerdict(
+        dependencies=_dependencies(steps), reason=task, valid=coherent, task=task
+    )
+
+
+def _dependencies(steps: list[dict[str, Any]]) -> tuple[JudgedDependency, ...]:
+    """Every value of an earlier result is one that the user could not have stated."""
+    return tuple(
+        JudgedDependency(step=index, argument=name, reason="It is a result.", statable=False)
+        for index, step in enumerate(steps)
+        for name, source in step["arguments"].items()
+        if source["origin"] == "output"
+    )
 
 
 def _connected(steps: list[dict[str, Any]], index: int, tools: Mapping[str, Tool]) -> bool:

@@ -1,10 +1,12 @@
 """Back-translation: models write a chain's request and find the chain again from it alone.
 
-ASTRA section 3.1, check ii; models and attempts as in ASTRA's release.
+ASTRA section 3.1, check ii; models and attempts as in ASTRA's release. Models are asked in rounds
+of the fewest that can decide, in a fixed order, and none once it is decided.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -28,21 +30,41 @@ class Options(PanelOptions):
 async def judge(
     candidate: SampledChain, models: Sequence[Teacher], options: Options
 ) -> tuple[list[Verdict], str]:
-    """Each model's attempts, and why they reject the chain; empty if they accept it."""
-    tried = await together(*(_attempts(candidate, model, options.attempts) for model in models))
-    verdicts = [verdict for attempts in tried for verdict in attempts]
-    agreeing = sum(verdict.outcome is Outcome.YES for verdict in verdicts)
+    """The attempts, and why they reject the chain; the reason is empty if they accept it."""
+    tried: list[list[Verdict]] = [[] for _ in models]
+    verdicts: list[Verdict] = []
+    while asked := _round(tried, options):
+        more = await together(
+            *(_there_and_back(candidate, models[place], len(tried[place])) for place in asked)
+        )
+        verdicts += more
+        for place, verdict in zip(asked, more, strict=True):
+            tried[place].append(verdict)
     if all(verdict.outcome is Outcome.ABSTAINED for verdict in verdicts):
         return verdicts, "no_back_translation"
-    return verdicts, "" if agreeing > options.min_share * len(models) else "not_recovered"
+    accepted = sum(map(_found, tried)) > options.min_share * len(models)
+    return verdicts, "" if accepted else "not_recovered"
 
 
-async def _attempts(candidate: SampledChain, model: Teacher, most: int) -> list[Verdict]:
-    """One model's attempts, the first yes the last of them."""
-    verdicts: list[Verdict] = []
-    while len(verdicts) < most and not (verdicts and verdicts[-1].outcome is Outcome.YES):
-        verdicts.append(await _there_and_back(candidate, model, len(verdicts)))
-    return verdicts
+def _round(tried: Sequence[Sequence[Verdict]], options: Options) -> list[int]:
+    """The models to ask next, by their places: the fewest that can decide, least tried first.
+
+    None once enough have found the chain, or too few still can.
+    """
+    found = sum(map(_found, tried))
+    missing = math.floor(options.min_share * len(tried)) + 1 - found
+    left = [
+        place
+        for place, attempts in enumerate(tried)
+        if not _found(attempts) and len(attempts) < options.attempts
+    ]
+    if len(left) < missing:
+        return []
+    return sorted(left, key=lambda place: len(tried[place]))[: max(missing, 0)]
+
+
+def _found(attempts: Sequence[Verdict]) -> bool:
+    return any(verdict.outcome is Outcome.YES for verdict in attempts)
 
 
 async def _there_and_back(candidate: SampledChain, model: Teacher, attempt: int) -> Verdict:

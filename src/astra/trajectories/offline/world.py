@@ -12,9 +12,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from astra.llm.protocol import ProviderError
 from astra.records.base import canonical_json, content_id
+from astra.text.schemas import conforms
+from astra.text.values import NoValue, draw_value
 from astra.text.verbs import CREATES, DELETES, UPDATES, is_write, noun_of, singular, verb_of
-from astra.trajectories.schemas import conforms, value_for
 
 UNKNOWN_SHARE = 0.01
 """The share of (parameter, entity) pairs that a server has never heard of."""
@@ -44,9 +46,14 @@ class EmulatedWorld:
                 return f"no {name} named {value}"
         return ""
 
-    def read(self, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-        """The result of a call that does not fail, conforming to the output schema."""
-        schema: Mapping[str, Any] = tool.get("output_schema") or {"type": "string"}
+    def read(
+        self,
+        tool: Mapping[str, Any],
+        result_schema: Mapping[str, Any] | None,
+        arguments: Mapping[str, Any],
+    ) -> Any:
+        """The result of a call that does not fail, conforming to the schema; a text without one."""
+        schema = result_schema or {"type": "string"}
         noun = str(schema.get("title") or noun_of(tool["name"]) or tool["name"])
         return self._value(schema, noun, noun_of(tool["name"]), arguments, is_write(tool["name"]))
 
@@ -72,7 +79,7 @@ class EmulatedWorld:
             written = self._written(attribute, noun, arguments)
             if written is not None and conforms(written, schema):
                 return written
-        value = value_for(schema, attribute, self._rng(attribute, arguments))
+        value = _value_for(schema, attribute, self._rng(attribute, arguments))
         return value if writing else self._adjusted(value, schema, noun, arguments)
 
     def _rng(self, attribute: str, arguments: Mapping[str, Any]) -> random.Random:
@@ -141,3 +148,30 @@ def _same_subject(given: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 def _is_entity(tool: Mapping[str, Any], name: str) -> bool:
     properties: Mapping[str, Any] = tool["parameters"].get("properties", {})
     return isinstance(properties.get(name), dict) and "x-entity" in properties[name]
+
+
+def _value_for(schema: Mapping[str, Any], name: str, rng: random.Random) -> Any:
+    """A made-up value of property ``name`` that conforms to the schema.
+
+    Lists get two to four distinct items where the schema lets them. Raises ProviderError if no
+    conforming value is found.
+    """
+    try:
+        if schema.get("type") == "array" and isinstance(schema.get("items"), Mapping):
+            listed = _items(schema, name, rng)
+            if conforms(listed, schema):
+                return listed
+        return draw_value(schema, rng, name)
+    except NoValue as error:
+        raise ProviderError(f"the offline emulator has no value: {error}") from error
+
+
+def _items(schema: Mapping[str, Any], name: str, rng: random.Random) -> list[Any]:
+    low = int(schema.get("minItems", 2))
+    count = rng.randint(low, max(low, int(schema.get("maxItems", 4))))
+    values: list[Any] = []
+    for _ in range(4 * count):
+        value = draw_value(schema["items"], rng, singular(name))
+        if value not in values and len(values) < count:
+            values.append(value)
+    return values

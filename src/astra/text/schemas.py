@@ -1,0 +1,67 @@
+"""Whether a value satisfies a JSON Schema (2020-12), and how it does not.
+
+Whoever checks a value against a schema does it here: a schema never makes the host fetch what it
+refers to, a schema is compiled once, and what is wrong is told in a bounded text.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from astra.records.base import canonical_json
+
+MAX_TOLD = 300
+"""The most characters of a problem that are told: messages quote whole values."""
+
+
+def violation(value: Any, schema: Any) -> str:
+    """How ``value`` violates the valid schema ``schema``; empty if it does not.
+
+    A schema whose references do not resolve is violated by every value that meets them.
+    """
+    try:
+        problem = best_match(validator(schema).iter_errors(value))
+    except (Unresolvable, RecursionError) as error:
+        return f"the schema cannot be resolved: {error}"[:MAX_TOLD]
+    if problem is None:
+        return ""
+    place = "/".join(map(str, problem.absolute_path))
+    return f"{place and f'{place}: '}{problem.message}"[:MAX_TOLD]
+
+
+def conforms(value: Any, schema: Any) -> bool:
+    """Whether ``violation`` finds nothing, without looking for words."""
+    try:
+        return validator(schema).is_valid(value)
+    except (Unresolvable, RecursionError):
+        return False
+
+
+def schema_fault(schema: Any) -> str:
+    """What keeps ``schema`` from being a JSON Schema; empty if nothing does."""
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        place = "/".join(map(str, error.absolute_path))
+        return f"{place and f'{place}: '}{error.message}"[:MAX_TOLD]
+    except RecursionError:
+        return "nested too deep"
+    return ""
+
+
+def validator(schema: Any) -> Draft202012Validator:
+    """The compiled form of a valid schema, for callers that tell unresolvable references apart."""
+    return _compiled(canonical_json(schema))
+
+
+@lru_cache(maxsize=4096)
+def _compiled(schema: str) -> Draft202012Validator:
+    # An empty registry: a remote $ref must never make the host fetch it.
+    return Draft202012Validator(json.loads(schema), registry=Registry())

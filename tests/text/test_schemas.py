@@ -1,0 +1,66 @@
+"""Values against schemas: what is wrong is told in bounded words, and nothing is fetched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from astra.text.schemas import MAX_TOLD, conforms, schema_fault, violation
+
+CITY = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "size": {"type": "integer"}},
+    "required": ["name"],
+}
+
+
+def test_a_violation_names_the_place() -> None:
+    assert violation({"name": "Bern", "size": 4}, CITY) == ""
+    assert (
+        violation({"name": "Bern", "size": "big"}, CITY) == "size: 'big' is not of type 'integer'"
+    )
+    assert violation({}, CITY) == "'name' is a required property"
+    assert [conforms(value, CITY) for value in ({"name": "Bern"}, {}, 7, None)] == [
+        True, False, False, False
+    ]  # fmt: skip
+
+
+def test_a_problem_is_told_within_bounds() -> None:
+    assert len(violation({"name": ["x" * 5000]}, CITY)) == MAX_TOLD
+    assert len(schema_fault({"type": "x" * 5000})) == MAX_TOLD
+
+
+@pytest.mark.parametrize(
+    "schema", [True, {}, {"type": ["string", "null"]}, {"$ref": "#/$defs/a", "$defs": {"a": {}}}]
+)
+def test_what_is_a_schema_has_no_fault(schema: Any) -> None:
+    assert schema_fault(schema) == ""
+    assert conforms("x", schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [7, "string", None, {"type": "text"}, {"required": "name"}, {"pattern": "[a"}, {"enum": 3}],
+)
+def test_what_is_no_schema_has_a_fault(schema: Any) -> None:
+    assert schema_fault(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "https://example.com/city.json"},
+        {"$ref": "#/$defs/absent"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+    ],
+)
+def test_a_reference_that_does_not_resolve_is_a_violation(
+    schema: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(*args: object, **kwargs: object) -> None:
+        raise AssertionError("fetched")
+
+    monkeypatch.setattr("urllib.request.urlopen", fetched)
+    assert "cannot be resolved" in violation("x", schema)
+    assert not conforms("x", schema)
