@@ -1,9 +1,8 @@
 """A small data stage for tests, run in processes of its own: one ask per number, one record per
 answer.
 
-Given what to run as JSON it runs that. Started without, it forks a process for each run that a
-line of its input asks for: runs that are killed and started again then share one import of the
-client. It prints each run's process number and, when that has ended, its wait status.
+Given what to run as JSON it runs that. Started without, it runs what each line of its input asks
+for in a process of its own (``forks``).
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
+from forks import serve
 from pydantic import BaseModel, ConfigDict
 
 from astra import prompting
@@ -88,24 +87,8 @@ def run(given: dict[str, Any]) -> None:
     run_stage("words", main)
 
 
-def serve() -> None:
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                run(json.loads(line))
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        print(child, flush=True)
-        print(os.waitpid(child, 0)[1], flush=True)
-
-
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         run(json.loads(sys.argv[1]))
     else:
-        serve()
+        serve(run)

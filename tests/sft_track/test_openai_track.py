@@ -8,7 +8,7 @@ name is stored.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,6 @@ MODELS = {
     "trajectories": {"agent": "agent", "emulator": "emulator"},
     "sft_set": {"judge": "judge"},
 }
-
-
-@pytest.fixture(scope="module")
-def patch() -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as context:
-        yield context
 
 
 @pytest.fixture(scope="module")

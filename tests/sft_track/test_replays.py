@@ -151,12 +151,6 @@ def workspace(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def patch() -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as context:
-        yield context
-
-
-@pytest.fixture(scope="module")
 def script(
     root: Path, tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch
 ) -> Unsorted:
@@ -203,12 +197,14 @@ class Killable:
 
 @pytest.fixture(scope="module")
 def runs(root: Path) -> Iterator[Killable]:
+    tests = root / "tests"
+    paths = [root / "src", tests, *(tests / name for name in ("sft_track", "trajectories", "llm"))]
     with subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("killable.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
     ) as process:
         yield Killable(process)
         assert process.stdin is not None
