@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,13 +13,14 @@ from typing import Any
 
 import pytest
 from chat_server import Answer, ChatServer
+from forks import Runs, forked
 from word_stage import Said
 
 from astra.records.score import Rejection
 from astra.store.tables import read_records
 
 ASKS = 2000
-STAGE = str(Path(__file__).with_name("word_stage.py"))
+STAGE = Path(__file__).with_name("word_stage.py")
 HOPELESS = {7: "reply_unparsable", 13: "ask_failed"}
 """Numbers with this remainder by 100 never get a usable reply."""
 
@@ -77,43 +74,15 @@ class Faulty:
         return Answer(good(number), delay_s=self.delay_s)
 
 
-class Runs:
-    """Runs of the stage one after the other, each in a fresh fork."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.pid = 0
-
-    def _read(self) -> int:
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def start(self, server: ChatServer, concurrency: int) -> None:
-        assert self._process.stdin is not None
-        given = {"place": str(Path.cwd()), "url": server.url, "count": ASKS}
-        self._process.stdin.write(json.dumps({**given, "concurrency": concurrency}) + "\n")
-        self._process.stdin.flush()
-        self.pid = self._read()
-
-    def status(self) -> int:
-        """Of the last run, once it has ended; 0 for a good end."""
-        return self._read()
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        assert self.status() == signal.SIGKILL, "it ended before it could be killed"
-
-
 @pytest.fixture(scope="module")
 def runs(root: Path) -> Iterator[Runs]:
-    with subprocess.Popen(
-        [sys.executable, STAGE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(root / "src")},
-    ) as process:
-        yield Runs(process)
+    with forked(STAGE, [root / "src"]) as forks:
+        yield forks
+
+
+def start(runs: Runs, server: ChatServer, concurrency: int) -> None:
+    given = {"place": str(Path.cwd()), "url": server.url, "count": ASKS}
+    runs.start({**given, "concurrency": concurrency})
 
 
 def check_outputs(place: Path) -> None:
@@ -135,7 +104,7 @@ def test_a_tenth_of_faulty_replies_costs_no_record_and_each_is_attributed(
 ) -> None:
     answers = Faulty()
     with ChatServer(default=answers) as server:
-        runs.start(server, 64)
+        start(runs, server, 64)
         assert runs.status() == 0
         requests = len(server.requests)
     check_outputs(place)
@@ -163,7 +132,7 @@ def test_five_kills_repeat_no_committed_answer(place: Path, runs: Runs) -> None:
     with ChatServer(default=answers) as server:
         for _ in range(kills):
             goal = len(server.requests) + draw.randint(40, 330)
-            runs.start(server, concurrency)
+            start(runs, server, concurrency)
             deadline = time.monotonic() + 60
             while len(server.requests) < goal and time.monotonic() < deadline:
                 time.sleep(0.002)
@@ -176,7 +145,7 @@ def test_five_kills_repeat_no_committed_answer(place: Path, runs: Runs) -> None:
             assert len({n for n in answers.given if n not in committed}) <= concurrency
         given_before = {n: answers.given[n] for n in committed}
         assert before < ASKS
-        runs.start(server, concurrency)
+        start(runs, server, concurrency)
         assert runs.status() == 0
     assert {n: answers.given[n] for n in committed} == given_before
     repeats = sum(count - 1 for count in answers.given.values())

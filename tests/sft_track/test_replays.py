@@ -7,12 +7,8 @@ prompts would be new ones, be asked and be paid again, and the data would differ
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +21,7 @@ import pytest
 import yaml
 from chat_server import Answer, ChatServer
 from exchanges import recorded
+from forks import Runs, forked
 from homes import PERSON, PRICE, THING, given, output, server, step, task, tool
 from pydantic import BaseModel, ConfigDict
 from track import Recorder, Script, configure, run
@@ -169,46 +166,12 @@ def script(
     return made
 
 
-class Killable:
-    """Runs of stages one after the other, each in a fresh fork."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._pid = 0
-
-    def _read(self) -> int:
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def start(self, place: Path, stage: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"place": str(place), "stage": stage}) + "\n")
-        self._process.stdin.flush()
-        self._pid = self._read()
-
-    def ended(self) -> int:
-        """The wait status of the last run; 0 for a good end."""
-        return self._read()
-
-    def kill(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
-        assert self.ended() == signal.SIGKILL, "it ended before it could be killed"
-
-
 @pytest.fixture(scope="module")
-def runs(root: Path) -> Iterator[Killable]:
+def runs(root: Path) -> Iterator[Runs]:
     tests = root / "tests"
     paths = [root / "src", tests, *(tests / name for name in ("sft_track", "trajectories", "llm"))]
-    with subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("killable.py"))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
-    ) as process:
-        yield Killable(process)
-        assert process.stdin is not None
-        process.stdin.close()
+    with forked(Path(__file__).with_name("killable.py"), paths) as forks:
+        yield forks
 
 
 def outputs(place: Path) -> dict[str, bytes]:
@@ -225,7 +188,7 @@ def committed(place: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, script: Unsorted, runs: Killable
+    tmp_path_factory: pytest.TempPathFactory, script: Unsorted, runs: Runs
 ) -> tuple[Path, Counter[str]]:
     """The stages by models, run once each, and how often each answer was given."""
     place = tmp_path_factory.mktemp("undisturbed")
@@ -234,8 +197,8 @@ def undisturbed(
     with ChatServer(default=script.answer) as server:
         configure(place, server.url, **ROLES)
         for stage in STAGES:
-            runs.start(place, stage)
-            assert runs.ended() == 0
+            runs.start({"place": str(place), "stage": stage})
+            assert runs.status() == 0
     return place, Counter(script.given)
 
 
@@ -290,7 +253,7 @@ def test_the_replies_say_something_by_their_order(undisturbed: tuple[Path, Count
 
 
 def test_thoughts_are_kept_and_nobody_else_sees_them(
-    undisturbed: tuple[Path, Counter[str]], script: Unsorted, runs: Killable
+    undisturbed: tuple[Path, Counter[str]], script: Unsorted, runs: Runs
 ) -> None:
     """The judges' prompts are those of a run without thoughts; dropping them asks nothing new."""
     place, _ = undisturbed
@@ -309,22 +272,22 @@ def test_thoughts_are_kept_and_nobody_else_sees_them(
         document["trajectories"]["reasoning"] = "drop"
         (place / "params.yaml").write_text(yaml.safe_dump(document, allow_unicode=True))
         for stage in STAGES:
-            runs.start(place, stage)
-            assert runs.ended() == 0
+            runs.start({"place": str(place), "stage": stage})
+            assert runs.status() == 0
         for record in read_records(place / "data/sft_set.parquet", SFTSample):
             assert not any(one.reasoning for one in record.messages)
         assert server.requests == []
         (place / "params.yaml").write_text(params)
         configure(place, server.url, **ROLES)
         for stage in STAGES:
-            runs.start(place, stage)
-            assert runs.ended() == 0
+            runs.start({"place": str(place), "stage": stage})
+            assert runs.status() == 0
         assert server.requests == [], "run again, nothing is asked"
     assert outputs(place) == before
 
 
 def test_five_kills_of_each_stage_repeat_no_committed_answer(
-    tmp_path: Path, script: Unsorted, undisturbed: tuple[Path, Counter[str]], runs: Killable
+    tmp_path: Path, script: Unsorted, undisturbed: tuple[Path, Counter[str]], runs: Runs
 ) -> None:
     workspace(tmp_path)
     draw = random.Random(0)
@@ -336,14 +299,14 @@ def test_five_kills_of_each_stage_repeat_no_committed_answer(
             given_at: list[tuple[set[str], Counter[str]]] = []
             for _ in range(KILLS):
                 goal = len(server.requests) + draw.randint(10, 30)
-                runs.start(tmp_path, stage)
+                runs.start({"place": str(tmp_path), "stage": stage})
                 deadline = time.monotonic() + 60
                 while len(server.requests) < goal and time.monotonic() < deadline:
                     time.sleep(0.002)
                 runs.kill()
                 given_at.append((committed(tmp_path), Counter(script.given)))
-            runs.start(tmp_path, stage)
-            assert runs.ended() == 0
+            runs.start({"place": str(tmp_path), "stage": stage})
+            assert runs.status() == 0
             for kept, counted in given_at:
                 assert kept
                 again = {key for key in kept if script.given[key] != counted[key]}
