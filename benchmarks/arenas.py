@@ -4,7 +4,7 @@
 
 Reads data/qa_valid.parquet and data/tools.parquet, runs both stages as params.yaml configures them
 in a folder of its own, and prints their metrics as one JSON object. ``--twice`` makes everything
-again and compares the bytes. ``--policies`` runs the five scripted policies over every arena
+again and compares the bytes. ``--policies`` runs the seven scripted policies over every arena
 (astra.arena.scripted) and fails at the first that they misorder. CPU seconds count this process,
 the sandbox and all sessions; on a shared machine they say more than wall seconds.
 """
@@ -27,7 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from astra.cli.arena_card import policy_means
+from astra.cli import arena_card
 from astra.data_stage import OPEN_PER_PLACE
 from astra.embedding.build import build_embedder
 from astra.envsynth import envs, envs_merged
@@ -138,14 +138,22 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def policy_rewards(folder: Path) -> dict[str, float]:
-    """The mean reward of each scripted policy over the folder's arenas, code arenas left out."""
+def policy_rewards(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """The mean and best reward of each scripted policy over the folder's arenas, look-ups and hard
+    ones apart, code arenas left out."""
     written = read_records(folder / "envs_merged.parquet", Arena)
     arenas = [arena for arena in written if arena.kind != QuestionKind.CODE]
     limits = load("envs_merged", EnvsMergedConfig).sandbox
     with build_sandbox(limits, load("runtime", RuntimeConfig)) as sandbox:
-        rewards = policy_means(arenas, sandbox)
-    return {policy.value: round(statistics.fmean(values), 4) for policy, values in rewards.items()}
+        rewards = arena_card.policy_rewards(arenas, sandbox)
+    return {
+        difficulty: {
+            policy.value: {"mean": round(statistics.fmean(paid), 4), "best": round(max(paid), 4)}
+            for policy, paid in of_policies.items()
+            if paid
+        }
+        for difficulty, of_policies in rewards.items()
+    }
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ def main() -> None:
         outcomes = instances(writer, teacher, stage.open_items, stage.metrics)
         stage.write(outcomes, QAInstance, measure)
         stage.metrics.value("compositions_owned", writer.composition_counts())
+        stage.metrics.value("corpora", writer.corpora)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ DATA = Path("data")
 REJECTED = DATA / "rejected"
 OPEN_PER_PLACE = 2
 """How many items are open at once per request in flight: some wait for a sandbox or a sibling."""
+LOGGED_EACH = 3
+"""How many drops of each reason are logged; the table has all."""
 LOGGED_CHARS = 300
 """How much of a rejection's detail is logged; the table has all of it but the addresses of
 endpoints."""
@@ -154,9 +156,9 @@ class DataStage(Stage[Config]):
     def reject(self, rejection: Rejection) -> None:
         """Write a rejection to the stage's table of rejections and count it by reason.
 
-        The first one of each reason is logged as well.
+        The first few of each reason are logged as well.
         """
-        if rejection.final and rejection.reason not in self.metrics.dropped:
+        if rejection.final and self.metrics.dropped[rejection.reason] < LOGGED_EACH:
             place = f"{rejection.item} {rejection.part}".strip()
             log.info(
                 "dropped (%s): %s %s", rejection.reason, place, rejection.detail[:LOGGED_CHARS]

@@ -9,11 +9,12 @@ from arena_samples import one_parameter_tool
 
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.arena.env import ArenaEnv, ArenaError, execute_batch, open_envs
-from astra.arena.irrelevant import IrrelevantMode, draw
+from astra.arena.irrelevant import IrrelevantMode, draw, without_record
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import score_episode
 from astra.records.environment import Arena, Band
 from astra.records.message import CallStatus, ExecutedCall, ToolCall
+from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
 
 LOOP = "def wait(listing):\n    while True:\n        pass\n"
@@ -38,9 +39,8 @@ def test_results_and_errors_as_the_model_reads_them(arena: Arena, sandbox: Sandb
     assert crashed.status == CallStatus.ERROR
     assert crashed.content.startswith("error: KeyError")
     assert env.execute_now(call("get_shape", listing="x")).content == '{"b":[1,2],"a":"x"}'
-    unreachable = env.execute_now(call("get_news", listing="x"))
-    assert unreachable.status == CallStatus.ERROR
-    assert unreachable.content == "error: get_news is unreachable"
+    unknown = env.execute_now(call("get_news", listing="x"))
+    assert (unknown.status, unknown.content) == (CallStatus.ERROR, "error: no listing named x")
     assert env.execute_now(call("nope")).status == CallStatus.UNKNOWN_TOOL
     assert env.execute_now(call("get_price")).status == CallStatus.MALFORMED
     assert len(env.tools) == 4
@@ -109,6 +109,53 @@ def test_the_episode_starts_with_the_shared_prompt(arena: Arena) -> None:
     system, user = initial_messages(arena)
     assert system.content == AGENT_SYSTEM_PROMPT
     assert user.content == arena.main_question
+
+
+def _document(*required: str, **properties: object) -> Tool:
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    return Tool(name="a_document", description="A tool.", parameters=schema)
+
+
+TEXT, COUNT, KIND = {"type": "string"}, {"type": "integer"}, {"type": "string", "enum": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("document", "arguments", "expected"),
+    [
+        (_document("city", city=TEXT), {"city": "Ember Port"}, "no city named Ember Port"),
+        (_document("城市", 城市=TEXT), {"城市": "北京"}, "no 城市 named 北京"),
+        (_document("b", a=TEXT, b=TEXT), {"a": "x", "b": "y"}, "no b named y"),
+        (_document("kind", "start_city", kind=KIND, start_city=TEXT),
+         {"kind": "a", "start_city": "x"}, "no start city named x"),
+        (_document("kind", kind=KIND), {"kind": "a"}, "nothing found for a"),
+        (_document("n", n=COUNT), {"n": 5}, "nothing found for 5"),
+    ],
+)  # fmt: skip
+def test_a_document_answers_like_a_tool_without_a_record(
+    document: Tool, arguments: dict[str, object], expected: str
+) -> None:
+    result = without_record(document, arguments)
+    assert (result.status, result.content) == (CallStatus.ERROR, f"error: {expected}")
+    assert without_record(document, arguments) == result
+
+
+def test_a_document_without_arguments_lists_nothing() -> None:
+    assert without_record(_document(), {}).model_dump() == {
+        "status": CallStatus.OK, "content": "[]", "value": [],
+    }  # fmt: skip
+
+
+def test_nothing_gives_a_document_away(arena: Arena, sandbox: Sandbox) -> None:
+    """It says what a tool of another arena says of a name that only this question has."""
+    running = one_parameter_tool(
+        "get_rent", "def get_rent(port):\n    raise ValueError(f'no port named {port}')\n", "port"
+    )
+    bare = one_parameter_tool("get_ferry", "", "port")
+    env = ArenaEnv(arena, sandbox, (running, bare))
+    one, other = (env.execute_now(call(name, port="Jade")) for name in ("get_rent", "get_ferry"))
+    assert one == other
+    assert env.execute_now(call("get_ferry", harbour="x")).status == CallStatus.MALFORMED
+    env.close_now()
 
 
 def _with_candidates(arena: Arena) -> Arena:

@@ -14,7 +14,7 @@ from astra.bench.report import build_document, report_bench
 from astra.errors import AstraError
 from astra.records.base import content_id
 from astra.records.bench import BenchEpisode, EpisodeClass
-from astra.records.environment import Arena, ArenaStep, ArenaTool, Band
+from astra.records.environment import Arena, ArenaStep, ArenaTool, Band, Trait
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
 from astra.records.score import Scored, Unscored
 from astra.records.tool import Tool
@@ -64,6 +64,7 @@ def make_arena(n: int, *, split: Split = Split.HELDOUT, gold: int | None = None)
         main_question=f"what is the price of {' and '.join(asked)}?", final_answer=final,
         tools=(tool("get_price", code),), steps=steps, irrelevant={Band.LOW: (extra,)},
         entities=tuple(asked), composition="price",
+        traits=(Trait.TWINS, Trait.PAGES) if n % 5 == 0 else (Trait.TWINS,),
     )  # fmt: skip
 
 
@@ -149,6 +150,8 @@ def test_all_checkpoints_meet_the_same_arenas_between_floor_and_ceiling(
         "parallel_single_hop": 5,
         "single_hop": 5,
     }
+    by = document["checkpoints"]["base"]["by_difficulty"]
+    assert {name: block["n"] for name, block in by.items()} == {"hard": 2, "lookup": 8}
     lines = (workspace / "plots/bench/f1.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["label", "base", "sft", "rl"]
     lines = (workspace / "plots/bench/success_by_scenario.csv").read_text().splitlines()

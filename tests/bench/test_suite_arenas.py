@@ -108,6 +108,19 @@ def test_doing_nothing_scores_nothing_and_a_lost_endpoint_is_no_wrong_answer(tab
     assert "CompletionError" in lost.reason
 
 
+def test_hard_arenas_are_scored_apart(table: Path) -> None:
+    hard, lookup = (
+        next(arena.id for arena in ARENAS if arena.is_hard is wanted) for wanted in (True, False)
+    )
+    with ScriptedServer(idle) as server:
+        played = play(config(table), server.endpoint, [hard, lookup])
+    for id, part, other in ((hard, "hard", "lookup"), (lookup, "lookup", "hard")):
+        scores = played[id].scores
+        assert scores[f"f1_{part}"] == scores["f1"]
+        assert scores[f"success_{part}"] == scores["success"]
+        assert f"f1_{other}" not in scores
+
+
 def test_an_overflow_is_the_models_failure(table: Path) -> None:
     refused = ScriptedTurn(status=400, error="context_length_exceeded: too long")
     with ScriptedServer(lambda entry, body: refused) as server:

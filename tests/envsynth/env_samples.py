@@ -21,8 +21,9 @@ from configs import code_config, embedding_config
 OFFLINE = {"backend": "offline", "model": "rules-1"}
 ENVS = EnvsConfig.model_validate(
     {
-        "teacher": OFFLINE, "nodes": "needed", "outer_attempts": 1, "inner_attempts": 1, 
-        "other_keys": 3, "max_asks": 48, "verify_batch": 8, "sandbox": {"call_timeout_s": 0.5},
+        "teacher": OFFLINE, "nodes": "needed", "outer_attempts": 1, "inner_attempts": 1,
+        "unlike_names": 0.0, "formats": 0.0, "other_keys": 3, "max_asks": 48, "verify_batch": 8,
+        "sandbox": {"call_timeout_s": 0.5},
     }
 )  # fmt: skip
 MERGED = EnvsMergedConfig.model_validate(

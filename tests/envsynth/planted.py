@@ -159,7 +159,7 @@ KM, NEAR = answer("number", 812, unit="km"), answer("number", 812, tolerance=0.0
 SAGE, DAY = answer("string", "Sage Park"), answer("date", "2024-01-08")
 ORDERED, TRUE = answer("list", ["b", "a"]), answer("boolean", True)
 RECORD = answer("record", {"price": 812, "sold": True})
-OPTIONAL = tool(note={"type": "string"})
+OPTIONAL = tool(district={"type": "string"})
 MORE: dict[str, tuple[str, dict[str, Any], str]] = {
     "wrong_unit": (
         over(ROWS, 'return {"value": ROWS[listing], "unit": "m"}'), {"gold": KM}, "wrong_answer",
@@ -210,7 +210,7 @@ MORE: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "answer_in_a_default_of_the_code": (
         over(ROWS, "return price", signature="listing, price=812"),
-        {"document": tool(price={"type": "integer"})}, "constant",
+        {"document": tool(price={"type": "integer"})}, "ignores_argument",
     ),
     "answer_is_echoed": (
         over(ROWS, "return price", signature="listing, price"),
@@ -218,12 +218,12 @@ MORE: dict[str, tuple[str, dict[str, Any], str]] = {
          "arguments": {"listing": "Amber Cove", "price": 812}}, "ignores_argument",
     ),
     "optional_filter_without_effect": (
-        over(ROWS, "return ROWS[listing]", signature="listing, note=None"),
+        over(ROWS, "return ROWS[listing]", signature="listing, district=None"),
         {"document": OPTIONAL}, "ignores_argument",
     ),
     "given_optional_without_effect": (
-        over(ROWS, "return ROWS[listing]", signature="listing, note=None"),
-        {"document": OPTIONAL, "arguments": {"listing": "Amber Cove", "note": "Amber"}},
+        over(ROWS, "return ROWS[listing]", signature="listing, district=None"),
+        {"document": OPTIONAL, "arguments": {"listing": "Amber Cove", "district": "Sage Park"}},
         "ignores_argument",
     ),
     "own_result_changed": (
@@ -246,7 +246,7 @@ MORE: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "error_dumps_the_data": (
         body('if listing not in ROWS: raise ValueError(f"no listing; rows: {[*ROWS] * 9}")',
-             "return ROWS[listing]"), {}, "unclean_error",
+             "return ROWS[listing]"), {}, "answer_in_error",
     ),
     "swapped_arguments": (
         "from datetime import date\n\n\ndef get_price(start, end):\n    try:\n"
@@ -269,6 +269,38 @@ MORE: dict[str, tuple[str, dict[str, Any], str]] = {
          "arguments": {}}, "too_few_perturbations",
     ),
     "too_long": (GOOD + "# " + "x" * MAX_CODE_CHARS, {}, "code_too_long"),
+    "optional_by_no_column": (
+        over(ROWS, "return ROWS[listing]", signature="listing, note=None"),
+        {"document": tool(note={"type": "string"})}, "unknown_filter",
+    ),
+    "default_in_the_document": (
+        over(ROWS, "return ROWS[listing]", signature="listing, rooms=None"),
+        {"document": tool(rooms={"type": "integer", "default": 3})}, "default_in_document",
+    ),
+    "optional_number_without_effect": (
+        over(ROWS, "return ROWS[listing]", signature="listing, rooms=None"),
+        {"document": tool(rooms={"type": "integer"})}, "ignores_argument",
+    ),
+    "optional_day_without_effect": (
+        over(ROWS, "return ROWS[listing]", signature="listing, listed_date=None"),
+        {"document": tool(listed_date={"type": "string", "format": "date"})}, "ignores_argument",
+    ),
+    "optional_checked_but_not_filtered": (
+        over(ROWS, "if rooms not in (None, 2, 3, 4, 5): raise ValueError('no such number')",
+             "return ROWS[listing]", signature="listing, rooms=None"),
+        {"document": tool(rooms={"type": "integer"})}, "ignores_argument",
+    ),
+    "error_names_the_gold_argument": (
+        body('if listing not in ROWS: raise ValueError("no such listing; try Amber Cove")',
+             "return ROWS[listing]"), {}, "answer_in_error",
+    ),
+    "first_row_dropped": (GOOD.replace('"Jade Mill": 455, ', ""), {}, "rows_missing"),
+    "last_row_dropped": (GOOD.replace(', "Onyx Pass": 378', ""), {}, "rows_missing"),
+    "other_value_wrong": (GOOD.replace("455", "456"), {}, "wrong_result"),
+    "unknown_is_answered": (
+        body("return ROWS.get(listing if isinstance(listing, str) else '', 0)"), {},
+        "answers_unknown",
+    ),
     "interrupts": (
         body("if listing != 'Amber Cove': raise KeyboardInterrupt", "return 812"), {},
         "unclean_error",

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from astra.envsynth import asks
 from astra.envsynth.envs import Outcome
 from astra.envsynth.offline.handlers import HANDLERS
+from astra.envsynth.wishes import NO_WISHES, Wishes
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import render
@@ -114,10 +115,12 @@ def test_failures_are_fed_back_and_the_repair_is_kept(sandbox: Sandbox) -> None:
     assert "return 812" not in made[0].code
     steps = [(template.split("/")[1], sample) for template, _, sample in teacher.asked]
     assert steps == [
-        ("document", 0), ("complexity", 0), ("call", 0), ("code", 0), ("call", 1), ("code", 1),
+        ("document", 0), ("call", 0), ("code", 0), ("code", 1),
     ]  # fmt: skip
     assert teacher.asked[-1][1]["feedback"].startswith("constant: ")
-    assert teacher.asked[3][1]["feedback"] == ""
+    assert teacher.asked[-1][1]["rejected"] == "def get_asking_price(listing):\n    return 812\n"
+    assert teacher.asked[2][1]["feedback"] == ""
+    assert teacher.asked[2][1]["rejected"] is None
 
 
 def test_retries_are_bounded_inside_and_outside(sandbox: Sandbox) -> None:
@@ -233,22 +236,30 @@ def test_every_prompt_renders(teacher: OfflineTeacher) -> None:
     for owner in (whole, free):
         question = owner.sub_questions[12]
         tool = asyncio.run(
-            teacher.ask(asks.document_ask(whole, whole.sub_questions[12], "", 0))
+            teacher.ask(asks.document_ask(whole, whole.sub_questions[12], NO_WISHES, "", 0))
         ).tool.tool()
         made = Environment(
             qa_id="q", sub_question_id=13, tool=tool, code="CODE", arguments={"amount": 1},
             answer=answer("number", 1), checks={},
         )  # fmt: skip
+        call, code = (
+            asks.Rejected("constant: why", reply)
+            for reply in ({"amount": 17}, "def wrong():\n    pass\n")
+        )
+        merge = asks.Rejected("constant: why", {"code": "def wrong():\n    pass\n", "calls": []})
         asked = [
-            asks.document_ask(owner, question, "constant: why", 0),
+            asks.document_ask(owner, question, NO_WISHES, "constant: why", 0),
+            asks.document_ask(owner, question, Wishes(True, True), "constant: why", 0),
             asks.complexity_ask(owner, question, tool, 0),
-            asks.call_ask(owner, question, tool, "constant: why", 0),
-            asks.code_ask(owner, question, tool, {"amount": 1}, 6, "constant: why", 0),
-            asks.cluster_ask(owner, [(question, made)] * 2),
-            asks.merge_ask([(question, made)] * 2, "constant: why", 0),
+            asks.call_ask(owner, question, tool, 0, call),
+            asks.code_ask(owner, question, tool, {"amount": 1}, 6, 0, code),
+            asks.cluster_ask([(question, made)] * 2),
+            asks.merge_ask([(question, made)] * 2, 0, merge),
         ]
         for ask in asked:
             text = render(ask.template, ask.shown)
             assert "Reply" in text
             if "feedback" in ask.variables:
                 assert "constant: why" in text
+            if "rejected" in ask.variables:
+                assert '"amount": 17' in text or "| def wrong():" in text

@@ -61,6 +61,13 @@ def test_bands_after_min_max_per_tool_in_scope() -> None:
     assert list(band_of(np.array([[0.7, 0.7]]))) == [Band.LOW, Band.LOW]
 
 
+def test_the_most_alike_of_a_pool_without_anything_alike_is_not_high() -> None:
+    assert list(band_of(np.array([[0.39, 0.2, 0.1]]))) == [Band.MEDIUM, Band.LOW, Band.LOW]
+    assert list(band_of(np.array([[0.4, 0.2, 0.1]]))) == [Band.HIGH, Band.LOW, Band.LOW]
+    two = np.array([[0.3, 0.1], [0.45, 0.2]])
+    assert list(band_of(two)) == [Band.HIGH, Band.LOW], "one tool in scope alike is enough"
+
+
 def test_candidates_by_band_domain_name_and_split() -> None:
     mine = arena("a", "estate", "t0_price")
     others = [
@@ -87,6 +94,22 @@ def test_candidates_by_band_domain_name_and_split() -> None:
         heldout = [pool.tool(number) for number in pool.candidates(Split.HELDOUT, "estate")]
     assert [offer.tool.name for offer in heldout] == ["t10_near", "t12_other_split", "t80_bare"]
     assert all(offer.code in ("", "f") for offer in heldout)
+
+
+def test_a_document_keeps_no_mark_of_where_it_comes_from() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"x-ray": {"type": "string", "x-entity": "thing", "minLength": 1}},
+    }
+    marked = server("mail", "t80_bare")
+    document = marked.tools[0].model_copy(
+        update={"parameters": schema, "original_name": "T80", "hints": {"x-ray": {"examples": []}}}
+    )
+    with ToolPool([], [marked.model_copy(update={"tools": (document,)})]) as pool:
+        (number,) = pool.candidates(Split.TRAIN, "estate")
+        found = pool.tool(number).tool
+    assert found.parameters["properties"] == {"x-ray": {"type": "string", "minLength": 1}}
+    assert (found.original_name, found.hints) == (None, {})
 
 
 def offered(arenas: Sequence[Arena], per_band: int) -> list[Arena]:

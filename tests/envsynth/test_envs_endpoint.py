@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from env_runs import everything, final, merged
-from env_samples import answer, instance, price
+from merge_samples import free
 from write_samples import NEW, RESERVE, house
 
 from astra.envsynth.envs import Outcome
@@ -71,7 +71,9 @@ def price_code(**rows: int) -> str:
 
 AMBER = price_code(Amber_Cove=812, Pine_Gate=633, Ruby_Lake=290)
 JADE = price_code(Jade_Mill=455, Opal_Dale=501, Onyx_Pass=378)
-BOTH = price_code(Amber_Cove=812, Jade_Mill=455, Pine_Gate=633, Ruby_Lake=290, Opal_Dale=501)
+BOTH = price_code(
+    Amber_Cove=812, Jade_Mill=455, Pine_Gate=633, Ruby_Lake=290, Opal_Dale=501, Onyx_Pass=378
+)
 
 
 class Teacher:
@@ -145,9 +147,8 @@ def run(
         return outcomes, arenas
 
 
-PAIR = instance(
-    price(1, "Amber Cove", 812), price(2, "Jade Mill", 455), final=answer("list", [812, 455])
-)
+PAIR = free("Amber Cove", "Jade Mill")
+ONE = free("Amber Cove")
 
 
 def test_every_ask_of_a_read_only_instance(sandbox: Sandbox) -> None:
@@ -168,32 +169,35 @@ def test_sandbox_failures_reach_the_teacher_and_the_repair_is_kept(sandbox: Sand
     ]
     lossy = {"code": AMBER, "calls": calls}
     script = Teacher(code=[constant, wrong])
-    one = instance(PAIR.sub_questions[0])
-    outcomes, _ = run(one, script, sandbox)
+    outcomes, _ = run(ONE, script, sandbox)
     assert isinstance(outcomes[0], Environment)
     assert outcomes[0].code == AMBER
     codes = script.prompts("code")
     assert "rejected" not in codes[0]
     assert "constant: no other arguments give another answer" in codes[1]
+    assert "| def get_asking_price(listing):\n|     return 812" in codes[1]
     assert "wrong_answer: returned 811, expected 812" in codes[2]
+    assert "return 812" not in codes[2]
+    assert len(script.prompts("call")) == 1
     assert len(script.prompts("document")) == 1
     script = Teacher(merge_code=[json.dumps(lossy)])
     _, arenas = run(PAIR, script, sandbox)
     merges = script.prompts("merge_code")
     assert "gold_call_failed: ValueError: no listing named Jade Mill" in merges[1]
+    assert "| ROWS = {'Amber Cove': 812, 'Pine Gate': 633, 'Ruby Lake': 290}" in merges[1]
     assert arenas[0].tools[0].code == BOTH
 
 
 def test_after_the_inner_tries_a_new_document_is_asked_for(sandbox: Sandbox) -> None:
     bad = json.dumps({"code": "def get_asking_price(listing):\n    return 812\n"})
     script = Teacher(code=[bad, bad, bad])
-    outcomes, _ = run(instance(PAIR.sub_questions[0]), script, sandbox)
+    outcomes, _ = run(ONE, script, sandbox)
     assert isinstance(outcomes[0], Environment)
     documents = script.prompts("document")
     assert len(documents) == 2
     assert "constant: no other arguments" in documents[1]
     script = Teacher(code=[bad] * 99)
-    outcomes, _ = run(instance(PAIR.sub_questions[0]), script, sandbox)
+    outcomes, _ = run(ONE, script, sandbox)
     assert isinstance(outcomes[0], Rejection)
     assert outcomes[0].reason == "constant"
     assert (len(script.prompts("document")), len(script.prompts("code"))) == (2, 6)
@@ -216,10 +220,9 @@ def test_a_stateful_tool_is_asked_for_with_its_tables_and_repaired(sandbox: Sand
 
 
 def test_replies_that_are_no_json_are_repaired_then_counted(sandbox: Sandbox) -> None:
-    one = instance(PAIR.sub_questions[0])
     script = Teacher(call=["I would call it with Amber Cove."])
-    assert isinstance(run(one, script, sandbox)[0][0], Environment)
+    assert isinstance(run(ONE, script, sandbox)[0][0], Environment)
     script = Teacher(call=["no"] * 99)
-    dropped = run(one, script, sandbox, outer_attempts=1, inner_attempts=1)[0][0]
+    dropped = run(ONE, script, sandbox, outer_attempts=1, inner_attempts=1)[0][0]
     assert isinstance(dropped, Rejection)
     assert dropped.reason == "parse_error"

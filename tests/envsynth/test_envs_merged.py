@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from env_runs import Merged, everything, merged
 from env_samples import ENVS, EVERY_OP, LISTINGS, answer, asked, instance, price
+from merge_samples import Asked, free_pair, price_code
 
 from astra.envsynth import asks
 from astra.envsynth.merge import MergedTool, rename, unique_names
@@ -15,8 +16,10 @@ from astra.envsynth.offline.tool_code import read_rows
 from astra.envsynth.selfcheck import check_arenas
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask
+from astra.prompting import render
+from astra.qa.knowledge.operations import PAGE_ROWS, evaluate
 from astra.records.environment import Arena, Environment
-from astra.records.qa import QAInstance, Split
+from astra.records.qa import Operation, QAInstance, Split, SubQuestion
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
 
@@ -32,12 +35,12 @@ class Merger:
     def __init__(self, spoil: Any) -> None:
         self._inner = OfflineTeacher(ENVS.teacher, HANDLERS)
         self._spoil = spoil
-        self.feedback: list[str] = []
+        self.merges: list[Any] = []
 
     async def ask(self, ask: Ask[Any]) -> Any:
         reply = await self._inner.ask(ask)
         if ask.template == "envsynth/merge_code":
-            self.feedback.append(ask.variables["feedback"])
+            self.merges.append(ask.variables)
         return self._spoil(ask, reply)
 
 
@@ -88,25 +91,36 @@ def test_the_whole_instance_with_every_operation_ships(sandbox: Sandbox) -> None
     assert found.arenas[0].steps[-1].tool_name is None
 
 
-def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> None:
+def free_arenas(sandbox: Sandbox, spoil: Any = None, **changes: int) -> tuple[Merged, Merger]:
+    """The pair that only a teacher can merge."""
+    whole, made = free_pair()
+    teacher = Merger(spoil or (lambda _, reply: reply))
+    return merged([whole], made, teacher, sandbox, **changes), teacher
+
+
+def test_a_merge_is_repaired_and_told_what_was_rejected(sandbox: Sandbox) -> None:
     def spoil_once(ask: Ask[Any], reply: Any) -> Any:
         if isinstance(reply, asks.MergeReply) and ask.sample == 0:
             return reply.model_copy(update={"code": reply.code.replace("455", "456")})
         return reply
 
-    merger = Merger(spoil_once)
-    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, merger, merge_attempts=2)
+    found, teacher = free_arenas(sandbox, spoil_once, merge_attempts=2)
     assert len(found.arenas[0].tools) == 1
-    assert found.metrics.counts["merged_groups"] == 1
-    assert merger.feedback[0] == ""
-    assert merger.feedback[1].startswith("wrong_answer")
+    assert found.metrics.counts["merged_rewritten"] == found.metrics.counts["merged_groups"] == 1
+    first, second = teacher.merges
+    assert (first["feedback"], first["rejected"]) == ("", None)
+    assert second["feedback"].startswith("wrong_answer")
+    assert '"asking_price": 456' in second["rejected"]["code"]
+    assert [call["id"] for call in second["rejected"]["calls"]] == [1, 2]
 
-    def always(_: Ask[Any], reply: Any) -> Any:
+
+def test_a_merge_without_all_calls_falls_back(sandbox: Sandbox) -> None:
+    def forgets(_: Ask[Any], reply: Any) -> Any:
         if isinstance(reply, asks.MergeReply):
             return asks.MergeReply(code=reply.code, calls=reply.calls[:1])
         return reply
 
-    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, Merger(always))
+    found, _ = free_arenas(sandbox, forgets)
     assert found.dropped == []
     assert found.metrics.counts["merge_failed_calls_missing"] == 1
     names = [tool.tool.name for tool in found.arenas[0].tools]
@@ -114,12 +128,86 @@ def test_a_merge_is_repaired_with_feedback_or_falls_back(sandbox: Sandbox) -> No
     assert [step.tool_name for step in found.arenas[0].steps] == names
 
 
+def test_a_merge_that_loses_rows_of_a_member_is_refused(sandbox: Sandbox) -> None:
+    def loses(_: Ask[Any], reply: Any) -> Any:
+        if isinstance(reply, asks.MergeReply):
+            code = "".join(line for line in reply.code.splitlines(True) if "Onyx" not in line)
+            return asks.MergeReply(code=code, calls=reply.calls)
+        return reply
+
+    found, teacher = free_arenas(sandbox, loses, merge_attempts=3)
+    assert len(found.arenas[0].tools) == 2
+    assert len(teacher.merges) == 3
+    assert {one.part for one in found.tries} == {"merge 1 2"}
+    whole, _ = free_arenas(sandbox)
+    assert len(whole.arenas[0].tools) == 1
+
+
+def test_a_teacher_that_says_that_no_tool_serves_all_is_asked_once(sandbox: Sandbox) -> None:
+    def refuses(_: Ask[Any], reply: Any) -> Any:
+        return asks.MergeReply(calls=[]) if isinstance(reply, asks.MergeReply) else reply
+
+    found, teacher = free_arenas(sandbox, refuses, merge_attempts=9)
+    assert len(teacher.merges) == 1
+    assert [one.reason for one in found.tries] == ["not_served"]
+    assert found.metrics.counts["merge_failed_not_served"] == 1
+    assert len(found.arenas[0].tools) == 2
+    with pytest.raises(ValueError, match="code"):
+        asks.MergeReply(calls=[asks.MergedCall(id=1, arguments={})])
+
+
+def test_steps_of_one_operation_are_merged_without_a_teacher(sandbox: Sandbox) -> None:
+    asked = Asked(OfflineTeacher(ENVS.teacher, HANDLERS))
+    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, asked)
+    assert asked.asks == []
+    counts = found.metrics.counts
+    assert counts["groups_by_construction"] == counts["merged_as_is"] == 1
+    assert counts["groupings_asked"] == 0
+    assert found.arenas[0].prompt_hash == ""
+
+
+def test_pages_of_one_list_share_a_tool_without_a_teacher(sandbox: Sandbox) -> None:
+    more = tuple((f"Moss Hill {k}", "Nora Holt", "Sage Park", 700 + k, 3, "") for k in range(4))
+    table = LISTINGS.model_copy(update={"rows": LISTINGS.rows + more})
+    pages: list[SubQuestion] = []
+    values: dict[int, Any] = {}
+    for number, page in ((1, 1), (2, {"from": 1, "pick": "next_page"})):
+        given = {"agent": "Nora Holt", "page": page}
+        operation = Operation(op="page", relation="agent.listings", table="listings",
+                              arguments=given, select="listing:asking_price")  # fmt: skip
+        values[number] = evaluate(operation, [table], values)
+        pages.append(
+            asked(number, "page", operation.relation, "listings", given, operation.select,
+                  answer("record", values[number]), tuple(range(1, number)), number)
+        )  # fmt: skip
+    picked = answer("string", values[2]["rows"][-1]["listing"])
+    whole = instance(*pages, final=picked).model_copy(update={"knowledge": (table,)})
+    teacher = Asked(OfflineTeacher(ENVS.teacher, HANDLERS))
+    found = arenas_of([whole], sandbox, teacher)
+    assert teacher.asks == []
+    (arena,) = found.arenas
+    assert [step.arguments["page"] for step in arena.steps] == [1, 2]
+    assert [step.tool_name for step in arena.steps] == ["browse_listings"] * 2
+    code = asks.code_ask(whole, pages[0], arena.tools[0].tool, {"agent": "Nora Holt"}, 6, 0)
+    assert f"{PAGE_ROWS} to a page" in render(code.template, code.shown)
+
+
+def test_the_member_that_serves_all_stays_even_if_it_is_not_the_first(sandbox: Sandbox) -> None:
+    whole, (first, second) = free_pair()
+    knows_all = price_code("Jade Mill", "Amber Cove", "Opal Dale", "Pine Gate", "Ruby Lake")
+    second = second.model_copy(update={"code": knows_all})
+    asked = Asked(OfflineTeacher(ENVS.teacher, HANDLERS))
+    found = merged([whole], [first, second], asked, sandbox)
+    assert asked.templates == ["cluster"]
+    assert [tool.code for tool in found.arenas[0].tools] == [knows_all]
+
+
 @pytest.mark.parametrize("groups", [[[1, 1]], [[1, 2], [2]], [[1, 7]]])
 def test_impossible_clusters_are_refused(sandbox: Sandbox, groups: list[list[int]]) -> None:
     def spoil(_: Ask[Any], reply: Any) -> Any:
         return asks.ClusterReply(groups=groups) if isinstance(reply, asks.ClusterReply) else reply
 
-    found = arenas_of([instance(*PAIR, final=BOTH)], sandbox, Merger(spoil))
+    found, _ = free_arenas(sandbox, spoil)
     assert found.metrics.counts["clustering_failed_bad_ids"] == 1
     assert len(found.arenas[0].tools) == 2
 

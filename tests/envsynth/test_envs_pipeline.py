@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from env_runs import everything, final, merged
 from env_samples import ENVS, EVERY_OP, answer, instance, price
+from merge_samples import environment, free, free_pair, price_code
 
 from astra.envsynth import asks
 from astra.envsynth.offline.handlers import HANDLERS
@@ -110,8 +111,8 @@ def test_places_at_the_teacher_stay_taken(sandbox: Sandbox) -> None:
     last_of_others = max(
         at for at, ask in enumerate(teacher.asked) if "Amber" not in ask.variables["question"]
     )
-    # The hopeless one was not waited for: the others ended with their four asks each.
-    assert last_of_others < 6 * 4 + 4
+    # The hopeless one was not waited for: the others ended with their three asks each.
+    assert last_of_others < 6 * 3 + 4
 
 
 def test_failed_tries_are_rejections_that_are_not_final(sandbox: Sandbox) -> None:
@@ -132,8 +133,9 @@ def test_failed_tries_are_rejections_that_are_not_final(sandbox: Sandbox) -> Non
     ]
     assert said == [
         (one.id, "1", "forbidden_import", "imports os", 0, False),
-        (one.id, "1", "constant", "no other arguments give another answer", 1, False),
+        (one.id, "1", "constant", said[1][3], 1, False),
     ]
+    assert said[1][3].startswith("no other arguments give another answer: ")
     metrics = StageMetrics("envs")
     for rejection in tries:
         assert isinstance(rejection, Rejection)
@@ -153,7 +155,7 @@ def test_the_last_try_is_the_drop_and_knows_how_many_went_before(sandbox: Sandbo
     assert {one.reason for one in rejections} == {"constant"}
 
 
-@pytest.mark.parametrize(("most", "documents"), [(1, 1), (4, 1), (7, 1), (9, 2)])
+@pytest.mark.parametrize(("most", "documents"), [(1, 1), (3, 1), (5, 1), (6, 2)])
 def test_no_sub_question_costs_more_than_its_asks(
     sandbox: Sandbox, most: int, documents: int
 ) -> None:
@@ -165,11 +167,11 @@ def test_no_sub_question_costs_more_than_its_asks(
     assert isinstance(first, Rejection)
     assert (first.item, first.part, first.reason) == (two[0].id, "1", "ask_budget_spent")
     assert first.detail.startswith(f"all {most} asks are spent; the last problem was ")
-    assert ("constant: no other arguments" in first.detail) == (most >= 4)
+    assert ("constant: no other arguments" in first.detail) == (most >= 3)
     mine = [ask.template for ask in teacher.asked if "Amber" in ask.variables["question"]]
     assert len(mine) == most
     assert mine.count("envsynth/document") == documents
-    assert isinstance(second, Environment) == (most >= 4)
+    assert isinstance(second, Environment) == (most >= 3)
 
 
 def test_asks_without_an_answer_count_too() -> None:
@@ -245,9 +247,7 @@ def test_one_open_item_or_many_make_no_difference(
 
 
 def merged_pair(sandbox: Sandbox, spoil: Callable[[Ask[Any], Any], Any], **changes: int) -> Any:
-    whole = instance(*PAIR, final=BOTH)
-    offline = OfflineTeacher(ENVS.teacher, HANDLERS)
-    made = [one for one in everything([whole], offline, sandbox) if isinstance(one, Environment)]
+    whole, made = free_pair()
     teacher = Slow(spoil)
     return whole, teacher, merged([whole], made, teacher, sandbox, **changes)
 
@@ -296,8 +296,15 @@ def test_a_grouping_that_makes_no_sense_is_kept_with_what_was_said(sandbox: Sand
 
 
 def test_groups_of_one_instance_are_merged_side_by_side(sandbox: Sandbox) -> None:
-    four = (*PAIR, price(3, "Pine Gate", 633), price(4, "Ruby Lake", 290))
-    whole = instance(*four, final=answer("list", [812, 455, 633, 290]))
+    whole = free("Amber Cove", "Jade Mill", "Pine Gate", "Ruby Lake")
+    made = [
+        environment(whole, number, listing, price_code(listing, *others))
+        for number, (listing, *others) in enumerate(
+            (("Amber Cove", "Teal Ford", "Coral End"), ("Jade Mill", "Teal Ford", "Onyx Pass"),
+             ("Pine Gate", "Opal Dale", "Coral End"), ("Ruby Lake", "Onyx Pass", "Coral End")),
+            1,
+        )
+    ]  # fmt: skip
     together = asyncio.Event()
     merging: list[int] = []
 
@@ -313,8 +320,6 @@ def test_groups_of_one_instance_are_merged_side_by_side(sandbox: Sandbox) -> Non
         await asyncio.wait_for(together.wait(), LATE_S)
         return reply
 
-    offline = OfflineTeacher(ENVS.teacher, HANDLERS)
-    made = [one for one in everything([whole], offline, sandbox) if isinstance(one, Environment)]
     found = merged([whole], made, Slow(spoil), sandbox, 1)
     assert found.metrics.counts["merged_groups"] == 2
     assert [tool.tool.name for tool in found.arenas[0].tools] == [

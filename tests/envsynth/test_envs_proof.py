@@ -67,6 +67,7 @@ def test_a_true_tool_passes_and_its_checks_are_counted() -> None:
     assert prove(observed()).problem is None
     assert prove(observed()).checks == {
         "fresh_sessions": 2, "gold_calls": 8, "perturbed_calls": 3, "perturbed_answered": 2,
+        "known_truths": 0, "optional_calls": 0,
     }  # fmt: skip
 
 

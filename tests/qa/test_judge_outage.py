@@ -36,6 +36,7 @@ def judge(
 ) -> subprocess.CompletedProcess[str]:
     """Stage qa_valid against a judge that answers so."""
     document = yaml.safe_load((asked / "params.yaml").read_text())
+    document["qa_valid"]["audit_share"] = 1.0  # about planned questions nobody is asked otherwise
     document["qa_valid"]["judge"] = {"backend": "openai", "model": "m", "max_tokens": 500}
     (folder / "data").mkdir()
     (folder / "data/qa.parquet").write_bytes((asked / "data/qa.parquet").read_bytes())

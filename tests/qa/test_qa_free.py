@@ -26,6 +26,7 @@ from astra.qa.replies import Synthesis
 from astra.records.qa import AnswerType, QAInstance, QuestionKind, Scenario, Split
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
+from astra.text.actions import asks_for_action
 from astra.text.names import Pool, pool_of
 from conftest import BOAT_TEXT, ZH_TEXT
 
@@ -67,9 +68,9 @@ def run(config: QAConfig, folder: Path, teacher: Any = TEACHER) -> list[QAInstan
 def first_outcome(
     config: QAConfig, folder: Path, corpus: str, change: Any
 ) -> QAInstance | Rejection:
-    """The first request of a corpus, answered by an altered teacher."""
+    """What came of the first request of a corpus, answered by an altered teacher."""
     wanted = next(r for r in requests_of(config, folder) if r.corpus == corpus)
-    return asyncio.run(synthesise(wanted, Altered(change)))
+    return asyncio.run(synthesise(wanted, Altered(change)))[-1]
 
 
 def test_the_offline_teacher_answers_every_mode_in_both_languages(
@@ -172,7 +173,8 @@ def _rivers(scenario: str) -> Synthesis:
                       "arguments": {"names": ["Ouse", "Wye"], "values": values}},
     }  # fmt: skip
     reply = {
-        "scenario": scenario, "main_question": "Which river is longer, the Ouse or the Wye?",
+        "acts": False, "scenario": scenario,
+        "main_question": "Which river is longer, the Ouse or the Wye?",
         "final_answer": {"type": "string", "value": "Wye"}, "sub_questions": [*lookups, last],
         "entities": ["Exe", "Ouse", "Tamar", "Test", "Wye"],
         "knowledge": [{"name": "rivers", "columns": ["river", "length"], "rows": LENGTHS}],
@@ -188,7 +190,7 @@ def test_a_last_comparison_counts_for_neither_scenario_nor_depth(
     request = replace(asked, variables=flat)
 
     def outcome(reply: Synthesis) -> QAInstance | Rejection:
-        return asyncio.run(synthesise(request, Altered(lambda _: reply)))
+        return asyncio.run(synthesise(request, Altered(lambda _: reply)))[-1]
 
     instance = outcome(_rivers("parallel_single_hop"))
     assert isinstance(instance, QAInstance), instance
@@ -407,3 +409,14 @@ def test_the_paper_s_files_are_read_as_they_are(
     )  # fmt: skip
     counts = Counter(request.corpus for request in requests_of(config, corpora / "knowledge"))
     assert counts == {"contexts": 40, "questions": 40, "domains": 39, "domains_zh": 40}
+
+
+def test_users_questions_are_told_apart_by_what_they_ask(corpora: Path) -> None:
+    lines = (corpora / "knowledge/en_questions.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = [json.loads(line)["question"].strip() for line in lines]
+    acting = [question for question in asked if asks_for_action(question)]
+    assert 0.45 <= len(acting) / len(asked) <= 0.55
+    opens = ("what", "how", "which", "does", "is there", "are there", "compare")
+    assert not [question for question in acting if question.lower().startswith(opens)]
+    booking = [question for question in asked if question.startswith(("Book ", "Purchase "))]
+    assert set(booking) <= set(acting)

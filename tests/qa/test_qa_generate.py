@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +18,9 @@ from astra.qa.knowledge.sources import all_sources, build_sources, shared_entiti
 from astra.qa.offline.handlers import HANDLERS
 from astra.qa.qa import QuestionWriter, instances
 from astra.qa.questions.outline import ask_variables
-from astra.qa.questions.plan import QuestionPlan
+from astra.qa.questions.plan import Planner, QuestionPlan, Unplanned
 from astra.qa.questions.shapes import scenario_of, split_of
-from astra.qa.replies import Decomposition
-from astra.qa.rules import states
+from astra.qa.replies import Wording
 from astra.records.qa import AnswerType, QAInstance, Scenario, Split
 from astra.records.score import Rejection
 from astra.settings import ParamsError
@@ -29,7 +31,7 @@ TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLE
 
 
 class Altered:
-    """The offline teacher, with its decompositions changed or refused on the way."""
+    """The offline teacher, with its wordings changed or refused on the way."""
 
     name = "altered"
 
@@ -190,7 +192,7 @@ def test_same_output_whatever_the_concurrency(qa_config: Any) -> None:
 
 
 def test_an_outage_accepts_nothing(qa_config: Any) -> None:
-    def fail(reply: Decomposition) -> Decomposition:
+    def fail(reply: Wording) -> Wording:
         raise ProviderError("endpoint is down")
 
     outcomes = run(qa_config(instances={"train": 6}), Altered(fail))
@@ -198,7 +200,7 @@ def test_an_outage_accepts_nothing(qa_config: Any) -> None:
 
 
 def test_a_reply_to_another_question_is_refused(qa_config: Any) -> None:
-    def shorten(reply: Decomposition) -> Decomposition:
+    def shorten(reply: Wording) -> Wording:
         return reply.model_copy(update={"sub_questions": reply.sub_questions[:-1]})
 
     outcomes = run(qa_config(instances={"train": 6}), Altered(shorten))
@@ -206,18 +208,46 @@ def test_a_reply_to_another_question_is_refused(qa_config: Any) -> None:
     assert len(outcomes) == 6
 
 
-def test_a_wrong_answer_is_refused(qa_config: Any) -> None:
-    def lie(reply: Decomposition) -> Decomposition:
-        first = reply.sub_questions[0]
-        wrong = first.answer.model_copy(update={"value": "No One"})
-        if first.answer.type is AnswerType.NUMBER:
-            wrong = first.answer.model_copy(update={"value": first.answer.value + 1})
-        steps = (first.model_copy(update={"answer": wrong}), *reply.sub_questions[1:])
-        return reply.model_copy(update={"sub_questions": steps})
+def test_words_for_a_step_given_twice_are_refused(qa_config: Any) -> None:
+    def twice(reply: Wording) -> Wording:
+        return reply.model_copy(update={"sub_questions": (*reply.sub_questions,) * 2})
 
-    outcomes = run(qa_config(instances={"train": 12}), Altered(lie))
+    outcomes = run(qa_config(instances={"train": 3}), Altered(twice))
+    assert [o.reason for o in outcomes if isinstance(o, Rejection)] == ["off_outline"] * 3
+
+
+def test_words_are_taken_by_id_in_any_order(qa_config: Any) -> None:
+    def turned(reply: Wording) -> Wording:
+        return reply.model_copy(update={"sub_questions": reply.sub_questions[::-1]})
+
+    config = qa_config(instances={"train": 12})
+    assert run(config, Altered(turned)) == run(config)
+
+
+def test_a_plan_of_a_wrong_answer_is_refused(
+    qa_config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers are the plan's, from the whole source; the rules derive them from the excerpt."""
+
+    def lies(plan: QuestionPlan) -> QuestionPlan:
+        first = plan.answers[0]
+        wrong = first + 1 if isinstance(first, int | float) else "No One"
+        return replace(plan, answers=(wrong, *plan.answers[1:]))
+
+    drawn = Planner.plans
+
+    def plans(planner: Planner) -> Iterator[QuestionPlan | Unplanned]:
+        for plan in drawn(planner):
+            yield lies(plan) if isinstance(plan, QuestionPlan) else plan
+
+    monkeypatch.setattr(Planner, "plans", plans)
+    outcomes = run(qa_config(instances={"train": 12}))
     assert all(isinstance(o, Rejection) for o in outcomes)
-    assert {o.reason for o in outcomes} <= {"answer_mismatch", "not_derivable"}
+    assert {o.reason for o in outcomes if isinstance(o, Rejection)} <= {
+        "answer_mismatch",
+        "not_derivable",
+        "answer_type",
+    }
 
 
 def test_no_composition_left_is_counted_not_replaced(qa_config: Any) -> None:
@@ -228,7 +258,8 @@ def test_no_composition_left_is_counted_not_replaced(qa_config: Any) -> None:
         scenarios={"multi_hop": 1.0},
     )
     outcomes = run(config)
-    assert [o.reason for o in outcomes] == ["no_plan"] * 10
+    reasons = [o.reason for o in outcomes if isinstance(o, Rejection)]
+    assert reasons == ["no_plan"] * 10
 
 
 def test_another_package_version_is_refused(qa_config: Any) -> None:
@@ -289,7 +320,7 @@ def test_every_composition_has_one_split_and_shares_are_kept() -> None:
     assert split_of("real_estate:last:listing.agent(@0)", shares) is Split.TRAIN
 
 
-def test_the_prompt_states_outline_tables_and_names(qa_config: Any) -> None:
+def test_the_prompt_states_outline_answers_and_names(qa_config: Any) -> None:
     writer = QuestionWriter(qa_config(instances={"train": 8}))
     wanted = [item for item in writer.wanted() if isinstance(item, tuple)]
     plans = [plan for _, plan in wanted if isinstance(plan, QuestionPlan)]
@@ -298,7 +329,15 @@ def test_the_prompt_states_outline_tables_and_names(qa_config: Any) -> None:
         text = render("qa/decompose", ask_variables(plan, "en"))
         for name in plan.names:
             assert name in text
-        for operation in plan.operations:
+        for operation, answer in zip(plan.operations, plan.answers, strict=True):
             assert operation.relation in text
-        for table in plan.tables:
-            assert states(text, table.rows[0][0])
+            assert json.dumps(answer, ensure_ascii=False) in text
+
+
+def test_the_ask_for_words_holds_what_code_cannot_fill_alone() -> None:
+    """Operations, answers and dependencies are the plan's: no reply field repeats them."""
+    fields = json.dumps(Wording.model_json_schema())
+    assert set(Wording.model_fields) == {"main_question", "sub_questions"}
+    assert len(fields) < 800
+    for echoed in ("operation", "dependencies", "hop_level", "scenario", "answer"):
+        assert f'"{echoed}"' not in fields

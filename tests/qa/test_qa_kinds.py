@@ -21,13 +21,15 @@ from astra.qa.qa import QuestionWriter, instances
 from astra.qa.qa_valid import judge_all
 from astra.qa.questions.outcomes import OUTCOMES, closing
 from astra.qa.questions.plan import apportion
-from astra.qa.rules import Problem, check, states
+from astra.qa.rules import check
 from astra.qa.selection import JudgedInstance, JudgedShelf
+from astra.qa.wording import Problem
 from astra.records.qa import AnswerType, Bar, Operation, QAInstance, QuestionKind, Split, Table
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records, write_records
 from astra.text.language import detect_language
+from astra.text.mentions import mentions
 from astra.text.names import Pool, pool_of
 
 TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
@@ -52,7 +54,7 @@ def every_kind(qa_config: Any, **changes: Any) -> Any:
         "kinds": KINDS,
         "extended": True,
         "sources": {"hotels": 3, "library": 2, "real_estate": 1, "healthcare": 1},
-        "instances": {"train": 160},
+        "instances": {"train": 240},
         "compositions": {"train": 1.0},
         "lookup_weight": 1.0,
     }
@@ -68,7 +70,7 @@ def test_every_language_and_kind_gets_its_share(questions: list[QAInstance]) -> 
     counts = Counter((instance.language, instance.kind) for instance in questions)
     for kind, share in KINDS.items():
         for language in ("en", "zh"):
-            assert counts[language, QuestionKind(kind)] == pytest.approx(80 * share, abs=1)
+            assert counts[language, QuestionKind(kind)] == pytest.approx(120 * share, abs=1)
 
 
 def test_counts_add_up_and_the_largest_remainders_win() -> None:
@@ -168,21 +170,35 @@ def test_what_cannot_be_done_still_needs_a_call(questions: list[QAInstance]) -> 
             [step] = barred
             assert step.operation
             hidden = [v for v in step.operation.arguments.values() if not isinstance(v, dict)]
-            assert not any(states(instance.main_question, value) for value in hidden)
+            assert not any(mentions(instance.main_question, value) for value in hidden)
 
 
 def test_no_question_tells_its_kind_by_its_ending(questions: list[QAInstance]) -> None:
     endings: dict[str, set[QuestionKind]] = {}
     for instance in questions:
         fitting = [
-            acts
-            for acts in (True, False)
-            if instance.main_question.endswith(closing(instance.language, acts))
+            sorts
+            for sorts in ((True, False), (False, True), (True, True))
+            if instance.main_question.endswith(closing(instance.language, *sorts))
         ]
         assert len(fitting) == 1
         endings.setdefault(f"{instance.language}{fitting[0]}", set()).add(instance.kind)
-    assert len(endings) == 4
-    assert all(len(kinds) >= 3 for kinds in endings.values())
+        assert (instance.kind is QuestionKind.MIXED) is (fitting == [(True, True)])
+    assert len(endings) == 6
+    assert all(len(kinds) >= 3 for ending, kinds in endings.items() if "(True, True)" not in ending)
+
+
+def test_the_closing_quotes_every_outcome_that_the_wording_allows() -> None:
+    assert closing("en", acts=True, reads=False) == (
+        'Answer "done", "already done", "not possible", "no tool" or "missing value".'
+    )
+    assert closing("en", acts=False, reads=True) == (
+        'If you cannot, answer "no tool" or "missing value".'
+    )
+    assert closing("en", acts=True, reads=True) == (
+        'If you cannot, answer "already done", "not possible", "no tool" or "missing value".'
+    )
+    assert closing("zh", acts=False, reads=True) == "如果办不到，请回答“没有工具”或“缺少信息”。"
 
 
 def test_chinese_questions_are_chinese_and_their_names_the_splits(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,8 +49,10 @@ def make(config: Any, teacher: Any, folder: Path | None = None) -> list[QAInstan
         writer = QuestionWriter(config, folder) if folder else QuestionWriter(config)
         metrics = StageMetrics("qa")
         outcomes = [o async for o in instances(writer, teacher, 4, metrics)]
-        assert metrics.counts["in"] == len(outcomes) == writer.total()
-        return outcomes
+        # A free question that breaks a rule is asked for again: its first try is no outcome.
+        last = [o for o in outcomes if isinstance(o, QAInstance) or o.final]
+        assert metrics.counts["in"] == len(last) == writer.total()
+        return last
 
     return asyncio.run(collect())
 
@@ -79,16 +82,15 @@ def pair(documents: Any, build: Any) -> list[QAInstance]:
 
 def test_a_refused_question_can_be_read(qa_config: Any) -> None:
     def wrong(ask: Ask[Any], reply: Any) -> Any:
-        steps = (reply.sub_questions[0].model_copy(update={"hop_level": 3}),)
-        return reply.model_copy(update={"sub_questions": (*steps, *reply.sub_questions[1:])})
+        return reply.model_copy(update={"main_question": "What is it?"})
 
     refused = make(qa_config(instances={"train": 4}), Altered(wrong))
     assert {rejection.reason for rejection in refused if isinstance(rejection, Rejection)} == {
-        "hop_level"
+        "not_in_question"
     }
     for rejection in refused:
         assert isinstance(rejection, Rejection)
-        assert rejection.detail.startswith("1 has level 3, expected 1 | ")
+        assert re.match(r"1 needs .*, never mentioned \| What is it\? ", rejection.detail)
         assert rejection.detail.count("?") + rejection.detail.count(".") >= 2
         assert " | 1. " in rejection.detail
         assert rejection.item.startswith("train/")
@@ -111,7 +113,7 @@ def test_a_reply_to_another_question_is_kept_with_what_was_asked(qa_config: Any)
         assert isinstance(rejection, Rejection)
         assert rejection.reason == "off_outline"
         assert "What is on the moon?" in rejection.detail
-        assert rejection.detail.startswith("asked multi_hop")
+        assert rejection.detail.startswith("words steps [1] of 2 | ")
 
 
 def test_each_question_without_a_plan_is_a_row_of_its_own(qa_config: Any) -> None:
@@ -176,7 +178,8 @@ def test_tries_that_do_not_fit_are_kept(
         for rejection in tries
         if isinstance(rejection, Rejection)
     )
-    assert all(f"{name}, sub-question 9: " in rejection.said for rejection in tries)
+    said = [rejection.said for rejection in tries if isinstance(rejection, Rejection)]
+    assert all(f"{name}, sub-question 9: " in words for words in said)
     if misfits < 3:
         assert isinstance(outcome, JudgedInstance)
         assert outcome.instance == _judged(pair[0], valid_config())
@@ -487,4 +490,7 @@ def test_metrics_have_every_count_even_where_nothing_passes(valid_config: Any) -
             measure(metrics, outcome)
 
     asyncio.run(drain())
-    assert metrics.document() == {"dropped": {}, "sub_questions": 0, "sub_questions_with_tool": 0}
+    assert metrics.document() == {
+        "dropped": {}, "sub_questions": 0, "sub_questions_with_tool": 0, "audited": 0,
+        "asks_saved": 0, "shapes": {},
+    }  # fmt: skip

@@ -264,7 +264,7 @@ def test_a_judge_gives_its_reason_before_its_verdict(
     template: str, report: Any, reason: str, verdict: str, documents: Any, build: Any
 ) -> None:
     """In the prompt, its example and the reply's fields, which enforced decoding follows."""
-    prompt = render(template, judge_variables(build(documents["chain"]())))
+    prompt = render(template, judge_variables(build(documents["chain"]()), [1, 2]))
     for part in prompt.split("## Reply")[1].split("## Example"):
         assert 0 <= part.index(reason) < part.index(verdict)
     shown = report.model_json_schema()
@@ -361,7 +361,7 @@ def test_percentile_keeps_the_top_and_ties() -> None:
 )
 def test_prompts_show_the_item(name: str, documents: Any, build: Any) -> None:
     instance = build(documents["comparison"]())
-    text = render(f"qa/{name}", judge_variables(instance))
+    text = render(f"qa/{name}", judge_variables(instance, [1, 2, 3]))
     for step in instance.sub_questions:
         assert step.question in text
     assert instance.main_question in text

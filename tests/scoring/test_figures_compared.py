@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from astra.scoring.figures import addresses, canonical, dates, same_address, spelled_numbers, urls
 from astra.scoring.lexical import legible, occurs, tokens
+from astra.text.figures import addresses, canonical, dates, same_address, spelled_numbers, urls
 
 
 def stated(value: Any, source: str) -> bool:

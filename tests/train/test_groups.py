@@ -10,6 +10,7 @@ import pytest
 from training_world import make_arena
 
 from astra.arena.reward import EpisodeScore
+from astra.records.environment import Trait
 from astra.records.message import (
     CallStatus,
     ExecutedCall,
@@ -128,6 +129,28 @@ def test_kinds_of_arenas_are_logged_apart_where_they_train_together() -> None:
     assert means["tool_errors_in_positives"] == 0.5, "over the groups that have it"
     assert "read_only_tool_errors_in_positives" not in means
     assert set(mean_figures(groups[:2])) == {"reward", "f1"}, "one kind needs no second name"
+
+
+def test_hard_arenas_are_logged_apart_from_look_ups() -> None:
+    read = QuestionKind.READ_ONLY.value
+    groups = [
+        Group(0, [], {"reward": 0.2}, read, "hard"),
+        Group(1, [], {"reward": 0.8}, read, "lookup"),
+        Group(2, [], {"reward": 0.6}, read, "lookup"),
+    ]
+    means = mean_figures(groups)
+    assert means["hard_reward"] == 0.2
+    assert means["lookup_reward"] == pytest.approx(0.7)
+    assert "read_only_reward" not in means
+    assert set(mean_figures(groups[1:])) == {"reward"}, "one difficulty needs no second name"
+    assert [group.bare.difficulty for group in groups] == ["hard", "lookup", "lookup"]
+
+
+def test_a_group_has_the_difficulty_of_its_arena() -> None:
+    driver = ScriptedDriver([(1.0, 0), (0.0, 0)] * 2)
+    hard = make_arena(2).model_copy(update={"traits": (Trait.HOPS, Trait.PAGES)})
+    groups = GroupRoller(driver, config()).roll([(0, make_arena(1)), (1, hard)], 3)
+    assert [group.difficulty for group in groups] == ["lookup", "hard"]
 
 
 def test_nothing_scored_has_no_figures() -> None:

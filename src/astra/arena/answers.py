@@ -17,6 +17,7 @@ from typing import Any, cast
 from astra.agent.prompt import extract_answer
 from astra.records.qa import Answer, AnswerType
 from astra.text.strict_json import no_constant
+from astra.text.units import same_unit
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
@@ -151,7 +152,7 @@ def _number_matches(answer: Answer, value: Any) -> bool:
         unit = quantity.get("unit")
         if set(quantity) != {"value", "unit"} or not isinstance(unit, str):
             return False
-        if normalise(unit) != normalise(answer.unit):
+        if not same_unit(answer.unit, unit):
             return False
         value = quantity["value"]
     return same_value(answer.value, value, answer.tolerance)
@@ -211,21 +212,21 @@ def _read(answer: Answer, text: str) -> Any:
 
 
 def _read_number(text: str, unit: str) -> Any:
-    """A number, alone or with exactly the answer's unit before or after it."""
-    if unit:
-        folded, wanted = text.casefold(), unit.casefold()
-        if folded.endswith(wanted):
-            text = text[: len(text) - len(unit)].strip()
-        elif folded.startswith(wanted):
-            text = text[len(unit) :].strip()
-    if _GROUPED.fullmatch(text):
-        text = text.replace(",", "")
-    if not _NUMBER.fullmatch(text) or len(text) > 64:
+    """A number, alone or with the answer's unit, usually spelt, before or after it: -$5, 5 USD."""
+    found = _GROUPED.search(text) or _NUMBER.search(text)
+    if found is None or len(text) > 64:
         return _UNREADABLE
+    before, number, after = text[: found.start()].strip(), found[0], text[found.end() :].strip()
+    if before[:1] in ("-", "+") and number[0].isdigit():
+        before, number = before[1:].lstrip(), before[0] + number
+    around = f"{before} {after}".strip()  # $5 per night
+    if around and not (unit and same_unit(unit, around)):
+        return _UNREADABLE
+    number = number.replace(",", "")
     try:
-        return int(text)
+        return int(number)
     except ValueError:
-        return float(text)
+        return float(number)
 
 
 def _read_boolean(text: str) -> Any:

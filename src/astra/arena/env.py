@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra.agent.episode import parse_arguments
+from astra.arena.irrelevant import without_record
 from astra.arena.state import entry_of, settle, state_of
 from astra.errors import AstraError
 from astra.records.environment import Arena, ArenaTool
@@ -147,7 +148,7 @@ class ArenaEnv:
         except ValueError as error:
             return ToolResult(status=CallStatus.MALFORMED, content=f"error: {error}")
         if not offer.code:
-            return ToolResult(status=CallStatus.ERROR, content=f"error: {call.name} is unreachable")
+            return without_record(offer.tool, arguments)
         try:
             self.open()
         except SandboxError as error:

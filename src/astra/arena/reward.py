@@ -6,6 +6,10 @@ solve several sub-tasks (those that ask a tool the same), so n^ may exceed c: pr
 clamped to 1. Everything is computed from executed results by the host; no text of a tool or a model
 decides.
 
+A right final answer counts only where the steps it rests on are solved: what an agent knew or
+guessed is paid nothing. Where it is a sub-task (our choice), calls cost what ``charges.py`` says;
+without it the formulas are the paper's to the letter, and every call costs 1.
+
 Where tools write, the end state decides: sub-tasks that write are solved, all of them, when every
 change that was asked for was made and nothing else changed, and an answer counts only then.
 Rewards lie in [0, 1] for every kind of arena, so that all kinds can share a batch.
@@ -23,6 +27,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from astra.arena.answers import final_matches, is_small_domain, matches, parse_final, same_value
+from astra.arena.charges import cost
 from astra.arena.state import expected_tables, same_state, state_of
 from astra.records.environment import Arena, ArenaStep
 from astra.records.message import CallStatus, ExecutedCall
@@ -41,22 +46,23 @@ class RewardMode(StrEnum):
     F1 = "f1"
     RECALL = "recall"
     PRECISION = "precision"
-    ANSWER = "answer"  # 1 where the final answer is right, else 0
+    ANSWER = "answer"  # 1 where the final answer counts, else 0
     STATE = "state"  # 1 where the goal is reached, else 0; less CALL_COST per call
 
 
 class FinalAnswer(StrEnum):
-    """What a right final answer counts for in n, n^ and c."""
+    """What a final answer that counts is in n, n^ and c."""
 
-    SUBTASK = "subtask"  # one more sub-task, and one more call
-    IGNORE = "ignore"  # nothing, as in the paper
+    SUBTASK = "subtask"  # one more sub-task, and one more call; calls cost as in ``charges.py``
+    IGNORE = "ignore"  # nothing, and every call costs 1: the paper's formulas
 
 
 @dataclass(frozen=True)
 class EpisodeScore:
     """What an episode is worth, by every measure.
 
-    ``subtasks``, ``solved`` and ``calls`` are n, n^ and c as they enter the formulas.
+    ``subtasks``, ``solved`` and ``calls`` are n, n^ and c as they enter the formulas; ``calls`` is
+    what the calls cost, and may differ from how many there were.
     """
 
     subtasks: int
@@ -66,12 +72,14 @@ class EpisodeScore:
     precision: float
     f1: float
     answer_correct: bool
-    """Whether the final text states the answer, whatever became of the world."""
+    """Whether the final text states the answer, whether or not it counts."""
     success: bool
     """Whether every sub-question that needs a tool is solved and the final answer counts; the
     reward mode makes no difference."""
     reward: float
     """The number that the reward mode names."""
+    answer_counts: bool = False
+    """Whether the answer is right and earned: the steps it rests on are solved."""
     state_reached: bool | None = None
     """Whether the world ended as it should; None where no tool writes."""
 
@@ -95,20 +103,22 @@ def score_episode(
     """
     if arena.kind == QuestionKind.CODE:
         mode = RewardMode.ANSWER
-    steps = [step for step in arena.steps if step.tool_name is not None]
     charged = [call for call in calls if call.result.status != CallStatus.INFRA]
     state = state_of(arena)
     reached = None if state is None else is_reached(arena, state, end_state)
-    by_call = [step for step in steps if not writes(state, step)]
-    solved = len([step for step in by_call if is_solved(arena, step, charged)])
-    if reached:
-        solved += len(steps) - len(by_call)  # writes are one goal: all of them or none
+    steps = [step for step in arena.steps if step.tool_name is not None]
+    found = {step.id: solving_call(arena, step, charged) for step in steps}
+    useful = {id: at for id, at in found.items() if at is not None}
+    written = {step.id for step in steps if writes(state, step)}
+    # Writes are one goal: all of them or none.
+    solved_ids = (useful.keys() - written) | (written if reached else set())
     correct = final_text is not None and final_matches(arena.final_answer, parse_final(final_text))
-    credited = correct and reached is not False
-    success = solved == len(steps) and credited
-    subtasks, n_calls = len(steps), len(charged)
+    credited = correct and reached is not False and rests_on(arena) <= solved_ids
+    success = credited and len(solved_ids) == len(steps)
+    solved, subtasks, n_calls = len(solved_ids), len(steps), len(charged)
     if final_answer == FinalAnswer.SUBTASK:
-        subtasks, n_calls = subtasks + 1, n_calls + 1
+        n_calls = cost(arena, charged, set(useful.values())) + 1
+        subtasks += 1
         solved += 1 if credited else 0
     recall = solved / subtasks if subtasks else 0.0
     precision = min(1.0, solved / (n_calls + eps))
@@ -122,7 +132,8 @@ def score_episode(
     }[mode]
     return EpisodeScore(
         subtasks=subtasks, solved=solved, calls=n_calls, recall=recall, precision=precision, f1=f1,
-        answer_correct=correct, success=success, reward=reward, state_reached=reached,
+        answer_correct=correct, success=success, reward=reward, answer_counts=credited,
+        state_reached=reached,
     )  # fmt: skip
 
 
@@ -138,22 +149,46 @@ def writes(state: ArenaState | None, step: ArenaStep) -> bool:
     return state is not None and bool(state.writes.get(step.tool_name or ""))
 
 
-def is_solved(arena: Arena, step: ArenaStep, calls: Sequence[ExecutedCall]) -> bool:
-    """Whether an executed call to the step's tool returned its typed answer.
+def rests_on(arena: Arena) -> set[int]:
+    """The ids of the steps with a tool that the final answer follows from.
+
+    These are the steps at the end of the question whose answer is the final one, with all that
+    they depend on; and every step, where no end has that answer (a list of several, an outcome
+    such as "not possible") or none of these needs a tool.
+    """
+    with_tool = {step.id for step in arena.steps if step.tool_name is not None}
+    dependencies = {step.id: step.dependencies for step in arena.steps}
+    used = {id for of_step in dependencies.values() for id in of_step}
+    waiting = [
+        step.id
+        for step in arena.steps
+        if step.id not in used and matches(arena.final_answer, step.answer.value)
+    ]
+    found: set[int] = set()
+    while waiting:
+        id = waiting.pop()
+        if id not in found:
+            found.add(id)
+            waiting += dependencies.get(id, ())
+    return found & with_tool or with_tool
+
+
+def solving_call(arena: Arena, step: ArenaStep, calls: Sequence[ExecutedCall]) -> int | None:
+    """The position of the first call to the step's tool that returned its typed answer.
 
     Where the answer could come about by chance (fewer than 20 possible values, or another
     sub-question of the same tool has an equal answer), only a call with arguments equivalent
     to the gold call's counts.
     """
     strict = needs_gold_arguments(arena, step)
-    for executed in calls:
+    for at, executed in enumerate(calls):
         if executed.call.name != step.tool_name or executed.result.status != CallStatus.OK:
             continue
         if not matches(step.answer, executed.result.value):
             continue
-        if not strict or same_arguments(step.arguments, executed.call.arguments):
-            return True
-    return False
+        if not strict or asks_the_same(arena, step, executed.call.arguments):
+            return at
+    return None
 
 
 def needs_gold_arguments(arena: Arena, step: ArenaStep) -> bool:
@@ -166,10 +201,34 @@ def needs_gold_arguments(arena: Arena, step: ArenaStep) -> bool:
     )
 
 
-def same_arguments(gold: Mapping[str, Any], written: str) -> bool:
-    """Whether JSON text states the gold arguments, up to case, spaces and key order."""
+def asks_the_same(arena: Arena, step: ArenaStep, written: str) -> bool:
+    """Whether arguments in JSON are equivalent to the step's gold ones, up to case and spaces.
+
+    An optional argument that has its documented default may be left out, and one that the gold
+    call does without may be there: a narrower question with the right answer is no chance. But
+    the gold arguments of another step ask that step's question.
+    """
     try:
         parsed = json.loads(written)
     except (ValueError, RecursionError):
         return False
-    return isinstance(parsed, dict) and same_value(dict(gold), cast("dict[str, Any]", parsed))
+    if not isinstance(parsed, dict):
+        return False
+    stated = cast("dict[str, Any]", parsed)
+    of_tool = [other.arguments for other in arena.steps if other.tool_name == step.tool_name]
+    if any(same_value(gold, stated) for gold in of_tool):
+        return same_value(step.arguments, stated)
+    schemas = (one.tool.parameters for one in arena.tools if one.tool.name == step.tool_name)
+    schema: Mapping[str, Any] = next(schemas, {})
+    required: Sequence[str] = schema.get("required", ())
+    return all(name not in required for name in stated.keys() - step.arguments.keys()) and all(
+        same_value(value, stated[name] if name in stated else _default(schema, name))
+        for name, value in step.arguments.items()
+    )
+
+
+def _default(schema: Mapping[str, Any], name: str) -> Any:
+    """What an optional parameter is taken to be where a call leaves it out."""
+    if name in schema.get("required", ()):
+        return None
+    return schema.get("properties", {}).get(name, {}).get("default")

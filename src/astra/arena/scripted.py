@@ -1,8 +1,8 @@
-"""Episodes without a model: scripts of calls, and five policies that bound every arena.
+"""Episodes without a model: scripts of calls, and seven policies that bound every arena.
 
 ``gold`` must score exactly F1 = 2m / (2m + eps) over its m sub-tasks (see ``arena/reward.py``) and
-every other policy strictly less. Where that does not hold, an arena rewards something else than
-solving its question.
+every other policy strictly less, but ``names``, which knows all but the tools. Where that does not
+hold, an arena rewards something else than solving its question.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from astra.records.message import ExecutedCall, ToolCall
 from astra.records.qa import AnswerType
 from astra.records.state import Tables
 from astra.sandbox.protocol import Sandbox
+from astra.text.likeness import shared_words
 
 REPEATS = 3
 """How often policy ``repeat`` makes each gold call."""
@@ -38,8 +39,14 @@ class ScriptedPolicy(StrEnum):
     GOLD = "gold"  # every gold call once, then the true answer
     SILENT = "silent"  # never calls, says nothing
     EMPTY = "empty"  # every tool once, without arguments
-    REPEAT = "repeat"  # every gold call several times
+    REPEAT = "repeat"  # every gold call several times, then the true answer
+    ANSWER = "answer"  # the true answer without a call
+    NAMES = "names"  # each step's gold arguments to the tool named most like its question
     GUESS = "guess"  # no call; an answer of the right type taken from the question
+
+
+MOST = {ScriptedPolicy.SILENT: 0.0, ScriptedPolicy.ANSWER: 0.05, ScriptedPolicy.REPEAT: 0.5}
+"""The most that a policy may earn on any arena; ours: work is paid, and waste is not."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,33 @@ def script(policy: ScriptedPolicy, arena: Arena) -> tuple[list[ToolCall], str | 
         case ScriptedPolicy.REPEAT:
             repeated = [call for call in gold for _ in range(REPEATS)]
             return repeated, render_answer(arena.final_answer)
+        case ScriptedPolicy.ANSWER:
+            return [], render_answer(arena.final_answer)
+        case ScriptedPolicy.NAMES:
+            return calls_by_name(arena), render_answer(arena.final_answer)
         case ScriptedPolicy.GUESS:
             return [], guess(arena)
+
+
+def calls_by_name(arena: Arena) -> list[ToolCall]:
+    """The gold calls, each made to the tool whose name shares most words with the step's question,
+    be it in scope or irrelevant; of several the first by name.
+
+    An episode without the irrelevant tools refuses calls to them, which is worth as much.
+    """
+    offers = [*arena.tools, *(offer for band in arena.irrelevant.values() for offer in band)]
+    names = sorted({offer.tool.name for offer in offers})
+    questions = {f"call_{step.id}": step.question for step in arena.steps}
+    return [
+        call.model_copy(
+            update={"name": max(names, key=lambda name: _likeness(name, questions[call.id]))}
+        )
+        for call in reference_calls(arena)
+    ]
+
+
+def _likeness(name: str, question: str) -> int:
+    return len(shared_words(name, question))
 
 
 def guess(arena: Arena) -> str:
@@ -154,12 +186,13 @@ def misordered(arena: Arena, scores: Mapping[ScriptedPolicy, EpisodeScore]) -> s
     gold = scores[ScriptedPolicy.GOLD]
     if abs(gold.reward - 2 * subtasks / (2 * subtasks + EPSILON)) > 1e-12 or not gold.success:
         return f"gold scores {gold.reward:.6f}"
-    if scores[ScriptedPolicy.SILENT].reward != 0:
-        return f"never calling scores {scores[ScriptedPolicy.SILENT].reward:.6f}"
+    for policy, most in MOST.items():
+        if scores[policy].reward > most:
+            return f"{policy} scores {scores[policy].reward:.6f}, at most {most} is fair"
     for policy, score in scores.items():
-        if policy != ScriptedPolicy.GOLD and (
-            score.reward >= gold.reward or (score.success and policy != ScriptedPolicy.REPEAT)
-        ):
+        if policy in (ScriptedPolicy.GOLD, ScriptedPolicy.NAMES):
+            continue
+        if score.reward >= gold.reward or (score.success and policy != ScriptedPolicy.REPEAT):
             return f"{policy} scores {score.reward:.6f}, gold {gold.reward:.6f}"
     return ""
 

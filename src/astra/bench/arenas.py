@@ -95,6 +95,7 @@ def _episode(name: str, job: EpisodeJob, rollout: Rollout) -> BenchEpisode:
         stop_reason=stop,
         messages=rollout.messages,
         calls=rollout.calls,
+        hard=arena.is_hard,
     )
 
 

@@ -26,6 +26,7 @@ BREAKDOWNS: Mapping[str, Callable[[BenchEpisode], str]] = {
     "hops": lambda episode: str(episode.hops),
     "domain": lambda episode: episode.domain,
     "kind": lambda episode: episode.kind.value,
+    "difficulty": lambda episode: "hard" if episode.hard else "lookup",
 }
 PAIRS = (("sft", BASE), ("rl", "sft"))
 EXAMPLES = Path("runs/bench/examples.md")

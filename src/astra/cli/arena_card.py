@@ -2,7 +2,7 @@
 
     python -m astra.cli.arena_card [--arenas data/envs_merged.parquet] [--output FILE]
 
-It runs five scripted policies on all arenas (minutes) and refuses to write a card for arenas
+It runs seven scripted policies on all arenas (minutes) and refuses to write a card for arenas
 that any of them misorders.
 """
 
@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from astra.arena.scripted import REPEATS, ScriptedPolicy, misordered, rate
+from astra.arena.scripted import MOST, REPEATS, ScriptedPolicy, misordered, rate
 from astra.errors import AstraError
-from astra.records.environment import Arena
+from astra.records.environment import HARD_TRAITS, Arena, Trait
 from astra.records.qa import QuestionKind, Scenario, Split
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
@@ -38,30 +38,40 @@ NOTES = {
     ScriptedPolicy.SILENT: "never calls, says nothing",
     ScriptedPolicy.EMPTY: "every tool once with empty arguments",
     ScriptedPolicy.REPEAT: f"every gold call {REPEATS} times and the gold answer",
+    ScriptedPolicy.ANSWER: "the gold answer without a call",
+    ScriptedPolicy.NAMES: (
+        "each gold call, to the tool (in scope or irrelevant) whose name shares most words with "
+        "the step's question, and the gold answer"
+    ),
     ScriptedPolicy.GUESS: "no call; an answer of the right type from the question's words",
 }
+DIFFICULTIES = ("lookup", "hard")
 Row = tuple[str, str, str]
+Rewards = dict[str, dict[ScriptedPolicy, list[float]]]
+"""Difficulty -> policy -> the reward on each arena of that difficulty."""
 
 
 class CardError(AstraError):
     """Arenas whose rewards do not order the scripted policies; the message names the first."""
 
 
-def policy_means(arenas: Iterable[Arena], sandbox: Sandbox) -> dict[ScriptedPolicy, list[float]]:
+def policy_rewards(arenas: Iterable[Arena], sandbox: Sandbox) -> Rewards:
     """Rewards of each policy over all arenas. Raises CardError at the first misordered arena."""
-    rewards: dict[ScriptedPolicy, list[float]] = {policy: [] for policy in ScriptedPolicy}
+    rewards: Rewards = {
+        difficulty: {policy: [] for policy in ScriptedPolicy} for difficulty in DIFFICULTIES
+    }
     progress, source = Progress("arenas"), iter(arenas)
     while batch := list(itertools.islice(source, BATCH)):
         for arena, scores in zip(batch, rate(batch, sandbox), strict=True):
             if fault := misordered(arena, scores):
                 raise CardError(f"arena {arena.id}: {fault}; rebuild with `dvc repro envs_merged`")
             for policy, score in scores.items():
-                rewards[policy].append(score.reward)
+                rewards[arena.difficulty][policy].append(score.reward)
         progress.advance(len(batch))
     return rewards
 
 
-def card(arenas: Sequence[Arena], rewards: Mapping[ScriptedPolicy, Sequence[float]]) -> str:
+def card(arenas: Sequence[Arena], rewards: Rewards) -> str:
     """The card as Markdown."""
     lines = [
         "# Arenas",
@@ -81,20 +91,44 @@ def card(arenas: Sequence[Arena], rewards: Mapping[ScriptedPolicy, Sequence[floa
         "",
         "No entity and no composition of operations is in two splits.",
         "",
+        "## Traits",
+        "",
+        f"Shares of arenas with each. A hard one has {HARD_TRAITS} or more; the rest are look-ups.",
+        "`docs/arenas.md` says what each trait is.",
+        "",
+        *_table(("", *Split), _traits(arenas)),
+        "",
         "## Policies without a model",
         "",
         "F1 with the final answer as one more sub-task, over all arenas. On every single one gold",
-        "scores exactly 2m / (2m + ε), the silent policy 0, all others strictly less than gold.",
+        "scores exactly 2m / (2m + ε), the silent policy 0, all others but `names` strictly less:",
+        f"`answer` at most {MOST[ScriptedPolicy.ANSWER]}, `repeat` at most "
+        f"{MOST[ScriptedPolicy.REPEAT]}.",
         "",
         *_table(
-            ("policy", "what it does", "mean", "best"),
-            [
-                (policy.value, NOTES[policy], f"{statistics.fmean(paid):.3f}", f"{max(paid):.3f}")
-                for policy, paid in rewards.items()
-            ],
+            ("policy", "what it does", "look-ups: mean", "best", "hard: mean", "best"),
+            [(policy.value, NOTES[policy], *_paid(policy, rewards)) for policy in ScriptedPolicy],
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _paid(policy: ScriptedPolicy, rewards: Rewards) -> Iterator[str]:
+    """A policy's mean and best reward by difficulty; a dash where no arena has it."""
+    for difficulty in DIFFICULTIES:
+        paid = rewards[difficulty][policy]
+        yield f"{statistics.fmean(paid):.3f}" if paid else "-"
+        yield f"{max(paid):.3f}" if paid else "-"
+
+
+def _traits(arenas: Sequence[Arena]) -> Iterator[tuple[str, ...]]:
+    """The share of each trait, and of hard arenas, in each split."""
+    by_split = [[arena for arena in arenas if arena.split == split] for split in Split]
+    for trait in Trait:
+        counted = ((sum(trait in arena.traits for arena in mine), len(mine)) for mine in by_split)
+        yield trait.value.replace("_", " "), *(_percent(*counts) for counts in counted)
+    counted = ((sum(arena.is_hard for arena in mine), len(mine)) for mine in by_split)
+    yield "hard", *(_percent(*counts) for counts in counted)
 
 
 def statistics_rows(arenas: Sequence[Arena]) -> Iterator[Row]:
@@ -158,7 +192,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %"
+    return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
 def _spread(values: Iterable[int]) -> str:
@@ -188,7 +222,7 @@ def main() -> None:
     if not arenas:
         raise CardError(f"{options.arenas} holds no arena; see metrics/envs_merged.json")
     with LocalSandbox(SandboxLimits()) as sandbox:
-        text = card(arenas, policy_means(arenas, sandbox))
+        text = card(arenas, policy_rewards(arenas, sandbox))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(text, encoding="utf-8")
 

@@ -1,33 +1,35 @@
-"""``astra arena play``: a person types calls, sees their results and at the end the reward."""
+"""``astra arena play``: a person types calls, sees their results and at the end the reward.
+
+What a model is shown is shown: system prompt, question, tools with all that their schemas say.
+"""
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from astra.agent.prompt import final_message
+from astra.agent.prompt import extract_answer, final_message
 from astra.arena.answers import render_answer
-from astra.arena.reward import EpisodeScore
+from astra.arena.reward import EpisodeScore, FinalAnswer
 from astra.arena.scripted import reference_calls
+from astra.cli.typed_calls import CLOSE, OPEN, UnreadableCommand, parameters, read_call
 from astra.export.episode import ArenaEpisode
 from astra.records.message import ToolCall
 from astra.records.trajectory import StopReason
 
 PROMPT = "> "
-OPEN, CLOSE = "<<", "."
 HELP = f"""\
-NAME(key=value, ...)   call a tool; also NAME {{"key": value}}, and NAME TEXT for one parameter
+NAME(key="text", ...)  call a tool; also NAME {{"key": "text"}}, and NAME TEXT for one parameter
 NAME {OPEN}                the same with text of several lines, up to a line {CLOSE!r}
 next                   make the next reference call
-answer TEXT            give the final answer and end
+answer TEXT            give the final answer and end; also a message with <answer>TEXT</answer>
 tools, help, quit      list the tools, show this, end without an answer"""
 
 
@@ -77,27 +79,25 @@ class Screen:
             yield line
 
 
-class UnreadableCommand(ValueError):
-    """What was typed is no call; the message says why."""
-
-
 def play(episode: ArenaEpisode, screen: Screen) -> EpisodeScore:
     """Play until an answer, a limit, `quit` or the end of the input; shows and returns the score.
 
     Every call is an assistant turn of its own.
     """
     arena = episode.row.arena
+    screen.panel("system", episode.prompt[0]["content"])
     screen.panel(f"arena {arena.id}", arena.main_question)
     _show_tools(episode, screen)
     screen.say("`help` says what can be typed.", "dim")
     reference = iter(reference_calls(arena))
     lines = screen.lines()
     for line in lines:
-        word, _, words = line.strip().partition(" ")
+        word = line.strip().partition(" ")[0]
         if word == "quit":
             break
-        if word == "answer":
-            episode.offer({"content": final_message("", [words.strip()]).strip()})
+        final = _final_message(line, episode)
+        if final is not None:
+            episode.offer({"content": final})
             break
         if word == "next":
             call = next(reference, None)
@@ -110,7 +110,7 @@ def play(episode: ArenaEpisode, screen: Screen) -> EpisodeScore:
             screen.say(HELP) if word == "help" else _show_tools(episode, screen)
         elif word:
             try:
-                _run(episode, read_call(line, lines, episode), screen)
+                _run(episode, read_call(line, lines, episode.tools), screen)
             except UnreadableCommand as error:
                 screen.say(f"{error}; `help` says what can be typed", "yellow")
         if episode.done:
@@ -118,66 +118,62 @@ def play(episode: ArenaEpisode, screen: Screen) -> EpisodeScore:
     return _show_score(episode, screen)
 
 
+def _final_message(line: str, episode: ArenaEpisode) -> str | None:
+    """The final message that a line states, in the agent's own form or bare; None if it is none."""
+    word, _, words = line.strip().partition(" ")
+    called = word.partition("(")[0] in {tool["function"]["name"] for tool in episode.tools}
+    if extract_answer(line) is not None and not called:
+        return line.strip()
+    return final_message("", [words.strip()]).strip() if word == "answer" else None
+
+
 def _run(episode: ArenaEpisode, call: ToolCall, screen: Screen) -> None:
     function = {"name": call.name, "arguments": call.arguments}
     for reply in episode.offer({"tool_calls": [{"function": function}]}):
         style = "red" if reply["content"].startswith("error:") else "green"
-        screen.say(reply["content"], style)
+        screen.say(readable(reply["content"]), style)
 
 
-def read_call(line: str, more: Iterator[str], episode: ArenaEpisode) -> ToolCall:
-    """The call that a line states. Raises UnreadableCommand."""
-    text = line.strip()
-    if text.endswith(OPEN):
-        body = "\n".join(iter(lambda: next(more, CLOSE), CLOSE))
-        text = f"{text.removesuffix(OPEN).rstrip()} {body}"
-    end = next((at for at, sign in enumerate(text) if not (sign.isalnum() or sign == "_")), None)
-    name, stated = (text, "") if end is None else (text[:end], text[end:].strip())
-    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in episode.tools}
-    if name not in schemas:
-        raise UnreadableCommand(f"{name or text!r} is no tool and no command")
-    arguments = _arguments(name, stated, schemas[name])
-    return ToolCall(id="", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
+def readable(content: str) -> str:
+    """A result for people: a line per field of a record, a line per row of a list of records.
 
-
-def _arguments(name: str, stated: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    names = _parameters(schema)
-    if stated.startswith("{"):
-        try:
-            parsed = json.loads(stated)
-        except ValueError as error:
-            raise UnreadableCommand(f"that is no JSON: {error}") from None
-        return parsed if isinstance(parsed, dict) else {}
-    written = _call_arguments(f"{name}{stated}", names) if stated.startswith("(") else None
-    if written is not None:
-        return written
-    if not stated:
-        return {}
-    if len(names) != 1:
-        raise UnreadableCommand(f"{name} takes {', '.join(names) or 'no argument'}: name them")
-    return {names[0]: stated}
-
-
-def _parameters(schema: Mapping[str, Any]) -> list[str]:
-    """Parameter names, required ones first: a stored schema has lost its own order."""
-    required = list(schema.get("required", ()))
-    return [*required, *(name for name in schema.get("properties", {}) if name not in required)]
-
-
-def _call_arguments(text: str, names: list[str]) -> dict[str, Any] | None:
-    """Arguments of a call in Python's notation, by position or name; None if it is none."""
+    Whatever else it is stays as the model reads it.
+    """
     try:
-        tree = ast.parse(text, mode="eval").body
-    except SyntaxError:
-        return None
-    if not isinstance(tree, ast.Call) or len(tree.args) > len(names):
-        return None
-    pairs = list(zip(names, tree.args, strict=False))
-    pairs += [(keyword.arg or "", keyword.value) for keyword in tree.keywords]
-    try:
-        return {name: ast.literal_eval(value) for name, value in pairs}
-    except ValueError:
-        raise UnreadableCommand("arguments are numbers, text in quotes, lists or dicts") from None
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return content
+    return "\n".join(_lines(value)) if isinstance(value, dict | list) and value else content
+
+
+def _lines(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, field in cast("dict[str, Any]", value).items():
+            if _is_table(field):
+                yield f"{name}:"
+                yield from (f"  {line}" for line in _lines(field))
+            else:
+                yield f"{name}: {_cell(field)}"
+    elif _is_table(value):
+        rows = cast("list[dict[str, Any]]", value)
+        columns = list(rows[0])
+        cells = [columns, *([_cell(row[name]) for name in columns] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        yield from ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
+    else:
+        yield from (_cell(item) for item in value)
+
+
+def _is_table(value: Any) -> bool:
+    """Whether a value is a list of records with the same fields."""
+    if not isinstance(value, list) or not value:
+        return False
+    rows = cast("list[Any]", value)
+    return all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows)
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _show_tools(episode: ArenaEpisode, screen: Screen) -> None:
@@ -185,13 +181,34 @@ def _show_tools(episode: ArenaEpisode, screen: Screen) -> None:
     for tool in episode.tools:
         function = tool["function"]
         schema = function["parameters"]
-        parameters = [
+        signature = [
             f"{name}{'' if name in schema.get('required', ()) else '?'}: "
             f"{schema['properties'][name].get('type', 'any')}"
-            for name in _parameters(schema)
+            for name in parameters(schema)
         ]
-        shown[f"{function['name']}({', '.join(parameters)})"] = function["description"]
+        told = [function["description"], *_described(schema)]
+        shown[f"{function['name']}({', '.join(signature)})"] = "\n".join(told)
     screen.table("tools", shown)
+
+
+def _described(schema: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each parameter of which more is said than its type."""
+    for name in parameters(schema):
+        said: dict[str, Any] = {
+            key: value
+            for key, value in schema["properties"][name].items()
+            if key not in ("type", "title")
+        }
+        words = [str(said.pop("description"))] if said.get("description") else []
+        words += [f"{key} {_listed(value)}" for key, value in said.items() if key != "description"]
+        if words:
+            yield f"    {name}: {'; '.join(words)}"
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_cell(item) for item in cast("Sequence[Any]", value))
+    return _cell(value)
 
 
 def _show_score(episode: ArenaEpisode, screen: Screen) -> EpisodeScore:
@@ -199,10 +216,10 @@ def _show_score(episode: ArenaEpisode, screen: Screen) -> EpisodeScore:
     options = episode.row.options
     rows = {
         "ended by": str(episode.stop_reason or "you"),
-        "calls": str(len(episode.calls)),
+        "calls": _calls(episode, score),
         "sub-tasks solved": f"{score.solved} of {score.subtasks}",
         "recall, precision, F1": f"{score.recall:.4f}, {score.precision:.4f}, {score.f1:.4f}",
-        "final answer": "right" if score.answer_correct else _wrong(episode),
+        "final answer": _answer(episode, score),
         "true answer": render_answer(arena.final_answer),
     }
     if score.state_reached is not None:
@@ -215,5 +232,16 @@ def _show_score(episode: ArenaEpisode, screen: Screen) -> EpisodeScore:
     return score
 
 
-def _wrong(episode: ArenaEpisode) -> str:
-    return "wrong" if episode.stop_reason == StopReason.ANSWERED else "not given"
+def _calls(episode: ArenaEpisode, score: EpisodeScore) -> str:
+    made = len(episode.calls)
+    as_subtask = episode.row.options.final_answer == FinalAnswer.SUBTASK
+    paid = score.calls - 1 if as_subtask else score.calls
+    return str(made) if paid == made else f"{made}, which cost {paid}"
+
+
+def _answer(episode: ArenaEpisode, score: EpisodeScore) -> str:
+    if episode.stop_reason != StopReason.ANSWERED:
+        return "not given"
+    if not score.answer_correct:
+        return "wrong"
+    return "right" if score.answer_counts else "right, but what it rests on is not solved"

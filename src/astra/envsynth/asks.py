@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from astra.envsynth.static import Problem
+from astra.envsynth.leaks import secrets_of
+from astra.envsynth.truth import WHOLE_TABLE
+from astra.envsynth.wishes import Wishes
 from astra.envsynth.worlds import around, effects, is_refused, is_stateful, key_of, may_write
-from astra.llm.protocol import Ask, ParseError, ProviderError
+from astra.llm.protocol import Ask
+from astra.qa.knowledge.operations import PAGE_ROWS, TABLE_OPS
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion, Table
 from astra.records.state import FieldClass
 from astra.records.tool import Tool
+
+FILTERED_OPS = TABLE_OPS - {"lookup", "record", "check", "convert"}
+"""Operations over several rows."""
+KEPT_OUT = 40
+"""The most answers and arguments that a review is told to keep out of a document."""
 
 
 class Reply(BaseModel):
@@ -37,15 +46,32 @@ class DocumentReply(Reply):
 
 class CallReply(Reply):
     analysis: str = ""
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] = {}
+    unreachable: str = ""
+    """Why nobody can know a required argument; empty where the call can be made."""
+
+    @model_validator(mode="after")
+    def _call_or_reason(self) -> Self:
+        if bool(self.arguments) == bool(self.unreachable.strip()):
+            raise ValueError("give either `arguments` or the reason in `unreachable`")
+        return self
 
 
 class CodeReply(Reply):
     analysis: str = ""
-    code: str
+    code: str = ""
+    impossible: str = ""
+    """Why no code can do what document and call ask for; empty where there is code."""
+
+    @model_validator(mode="after")
+    def _code_or_reason(self) -> Self:
+        if bool(self.code.strip()) == bool(self.impossible.strip()):
+            raise ValueError("give either `code` or the reason in `impossible`")
+        return self
 
 
 class ClusterReply(Reply):
+    analysis: str = ""
     groups: list[list[int]]
     """Ids of sub-questions that one tool can serve; ids left out stay alone."""
 
@@ -56,41 +82,103 @@ class MergedCall(Reply):
 
 
 class MergeReply(Reply):
-    code: str
+    analysis: str = ""
+    code: str = ""
     calls: list[MergedCall]
+    """The call of every member; empty where one tool cannot serve them all."""
+
+    @model_validator(mode="after")
+    def _code_for_calls(self) -> Self:
+        if self.calls and not self.code.strip():
+            raise ValueError("`calls` need the `code` that answers them")
+        return self
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A reply that failed, as the next ask for the same shows it."""
+
+    feedback: str
+    """The reason and its detail."""
+    reply: Any = None
+    """What was rejected; None where no reply could be read."""
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return {"feedback": self.feedback, "rejected": self.reply}
+
+
+FIRST_TRY = Rejected("")
+"""Nothing was rejected yet."""
 
 
 def document_ask(
-    instance: QAInstance, question: SubQuestion, feedback: str, sample: int
+    instance: QAInstance, question: SubQuestion, wishes: Wishes, feedback: str, sample: int
 ) -> Ask[DocumentReply]:
     """Ask for the document of a tool that could answer the sub-question."""
+    context = _context(instance, question)
     return Ask(
         "envsynth/document",
-        {**_context(instance, question), "feedback": feedback},
+        {
+            **context,
+            "shape": shape_of(context["answer"]["value"]),
+            "unlike_name": wishes.unlike_name,
+            "other_form": wishes.other_form,
+            "feedback": feedback,
+        },
         DocumentReply,
         sample,
     )
+
+
+def gains_filter(question: SubQuestion) -> bool:
+    """Whether a tool may gain a filter: one that acts, calculates or looks one row up cannot."""
+    if question.writes:
+        return False
+    return question.operation is None or question.operation.op in FILTERED_OPS
 
 
 def complexity_ask(
     instance: QAInstance, question: SubQuestion, tool: Tool, sample: int
 ) -> Ask[DocumentReply]:
     """Ask for the same tool with a richer signature (the paper's complexity scaling)."""
+    secrets = secrets_of(instance)
     return Ask(
         "envsynth/complexity",
-        {**_context(instance, question), "tool": tool.view()},
+        {
+            **_context(instance, question),
+            "tool": tool.view(),
+            "kept_out": [*secrets.answers, *secrets.given][:KEPT_OUT],
+        },
         DocumentReply,
         sample,
     )
 
 
+def shape_of(value: Any) -> Any:
+    """A value's JSON types in place of its scalars; of a list the first item's."""
+    if isinstance(value, dict):
+        return {name: shape_of(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [shape_of(value[0])] if value else []
+    if value is None:
+        return "null, or another type"
+    if isinstance(value, bool):
+        return "boolean"
+    return "string" if isinstance(value, str) else "number"
+
+
 def call_ask(
-    instance: QAInstance, question: SubQuestion, tool: Tool, feedback: str, sample: int
+    instance: QAInstance,
+    question: SubQuestion,
+    tool: Tool,
+    sample: int,
+    rejected: Rejected = FIRST_TRY,
 ) -> Ask[CallReply]:
     """Ask for the gold call's arguments."""
     return Ask(
         "envsynth/call",
-        {**_context(instance, question), "tool": tool.view(), "feedback": feedback},
+        {**_context(instance, question), "tool": tool.view(), **rejected.shown},
         CallReply,
         sample,
     )
@@ -102,8 +190,8 @@ def code_ask(
     tool: Tool,
     arguments: dict[str, Any],
     other_keys: int,
-    feedback: str,
     sample: int,
+    rejected: Rejected = FIRST_TRY,
 ) -> Ask[CodeReply]:
     """Ask for the tool's source, over its own data or over the world of a stateful tool."""
     stateful = is_stateful(instance, question)
@@ -114,22 +202,21 @@ def code_ask(
             "tool": tool.view(),
             "arguments": arguments,
             "other_keys": other_keys,
-            "feedback": feedback,
+            **rejected.shown,
         },
         CodeReply,
         sample,
+        limits={"all_rows": WHOLE_TABLE, "page_rows": PAGE_ROWS},
     )
 
 
-def cluster_ask(
-    instance: QAInstance, members: list[tuple[SubQuestion, Environment]]
-) -> Ask[ClusterReply]:
+def cluster_ask(members: list[tuple[SubQuestion, Environment]]) -> Ask[ClusterReply]:
     """Ask which sub-questions one tool can serve."""
     return Ask("envsynth/cluster", {"members": _members(members)}, ClusterReply)
 
 
 def merge_ask(
-    members: list[tuple[SubQuestion, Environment]], feedback: str, sample: int
+    members: list[tuple[SubQuestion, Environment]], sample: int, rejected: Rejected = FIRST_TRY
 ) -> Ask[MergeReply]:
     """``members[0]`` is the base: its document stays, its data grow."""
     return Ask(
@@ -137,17 +224,11 @@ def merge_ask(
         {
             "tool": members[0][1].tool.view(),
             "members": _members(members),
-            "feedback": feedback,
+            **rejected.shown,
         },
         MergeReply,
         sample,
     )
-
-
-def failure(error: ProviderError | ParseError) -> Problem:
-    """The problem of a try whose ask got no usable reply."""
-    reason = "provider_error" if isinstance(error, ProviderError) else "parse_error"
-    return reason, str(error)[:200]
 
 
 def _context(instance: QAInstance, question: SubQuestion) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 An irrelevant tool is one that an arena's question does not need. How hard it is to leave alone
 depends on how much it resembles the tools in scope (the arena's own), so each candidate falls into
-a band: high above 0.85, low below 0.4, medium between.
+a band: high above 0.85, low below 0.4, medium between. These similarities are relative to the
+pool, in which something is always the most alike: high is only what is alike in itself too.
 
 Candidates come from a ``ToolPool``: the tools of the other arenas of the same split, so that no
 entity crosses splits, and document-only tools of servers. An arena is offered one tool per name,
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from astra.arena.state import state_of
 from astra.embedding.protocol import Embedder, Vectors, embed_distinct
+from astra.prompting import without_keywords
 from astra.records.base import content_id
 from astra.records.environment import Arena, ArenaTool, Band
 from astra.records.qa import Split
@@ -33,6 +35,8 @@ from astra.store.sqlite import scratch
 
 HIGH_ABOVE, LOW_BELOW = 0.85, 0.4
 """Normalised similarities between the bands; the paper's."""
+HIGH_FLOOR = 0.4
+"""The cosine that the high band needs besides; ours, since a small pool may hold nothing alike."""
 BLOCK_ARENAS = 256
 """The most arenas whose similarities are computed at once."""
 BLOCK_CELLS = 1 << 23
@@ -51,6 +55,12 @@ def document_text(tool: Tool) -> str:
         for name, schema in parameters.items()
     ]
     return f"{tool.name}: {tool.description} Parameters: {', '.join(described) or 'none'}"
+
+
+def _bare(tool: Tool) -> Tool:
+    """The document without what no tool of an arena has, by which an agent could tell it apart."""
+    plain = without_keywords(tool.parameters, lambda keyword: keyword.startswith("x-"))
+    return tool.model_copy(update={"parameters": plain, "original_name": None, "hints": {}})
 
 
 @dataclass(frozen=True)
@@ -86,10 +96,9 @@ class ToolPool:
             self._add_arena(arena)
         for server in servers:
             for at, tool in enumerate(server.tools):
-                bare = tool.model_copy(update={"original_name": None, "hints": {}})
-                rank = f"servers {server.id} {at:06}"
+                rank, offer = f"servers {server.id} {at:06}", ArenaTool(tool=_bare(tool))
                 for split in Split:
-                    self._add(split, server.domain, rank, ArenaTool(tool=bare))
+                    self._add(split, server.domain, rank, offer)
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +110,8 @@ class ToolPool:
         state = state_of(arena)
         for at, offer in enumerate(arena.tools):
             if state is not None and offer.tool.name in state.writes:
-                # Its code needs the world of its own arena: elsewhere it is a document.
+                # Its code needs the world of its own arena: elsewhere it is a document, which
+                # answers that it knows nothing of what it is asked for.
                 offer = offer.model_copy(update={"code": ""})
             self._add(arena.split, arena.domain, f"arenas {arena.id} {at:06}", offer)
 
@@ -269,6 +279,7 @@ def band_of(similar: NDArray[np.floating]) -> NDArray[np.str_]:
     """Bands of the columns (candidates) of a similarity matrix, one row per tool in scope.
 
     Each row is scaled to [0, 1]; a candidate's band follows from its largest scaled similarity.
+    What is high by scale alone, below ``HIGH_FLOOR`` in every row, counts as medium.
     """
     low = similar.min(axis=1, keepdims=True)
     spread = similar.max(axis=1, keepdims=True) - low
@@ -276,7 +287,7 @@ def band_of(similar: NDArray[np.floating]) -> NDArray[np.str_]:
     scaled = np.where(spread > 0, (similar - low) / np.where(spread > 0, spread, 1.0), 0.0)
     best = np.round(scaled.max(axis=0), _DECIMALS).astype(np.float64)
     return np.where(
-        best > HIGH_ABOVE,
+        (best > HIGH_ABOVE) & (similar.max(axis=0) >= HIGH_FLOOR),
         Band.HIGH.value,
         np.where(best < LOW_BELOW, Band.LOW.value, Band.MEDIUM.value),
     )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from astra.arena.state import state_hash
-from astra.envsynth.perturb import Perturbation, optional_probes, perturbations
+from astra.envsynth.known import known_calls
+from astra.envsynth.leaks import NO_SECRETS, Secrets, secrets_of
+from astra.envsynth.perturb import (
+    MOST_KNOWN,
+    Perturbation,
+    optional_probes,
+    perturbations,
+)
 from astra.envsynth.static import call_problem
+from astra.envsynth.truth import filters_of, meaning_of
 from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write, taken
 from astra.records.base import canonical_json
-from astra.records.qa import Answer, QAInstance, SubQuestion
+from astra.records.environment import Environment
+from astra.records.qa import Answer, QAInstance, SubQuestion, Table
 from astra.records.state import ArenaState, Tables, World
 from astra.records.tool import Tool
 
@@ -25,7 +34,7 @@ class GoldCall:
     perturbed: tuple[Perturbation, ...]
     """Wrong calls: none may do what the gold call does."""
     optional: tuple[Perturbation, ...] = ()
-    """The gold call with an optional argument that nothing has."""
+    """The gold call with an optional argument given: real values, and one that nothing has."""
     before: World | None = None
     """The world that the call meets; None where the tool is stateless."""
     after: Tables | None = None
@@ -34,6 +43,20 @@ class GoldCall:
     """Whether the tool must refuse the call, cleanly and without a change."""
     taken: World | None = None
     """The world in which the row that the call adds would be the second of its key."""
+    paged: bool = False
+    """Whether the answer is one page of rows, so that their order decides which are on it."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A proved tool that was merged into another, and calls that both must answer alike."""
+
+    name: str
+    code: str
+    calls: tuple[tuple[dict[str, Any], dict[str, Any]], ...] | None
+    """The arguments as the member has them, and as the merged tool has them; None where its
+    parameters have no counterparts.
+    """
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,12 @@ class CandidateTool:
     calls: tuple[GoldCall, ...]
     state: ArenaState | None = None
     """The world of a stateful tool and what it may write; None for a stateless one."""
+    secrets: Secrets = NO_SECRETS
+    """What neither its document nor its errors may state."""
+    filters: tuple[str, ...] | None = None
+    """The names that its optional parameters can have; None where any will do."""
+    members: tuple[Member, ...] = ()
+    """The tools that it was merged from, where their own calls have to tell what it must know."""
 
     @property
     def writes(self) -> bool:
@@ -62,6 +91,7 @@ class CandidateTool:
                     [
                         call.arguments,
                         call.answer.model_dump(mode="json"),
+                        [_key(wrong) for wrong in (*call.perturbed, *call.optional)],
                         call.before and call.before.model_dump(mode="json"),
                         call.after,
                         call.refused,
@@ -70,6 +100,8 @@ class CandidateTool:
                     for call in self.calls
                 ],
                 self.state and self.state.writes,
+                [*self.secrets.answers, *self.secrets.given],
+                [[member.code, member.calls] for member in self.members],
             ]
         )
 
@@ -78,33 +110,82 @@ class CandidateTool:
         return "" if self.state is None or tables is None else state_hash(tables, self.state.fields)
 
 
+def _key(wrong: Perturbation) -> list[Any]:
+    truth = wrong.truth
+    return [wrong.arguments, truth and [truth.value, truth.exists, truth.required]]
+
+
 def candidate_of(
-    instance: QAInstance, tool: Tool, code: str, calls: Mapping[int, dict[str, Any]]
+    instance: QAInstance,
+    tool: Tool,
+    code: str,
+    calls: Mapping[int, dict[str, Any]],
+    members: Sequence[Environment] = (),
 ) -> CandidateTool:
-    """A tool as it must prove itself; ``calls``: gold arguments by id of the sub-question."""
+    """A tool as it must prove itself; ``calls``: gold arguments by id of the sub-question.
+
+    A merged tool has ``members``: it must answer what they answer.
+    """
     served = [question for question in instance.sub_questions if question.id in calls]
     state = None
     if any(is_stateful(instance, question) for question in served):
         allowed = {table for question in served for table in may_write(question)}
         state = arena_state(instance, {tool.name: sorted(allowed)})
-    gold = (_gold_call(instance, question, tool, code, calls[question.id]) for question in served)
-    return CandidateTool(tool, code, tuple(gold), state)
+    filters = [filters_of(instance, question) for question in served]
+    return CandidateTool(
+        tool,
+        code,
+        tuple(
+            _gold_call(instance, question, tool, code, calls[question.id]) for question in served
+        ),
+        state,
+        secrets_of(instance, list(calls.values())),
+        filters[0] if filters else None,
+        tuple(_member(one, calls) for one in members if not state and one.code != code),
+    )
+
+
+def _member(environment: Environment, calls: Mapping[int, dict[str, Any]]) -> Member:
+    """A merged tool's member, with calls about the data in its code."""
+    gold, code = environment.arguments, environment.code
+    names = _names(gold, calls[environment.sub_question_id])
+    if not names:
+        return Member(environment.tool.name, code, None)
+    known = [gold, *known_calls(code, gold, None)[:MOST_KNOWN]]
+    pairs = [(call, {names[name]: value for name, value in call.items()}) for call in known]
+    return Member(environment.tool.name, code, tuple(pairs))
+
+
+def _names(gold: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, str]:
+    """A member's argument -> the merged tool's, of one name or else of one value; empty where an
+    argument has no counterpart.
+    """
+    names = {name: name for name in gold if name in merged}
+    for name in gold.keys() - names.keys():
+        free = [own for own in merged if own not in names.values() and merged[own] == gold[name]]
+        if len(free) != 1:
+            return {}
+        names[name] = free[0]
+    return names
 
 
 def _gold_call(
     instance: QAInstance, question: SubQuestion, tool: Tool, code: str, arguments: dict[str, Any]
 ) -> GoldCall:
-    answer, optional = question.answer, optional_probes(tool, arguments)
+    answer, parameters = question.answer, list(tool.parameters.get("properties", {}))
     if not is_stateful(instance, question):
-        wrong = perturbations(instance, question, tool, code, arguments)
+        meaning = meaning_of(instance, question, parameters, arguments, instance.knowledge)
+        wrong = perturbations(instance, question, code, arguments, meaning)
+        optional = optional_probes(tool, code, arguments, meaning)
         return GoldCall(arguments, answer, wrong, optional)
     before, after = around(instance, question)
     # The values that a stateless tool knows stand in its code; a stateful one has its table.
     table = question.operation.table if question.operation else ""
     known = canonical_json(before.tables.get(table, before.tables))
+    meaning = meaning_of(instance, question, parameters, arguments, _tables(instance, before))
     wrong = tuple(
         perturbation
-        for perturbation in perturbations(instance, question, tool, known, arguments)
+        for perturbation in perturbations(instance, question, known, arguments, meaning)
         if call_problem(tool, perturbation.arguments) is None  # others never reach a tool
     )
     refused = is_refused(instance, question)
@@ -112,9 +193,29 @@ def _gold_call(
         arguments,
         answer,
         wrong,
-        optional,
+        tuple(
+            probe
+            for probe in optional_probes(tool, known, arguments, meaning)
+            if call_problem(tool, probe.arguments) is None
+        ),
         before,
         after,
         refused,
         taken=None if refused else taken(instance, question, before),
+        paged=question.operation is not None and question.operation.op == "page",
     )
+
+
+def _tables(instance: QAInstance, world: World) -> list[Table]:
+    """The knowledge as a world has it."""
+    return [
+        table.model_copy(
+            update={
+                "rows": tuple(
+                    tuple(row.get(column) for column in table.columns)
+                    for row in world.tables[table.name]
+                )
+            }
+        )
+        for table in instance.knowledge
+    ]

@@ -8,9 +8,10 @@ Each sub-question goes its own way:
 3. ``candidates`` adds wrong calls (``perturb``). ``batching`` gathers candidates of several
    sub-questions; ``verify`` executes their ``schedule`` in the sandbox; ``proof`` judges.
 
-The problem of a failed try goes back to the teacher as feedback: ``inner_attempts`` tries of call
-and code per document, ``outer_attempts`` documents, and ``max_asks`` asks in all. What still fails
-is a rejection.
+A failed try is a fault of one part (``faults``): only that part is asked for again, and the teacher
+sees what it wrote with the reason. A document has ``inner_attempts`` tries of call and code; a
+fault of its own ends it at once. There are ``outer_attempts`` documents, and ``max_asks`` asks in
+all. What still fails is a rejection.
 """
 
 from __future__ import annotations
@@ -18,24 +19,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from astra.envsynth import asks
+from astra.envsynth.asks import FIRST_TRY, Rejected
 from astra.envsynth.batching import Batcher
 from astra.envsynth.candidates import CandidateTool, candidate_of
 from astra.envsynth.envs_config import EnvsConfig
+from astra.envsynth.faults import OUTAGES, Fault, Part, failure, fault_of
+from astra.envsynth.leaks import secrets_of
 from astra.envsynth.proof import Proof
+from astra.envsynth.reach import reach_problem
 from astra.envsynth.static import (
     Problem,
     call_problem,
     code_problem,
     document_problem,
-    reach_problem,
     recorded,
 )
+from astra.envsynth.truth import filters_of
 from astra.envsynth.verify import Verify, verify
-from astra.envsynth.worlds import has_writes, is_stateful, needing_tool, world_problem
+from astra.envsynth.wishes import name_problem, wishes_of
+from astra.envsynth.worlds import Nodes, has_writes, is_stateful, needing_tool, world_problem
 from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes
 from astra.llm.pool import flow
 from astra.llm.protocol import ParseError, ProviderError, Teacher
@@ -47,6 +53,8 @@ from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
 
 Outcome = Environment | Rejection
+SAID_CHARS = 300
+"""How much is kept of the reason that a teacher gives for not answering."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,11 @@ class ToolQuestion:
             attempt=attempt,
             final=final,
         )
+
+
+def count_nodes(instances: Iterable[QAInstance], nodes: Nodes) -> int:
+    """How many sub-questions of the instances need a tool."""
+    return sum(len(needing_tool(instance, nodes)) for instance in instances)
 
 
 async def environments(
@@ -142,17 +155,30 @@ def _hopeless(asked: ToolQuestion) -> Problem | None:
     return world_problem(asked.instance, asked.question)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Draft:
-    """A tool as the teacher wrote it, with its gold call."""
+    """A tool as far as the teacher wrote it."""
 
-    tool: Tool
-    arguments: dict[str, object]
-    code: str
+    tool: Tool | None = None
+    arguments: dict[str, Any] | None = None
+    code: str = ""
+    rejected: dict[Part, Rejected] = field(default_factory=dict[Part, Rejected])
+    """What the next ask for a part is told; nothing of what rests on a part taken back."""
+
+    def take_back(self, fault: Fault) -> None:
+        """Drop the part that failed and remember why; an outage says nothing about any."""
+        if fault.problem[0] in OUTAGES:
+            return
+        reply = self.code or None
+        if fault.part == Part.CALL:
+            reply, self.arguments = self.arguments, None
+            self.rejected.pop(Part.CODE, None)
+        self.rejected[fault.part] = Rejected(": ".join(fault.problem), reply)
+        self.code = ""
 
 
 class _Synthesis:
-    """One sub-question on its way: the document that stands, and why each try so far failed."""
+    """One sub-question on its way: the parts that stand, and why each try so far failed."""
 
     def __init__(
         self, asked: ToolQuestion, teacher: Teacher, verify: Verify, config: EnvsConfig
@@ -162,7 +188,6 @@ class _Synthesis:
         self._teacher = self._notes.of(AskBudget(config.max_asks).of(teacher))
         self._verify = verify
         self._config = config
-        self._tool: Tool | None = None
         self._problems: list[Problem] = []
 
     async def outcomes(self) -> list[Outcome]:
@@ -170,7 +195,7 @@ class _Synthesis:
         try:
             environment = await self._environment()
         except AskBudgetSpent as error:
-            detail = f"{error}; the last problem was {self._feedback or 'none'}"
+            detail = f"{error}; the last problem was {self._last_problem or 'none'}"
             self._problems.append(("ask_budget_spent", detail))
             environment = None
         last = environment or self._asked.rejected(self._problems.pop(), len(self._problems))
@@ -181,76 +206,110 @@ class _Synthesis:
         return [*tries, last]
 
     @property
-    def _feedback(self) -> str:
+    def _last_problem(self) -> str:
         return ": ".join(self._problems[-1]) if self._problems else ""
 
     async def _environment(self) -> Environment | None:
         """The environment; None after the last try, with a problem for every one of them."""
         for outer in range(self._config.outer_attempts):
-            self._tool = None
+            draft = _Draft()
             for inner in range(self._config.inner_attempts):
-                result = await self._try(outer, inner)
+                sample = outer * self._config.inner_attempts + inner
+                result = await self._try(draft, outer, sample)
                 if isinstance(result, Environment):
                     return result
-                self._problems.append(result)
-                if self._tool is None:  # without a document there is nothing to try again
+                self._problems.append(result.problem)
+                if result.part == Part.DOCUMENT:  # nothing that rests on it can be tried again
                     break
+                draft.take_back(result)
         return None
 
-    async def _try(self, outer: int, inner: int) -> Environment | Problem:
-        try:
-            draft = await self._draft(outer, outer * self._config.inner_attempts + inner)
-        except (ProviderError, ParseError) as error:
-            return asks.failure(error)
-        if not isinstance(draft, _Draft):
-            return draft
+    async def _try(self, draft: _Draft, outer: int, sample: int) -> Environment | Fault:
+        """Ask for the parts that are missing; cheap checks at once, then the proof.
+
+        ``outer`` numbers the samples of documents, ``sample`` those of calls and codes.
+        """
         instance, question = self._asked.instance, self._asked.question
-        calls = {question.id: dict(draft.arguments)}
-        proof = await self._verify(candidate_of(instance, draft.tool, draft.code, calls))
+        tool = draft.tool or await self._document(outer)
+        if isinstance(tool, Fault):
+            return tool
+        draft.tool = tool
+        arguments = draft.arguments or await self._call(draft, tool, sample)
+        if isinstance(arguments, Fault):
+            return arguments
+        draft.arguments = arguments
+        fault = None if draft.code else await self._code(draft, tool, arguments, sample)
+        if fault is not None:
+            return fault
+        calls = {question.id: arguments}
+        proof = await self._verify(candidate_of(instance, tool, draft.code, calls))
         if proof.problem is not None:
-            return proof.problem
+            return fault_of(proof.problem)
         return Environment(
             qa_id=instance.id,
             sub_question_id=question.id,
-            tool=draft.tool,
+            tool=tool,
             code=draft.code,
-            arguments=dict(draft.arguments),
+            arguments=arguments,
             answer=question.answer,
             checks=proof.checks,
             prompt_hash=self._notes.prompt_hash,
         )
 
-    async def _draft(self, outer: int, sample: int) -> _Draft | Problem:
-        """Ask for the document (unless one stands), the call and the code; cheap checks at once.
-
-        ``outer`` numbers the samples of documents, ``sample`` those of calls and codes.
-        """
+    async def _document(self, outer: int) -> Tool | Fault:
+        """A document with its scaling."""
         instance, question = self._asked.instance, self._asked.question
-        ask, feedback = self._teacher.ask, self._feedback
-        if self._tool is None:
-            reply = await ask(asks.document_ask(instance, question, feedback, outer))
-            scaled = await ask(asks.complexity_ask(instance, question, reply.tool.tool(), outer))
-            tool = scaled.tool.tool()
-            problem = document_problem(tool, [question.answer])
-            if problem is not None:
-                return problem
-            self._tool = tool
-        tool = self._tool
-        call = await ask(asks.call_ask(instance, question, tool, feedback, sample))
-        problem = call_problem(tool, call.arguments)
+        ask, last = self._teacher.ask, self._last_problem
+        wishes = wishes_of(instance, question, self._config)
+        try:
+            reply = await ask(asks.document_ask(instance, question, wishes, last, outer))
+            if asks.gains_filter(question):
+                reply = await ask(asks.complexity_ask(instance, question, reply.tool.tool(), outer))
+        except (ProviderError, ParseError) as error:
+            return Fault(Part.DOCUMENT, failure(error))
+        tool = reply.tool.tool()
+        problem = document_problem(
+            tool, secrets_of(instance), filters_of(instance, question)
+        ) or name_problem(wishes, tool, question.question)
+        return Fault(Part.DOCUMENT, problem) if problem else tool
+
+    async def _call(self, draft: _Draft, tool: Tool, sample: int) -> dict[str, Any] | Fault:
+        """The gold call's arguments; those that fail stay in ``draft``."""
+        instance, question = self._asked.instance, self._asked.question
+        rejected = draft.rejected.get(Part.CALL, FIRST_TRY)
+        ask = asks.call_ask(instance, question, tool, sample, rejected)
+        try:
+            reply = await self._teacher.ask(ask)
+        except (ProviderError, ParseError) as error:
+            return Fault(Part.CALL, failure(error))
+        if reply.unreachable:
+            return Fault(Part.DOCUMENT, ("unreachable", reply.unreachable[:SAID_CHARS]))
+        draft.arguments = reply.arguments
+        problem = call_problem(tool, reply.arguments)
         # The call of a barred step need not be one that an agent can make.
         if problem is None and question.bar is None:
-            problem = reach_problem(tool, call.arguments, _told(instance, question))
-        if problem is not None:
-            return problem
+            problem = reach_problem(tool, reply.arguments, _told(instance, question))
+        return Fault(Part.CALL, problem) if problem else reply.arguments
+
+    async def _code(
+        self, draft: _Draft, tool: Tool, arguments: dict[str, Any], sample: int
+    ) -> Fault | None:
+        """Write the code into ``draft``; the fault of what came, if it has one."""
+        instance, question = self._asked.instance, self._asked.question
+        rejected = draft.rejected.get(Part.CODE, FIRST_TRY)
         others = self._config.other_keys
-        code = await ask(
-            asks.code_ask(instance, question, tool, call.arguments, others, feedback, sample)
-        )
+        ask = asks.code_ask(instance, question, tool, arguments, others, sample, rejected)
+        try:
+            reply = await self._teacher.ask(ask)
+        except (ProviderError, ParseError) as error:
+            return Fault(Part.CODE, failure(error))
+        if reply.impossible:
+            return Fault(Part.DOCUMENT, ("impossible", reply.impossible[:SAID_CHARS]))
+        draft.code = reply.code
         stateful = is_stateful(instance, question)
         allowed = self._config.sandbox.allowed_imports
-        problem = code_problem(tool, code.code, allowed, stateful)
-        return problem or _Draft(tool=tool, arguments=call.arguments, code=code.code)
+        problem = code_problem(tool, reply.code, allowed, stateful)
+        return Fault(Part.CODE, problem) if problem else None
 
 
 def _told(instance: QAInstance, question: SubQuestion) -> list[Any]:

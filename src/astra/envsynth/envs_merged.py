@@ -41,6 +41,7 @@ from astra.envsynth.proof import Proof
 from astra.envsynth.selfcheck import check_arenas
 from astra.envsynth.splits import SplitGuard
 from astra.envsynth.static import Problem
+from astra.envsynth.traits import traits_of
 from astra.envsynth.verify import verify
 from astra.envsynth.worlds import (
     Nodes,
@@ -208,7 +209,7 @@ def assemble(draft: ArenaDraft) -> Arena:
         )
         for question in instance.sub_questions
     )
-    return Arena(
+    arena = Arena(
         qa_id=instance.id,
         split=instance.split,
         domain=instance.domain,
@@ -227,6 +228,7 @@ def assemble(draft: ArenaDraft) -> Arena:
         composition=instance.composition,
         prompt_hash=draft.notes.prompt_hash,
     )
+    return arena.model_copy(update={"traits": traits_of(arena)})
 
 
 def _state(draft: ArenaDraft) -> str:
@@ -254,16 +256,19 @@ def measure(metrics: StageMetrics, arena: Arena) -> None:
         metrics.distribution("code_split", [arena.split.value])
         return
     metrics.count("arenas")
+    metrics.count("hard", int(arena.is_hard))
     for name, value in _figures(arena):
         metrics.distribution(name, [value])
 
 
 def summarise(metrics: StageMetrics, embedder: Embedder) -> None:
-    """Add the yield, arenas over instances, and which embedder measured similarity."""
-    for name in ("instances", "arenas"):
+    """Add the yield (arenas over instances), the share of hard arenas, and which embedder measured
+    similarity."""
+    for name in ("instances", "arenas", "hard"):
         metrics.count(name, 0)
-    instances = metrics.counts["instances"]
-    metrics.value("yield", round(metrics.counts["arenas"] / instances, 4) if instances else 0.0)
+    instances, made = metrics.counts["instances"], metrics.counts["arenas"]
+    metrics.value("yield", round(made / instances, 4) if instances else 0.0)
+    metrics.value("hard_share", round(metrics.counts["hard"] / made, 4) if made else 0.0)
     metrics.value("embedder", embedder.name)
 
 
@@ -276,5 +281,7 @@ def _figures(arena: Arena) -> Iterator[tuple[str, object]]:
     yield "calls", len([step for step in arena.steps if step.tool_name is not None])
     yield "tools", len(arena.tools)
     yield "sub_questions", len(arena.steps)
+    for trait in arena.traits or ("none",):
+        yield f"traits_{arena.split}", trait
     for band in Band:
         yield f"irrelevant_{band}", len(arena.irrelevant.get(band, ()))

@@ -18,14 +18,17 @@ COMPLEXITY = AskForm("envsynth/complexity", DocumentReply, 440)
 CALL = AskForm("envsynth/call", CallReply, 105)
 CODE = AskForm("envsynth/code", CodeReply, 933)
 CODE_STATEFUL = AskForm("envsynth/code_stateful", CodeReply, 592)
-CLUSTER = AskForm("envsynth/cluster", ClusterReply, 26)
-MERGE = AskForm("envsynth/merge_code", MergeReply, 795)
+CLUSTER = AskForm("envsynth/cluster", ClusterReply, 150)
+MERGE = AskForm("envsynth/merge_code", MergeReply, 900)
 ASKS_A_TOOL = 4
 """Document, complexity scaling, call and code."""
-TRIES = 1.15
-"""How often each of them is asked: 226 asks for 49 sub-questions."""
+TRIES, CODE_TRIES = 1.05, 1.25
+"""How often a part is asked for: 51 documents were scaled and 61 codes written for 49
+sub-questions."""
+FILTERED = 0.25
+"""The share of tools that may gain a filter, whose document is scaled: those over several rows."""
 MERGES = 0.35
-"""Merges asked for per question with tools to group: 6 for 15, with a repair."""
+"""Merges asked for per question whose tools a teacher groups: 6 for 15, with a repair."""
 STEP_BYTES, CONTEXT_BYTES, TOOL_BYTES, CODE_BYTES = 120, 270, 540, 900
 """What prompts show of a sub-question, of what it builds on, of its tool, and of that one's code.
 """
@@ -34,15 +37,16 @@ STEP_BYTES, CONTEXT_BYTES, TOOL_BYTES, CODE_BYTES = 120, 270, 540, 900
 def environment_asks(config: EnvsConfig, questions: QuestionFacts) -> list[ExpectedAsks]:
     """The asks of stage ``envs``. The most are what ``max_asks`` and the attempts allow."""
     each = tool_questions(questions, config.nodes)
-    asked = each.times(TRIES, _most_asks(config) / ASKS_A_TOOL)
+    most = _most_asks(config) / ASKS_A_TOOL
+    asked, coded = each.times(TRIES, most), each.times(CODE_TRIES, most)
     writing = questions.writing
     call = STEP_BYTES + TOOL_BYTES
     forms = (
         (DOCUMENT, asked, STEP_BYTES + CONTEXT_BYTES),
-        (COMPLEXITY, asked, call + CONTEXT_BYTES),
+        (COMPLEXITY, each.times(TRIES * FILTERED, most), call + CONTEXT_BYTES),
         (CALL, asked, call),
-        (CODE, asked.times(1 - writing), call + questions.table_bytes),
-        (CODE_STATEFUL, asked.times(writing), call + CONTEXT_BYTES + questions.table_bytes),
+        (CODE, coded.times(1 - writing), call + questions.table_bytes),
+        (CODE_STATEFUL, coded.times(writing), call + CONTEXT_BYTES + questions.table_bytes),
     )
     return [form.asked("teacher", config.teacher, asks, shown) for form, asks, shown in forms]
 
@@ -61,9 +65,11 @@ def tool_questions(questions: QuestionFacts, nodes: Nodes) -> Amount:
 def merge_asks(config: EnvsMergedConfig, questions: QuestionFacts) -> list[ExpectedAsks]:
     """The asks of stage ``envs_merged``: one to group a question's tools, some to merge groups.
 
-    A group has two tools or more.
+    Tools of stated operations are grouped by construction, and one of them serves its group as it
+    is. A group has two tools or more.
     """
-    grouped = questions.rows.times(questions.crowded)
+    crowded = questions.rows.times(questions.crowded)
+    grouped = crowded.times(1.0 - questions.operated, 1.0)
     tools = tool_questions(questions, config.nodes)
     tries = min(config.max_asks, config.merge_attempts)
     merged = Amount(grouped.about * MERGES, tools.most / 2 * tries, grouped.counted)

@@ -1,10 +1,11 @@
 """One tool per operation within an instance (ASTRA section 4.2, merging).
 
-A teacher groups sub-questions that one tool can serve. The group's first member is its base: the
-teacher extends the data in the base's code until it serves all. ``_Merge`` then replays every
-member's gold call: the merged code is one more candidate, proved in the sandbox like the tools of
-stage ``envs``. A merge that keeps failing falls back to the separate tools. Tool names end up
-unique.
+``grouping`` says which sub-questions one tool serves by construction and which ones cannot share
+one; a teacher groups what is left. A member's tool that serves its whole group as it is stays.
+Else the first member is the base, as in the paper: the teacher extends the data in its code until
+it serves all. ``_Merge`` replays every member's gold call: the merged code is one more candidate,
+proved in the sandbox like the tools of stage ``envs``. A merge that keeps failing falls back to the
+separate tools. Tool names end up unique.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from itertools import chain, count
 from typing import Any
 
 from astra.envsynth import asks
+from astra.envsynth.asks import FIRST_TRY, MergeReply, Rejected
 from astra.envsynth.candidates import candidate_of
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
+from astra.envsynth.faults import failure
+from astra.envsynth.grouping import Class, Member, calls_of, can_merge, classes_of, doubtful
 from astra.envsynth.static import Problem, call_problem, recorded
 from astra.envsynth.verify import Verify
 from astra.envsynth.worlds import is_stateful
@@ -28,12 +32,10 @@ from astra.llm.pool import map_bounded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.base import canonical_json
 from astra.records.environment import Environment
-from astra.records.qa import QAInstance, SubQuestion
+from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.records.tool import Tool
 from astra.store.metrics import StageMetrics
-
-Member = tuple[SubQuestion, Environment]
 
 
 @dataclass(frozen=True)
@@ -98,38 +100,66 @@ async def merge_tools(
             draft.failed(merge.part, problem, attempt)
 
 
-async def _groups(draft: ArenaDraft, teacher: Teacher, metrics: StageMetrics) -> list[list[Member]]:
-    """Groups of members, by first id; all apart, with the reason noted, if none can be had."""
-    members = {
-        question.id: (question, draft.environments[question.id])
-        for question in draft.instance.sub_questions
-        if question.id in draft.environments
-    }
-    groups = await _grouped_ids(draft, list(members.values()), teacher)
+async def _groups(draft: ArenaDraft, teacher: Teacher, metrics: StageMetrics) -> list[Class]:
+    """Groups of members, by first id: the classes that are one by construction, joined where the
+    teacher sees one tool for several. If it cannot say, they stay apart, with the reason noted.
+    """
+    classes = classes_of(
+        [
+            (question, draft.environments[question.id])
+            for question in draft.instance.sub_questions
+            if question.id in draft.environments
+        ]
+    )
+    metrics.count("groups_by_construction", sum(len(members) > 1 for members in classes))
+    unclear = doubtful(classes)
+    joined: list[list[int]] = []
+    if unclear:
+        metrics.count("groupings_asked")
+        joined = await _joined(draft, [members[0] for members in unclear], teacher, metrics)
+    by_first = {members[0][0].id: members for members in classes}
+    groups = [[member for number in ids for member in by_first.pop(number)] for ids in joined]
+    ordered = [sorted(members, key=_number) for members in [*groups, *by_first.values()]]
+    return sorted(ordered, key=lambda members: _number(members[0]))
+
+
+async def _joined(
+    draft: ArenaDraft, members: list[Member], teacher: Teacher, metrics: StageMetrics
+) -> list[list[int]]:
+    """The ids that the teacher puts together, without those that no one tool can serve."""
+    groups = await _grouped_ids(draft, members, teacher)
     if isinstance(groups, tuple):
         metrics.count(f"clustering_failed_{groups[0]}")
         draft.failed("grouping", groups)
-        return [[member] for member in members.values()]
-    named = {number for group in groups for number in group}
-    apart = [[number] for number in members if number not in named]
-    return [[members[number] for number in group] for group in sorted([*groups, *apart])]
+        return []
+    by_id = {question.id: (question, made) for question, made in members}
+    joined = [
+        [number for number in ids if can_merge(by_id[ids[0]], by_id[number])] for ids in groups
+    ]
+    if joined != groups:
+        draft.failed(
+            "grouping", ("cannot_merge", f"{canonical_json(groups)[:200]} become {joined}")
+        )
+    return joined
 
 
 async def _grouped_ids(
     draft: ArenaDraft, members: list[Member], teacher: Teacher
 ) -> list[list[int]] | Problem:
     """The ids of each group that the teacher sees; ids left out stay alone."""
-    if len(members) < 2:
-        return []
     try:
-        reply = await draft.notes.of(teacher).ask(asks.cluster_ask(draft.instance, members))
+        reply = await draft.notes.of(teacher).ask(asks.cluster_ask(members))
     except (ProviderError, ParseError) as error:
-        return asks.failure(error)
+        return failure(error)
     named = [number for group in reply.groups for number in group]
     known = {question.id for question, _ in members}
     if len(set(named)) != len(named) or not set(named) <= known:
         return "bad_ids", f"{canonical_json(reply.groups)[:200]} of {sorted(known)}"
     return [sorted(group) for group in reply.groups if group]
+
+
+def _number(member: Member) -> int:
+    return member[0].id
 
 
 class _Merge:
@@ -147,24 +177,18 @@ class _Merge:
         self._members = members
         self._teacher = draft.notes.of(AskBudget(config.max_asks).of(teacher))
         self._verify = verify
-        self._attempts = config.merge_attempts if len(members) > 1 else 0
-        self._merged = False
+        self._attempts = config.merge_attempts
+        self._outcome = ""
         self.part = f"merge {' '.join(str(question.id) for question, _ in members)}"
         self.problems: list[Problem] = []
         """Why each try failed so far."""
 
     async def tools(self) -> list[MergedTool]:
         """The merged tool, or those of the members."""
-        try:
-            for attempt in range(self._attempts):
-                result = await self._try(attempt)
-                if isinstance(result, MergedTool):
-                    self._merged = True
-                    return [result]
-                self.problems.append(result)
-        except AskBudgetSpent as error:
-            detail = f"{error}; the last problem was {self._feedback or 'none'}"
-            self.problems.append(("ask_budget_spent", detail))
+        if len(self._members) > 1:
+            merged = await self._as_is() or await self._rewritten()
+            if merged is not None:
+                return [merged]
         return [
             MergedTool(environment.tool, environment.code, {question.id: environment.arguments})
             for question, environment in self._members
@@ -175,48 +199,89 @@ class _Merge:
         if len(self._members) < 2:
             return
         metrics.count("groups")
-        if self._merged:
+        if self._outcome:
             metrics.count("merged_groups")
+            metrics.count(f"merged_{self._outcome}")
             metrics.count("merged_members", len(self._members))
         else:
             metrics.count(f"merge_failed_{self.problems[-1][0]}")
 
+    async def _as_is(self) -> MergedTool | None:
+        """The first member's tool that serves all of them without a change."""
+        why: Problem = "calls_unknown", "it is not known which arguments the members' calls need"
+        for base in self._members:
+            calls = calls_of(self._instance, base, self._members)
+            if calls is None:
+                continue
+            merged = MergedTool(base[1].tool, base[1].code, calls)
+            problem = await self._problem(merged)
+            if problem is None:
+                self._outcome = "as_is"
+                return merged
+            why = problem
+        if self._has_no_data:
+            self.problems.append(why)
+        return None
+
     @property
-    def _feedback(self) -> str:
-        return ": ".join(self.problems[-1]) if self.problems else ""
-
-    async def _try(self, attempt: int) -> MergedTool | Problem:
-        merged = await self._unproved(attempt)
-        if not isinstance(merged, MergedTool):
-            return merged
-        candidate = candidate_of(self._instance, merged.tool, merged.code, merged.calls)
-        proof = await self._verify(candidate)
-        return proof.problem or merged
-
-    async def _unproved(self, attempt: int) -> MergedTool | Problem:
-        """The merged tool as the teacher writes it, its calls checked against the document."""
+    def _has_no_data(self) -> bool:
+        """Whether there is nothing that a merge could extend: no data in the code, or the same."""
         base = self._members[0][1]
-        if all(
+        return all(
             environment.code == base.code or is_stateful(self._instance, question)
             for question, environment in self._members
-        ):
-            # No data of its own, or the same: there is nothing to extend, only to prove.
-            code = base.code
-            calls = {question.id: environment.arguments for question, environment in self._members}
-        else:
-            try:
-                ask = asks.merge_ask(self._members, self._feedback, attempt)
-                reply = await self._teacher.ask(ask)
-            except (ProviderError, ParseError) as error:
-                return asks.failure(error)
-            code, calls = reply.code, {call.id: call.arguments for call in reply.calls}
+        )
+
+    async def _rewritten(self) -> MergedTool | None:
+        """The first member's tool with data that the teacher extended, so that it serves all."""
+        if self._has_no_data:
+            return None
+        rejected = FIRST_TRY
+        try:
+            for attempt in range(self._attempts):
+                reply = await self._reply(attempt, rejected)
+                result = await self._judged(reply) if isinstance(reply, MergeReply) else reply
+                if isinstance(result, MergedTool):
+                    self._outcome = "rewritten"
+                    return result
+                self.problems.append(result)
+                if result[0] == "not_served":  # the teacher's last word
+                    break
+                if isinstance(reply, MergeReply):
+                    rejected = Rejected(": ".join(result), reply.model_dump(mode="json"))
+        except AskBudgetSpent as error:
+            last = ": ".join(self.problems[-1]) if self.problems else "none"
+            self.problems.append(("ask_budget_spent", f"{error}; the last problem was {last}"))
+        return None
+
+    async def _reply(self, attempt: int, rejected: Rejected) -> MergeReply | Problem:
+        try:
+            return await self._teacher.ask(asks.merge_ask(self._members, attempt, rejected))
+        except (ProviderError, ParseError) as error:
+            return failure(error)
+
+    async def _judged(self, reply: MergeReply) -> MergedTool | Problem:
+        """The merged tool as the teacher wrote it, or why it cannot stand for its members."""
+        if not reply.calls:
+            return "not_served", "no one tool serves all members, the teacher says"
+        calls = {call.id: call.arguments for call in reply.calls}
         if sorted(calls) != sorted(question.id for question, _ in self._members):
             return "calls_missing", f"all members or none: the calls are for {sorted(calls)}"
-        for arguments in calls.values():
-            problem = call_problem(base.tool, arguments)
+        merged = MergedTool(self._members[0][1].tool, reply.code, calls)
+        return await self._problem(merged) or merged
+
+    async def _problem(self, merged: MergedTool) -> Problem | None:
+        """Why the tool does not do all that its members do; None if it is proved to."""
+        for arguments in merged.calls.values():
+            problem = call_problem(merged.tool, arguments)
             if problem is not None:
                 return problem
-        return MergedTool(base.tool, code, calls)
+        environments = [environment for _, environment in self._members]
+        candidate = candidate_of(
+            self._instance, merged.tool, merged.code, merged.calls, environments
+        )
+        proof = await self._verify(candidate)
+        return proof.problem
 
 
 def unique_names(tools: Sequence[MergedTool]) -> list[MergedTool]:

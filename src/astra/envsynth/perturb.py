@@ -1,23 +1,39 @@
-"""Wrong calls made from a gold call: a true tool must not do for them what it does for that."""
+"""Wrong calls made from a gold call: a true tool must not do for them what it does for that.
+
+Where the operation behind a tool says what another call truly gives (``truth.py``), the call
+carries it. Elsewhere values come from the knowledge and the literals of the code (``known.py``).
+"""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
+from astra.envsynth.known import known_calls, known_values, leaves_of, replaced
+from astra.envsynth.truth import NOTHING, Meaning, Truth
 from astra.records.base import canonical_json, content_id
 from astra.records.qa import AnswerType, QAInstance, SubQuestion
 from astra.records.tool import Tool
 
+MOST_VALUES = 24
+"""Values tried per argument where each has a known truth: all cells of nearly every column."""
+MOST_ROWS, MOST_KNOWN = 8, 24
+"""Whole rows tried, with a known truth and of those that the code alone holds."""
 KNOWN_VALUES, FURTHER_VALUES = 5, 2
 """Other values tried per argument: some that the code mentions, some that it may not know."""
+PROBES = 2
+"""Real values given to each optional argument."""
 UNKNOWN_NAME = "Qwrx Vzzt"
+_UNKNOWN = {"string": UNKNOWN_NAME, "integer": 987_654_321, "number": 987_654_321.5}
+_UNKNOWN_DAY = "1891-02-03"
+UNKNOWN_VALUES = (*_UNKNOWN.values(), _UNKNOWN_DAY)
+"""Values of optional arguments that nothing has."""
 SYMMETRIC_OPS = frozenset({"days_between", "multiply"})
 """Operations whose arguments may be swapped by definition."""
 _BEYOND = {"above": 10**9, "below": -(10**9)}
@@ -27,12 +43,12 @@ _BEYOND = {"above": 10**9, "below": -(10**9)}
 class PerturbationKind(StrEnum):
     """What is wrong about a call."""
 
-    OTHER = "other"  # another known value of one argument
+    OTHER = "other"  # another known value of one argument, or of several
     UNKNOWN = "unknown"  # a value nobody knows
     MISSING = "missing"  # one argument left out, or all
     SWAPPED = "swapped"  # two arguments of one type exchanged
     WRONG_TYPE = "wrong_type"  # a value of another type
-    OPTIONAL = "optional"  # an optional argument given that nothing has
+    OPTIONAL = "optional"  # an optional argument given
 
 
 @dataclass(frozen=True)
@@ -44,35 +60,38 @@ class Perturbation:
     """Which argument was changed; empty where several were."""
     arguments: dict[str, Any]
     """All arguments of the call."""
+    truth: Truth | None = None
+    """What the call truly gives; None where nothing says it."""
 
 
 def perturbations(
     instance: QAInstance,
     question: SubQuestion,
-    tool: Tool,
     code: str,
     gold: Mapping[str, Any],
+    meaning: Meaning | None = None,
 ) -> tuple[Perturbation, ...]:
     """Perturbed versions of a gold call, without repeats; the same calls for the same inputs.
 
     ``code`` is only read to find values that the tool knows, since wrong calls that get no answer
-    prove little. For a stateful tool it is the table that the tool reads.
+    prove little. For a stateful tool it is the table that the tool reads. ``meaning`` says what the
+    calls truly give, where that is known.
     """
     rng = random.Random(int(content_id([instance.id, question.id, dict(gold)]), 16))
-    wrong: list[Perturbation] = []
-    for name, value in gold.items():
-        for other in _others(instance, question, code, gold, name, rng):
-            wrong.append(Perturbation(PerturbationKind.OTHER, name, {**gold, name: other}))
-        if isinstance(value, str):
-            wrong.append(Perturbation(PerturbationKind.UNKNOWN, name, {**gold, name: UNKNOWN_NAME}))
-        wrong.append(
-            Perturbation(PerturbationKind.WRONG_TYPE, name, {**gold, name: _mistyped(value)})
-        )
-        rest = {other: given for other, given in gold.items() if other != name}
-        wrong.append(Perturbation(PerturbationKind.MISSING, name, rest))
-    wrong.append(Perturbation(PerturbationKind.MISSING, "", {}))
-    if question.operation is None or question.operation.op not in SYMMETRIC_OPS:
-        wrong += _swaps(gold)
+    if meaning is not None:
+        wrong = [*_true_others(meaning, gold, rng), *_broken(gold, meaning)]
+    else:
+        wrong = [
+            *_known_others(question, code, gold),
+            *_others_by_argument(instance, question, code, gold, rng),
+            *_broken(gold, None),
+        ]
+    if (
+        meaning is not None
+        or question.operation is None
+        or (question.operation.op not in SYMMETRIC_OPS)
+    ):
+        wrong += _swaps(gold, meaning)
     seen = {canonical_json(dict(gold))}
     distinct: list[Perturbation] = []
     for perturbation in wrong:
@@ -83,19 +102,135 @@ def perturbations(
     return tuple(distinct)
 
 
-def optional_probes(tool: Tool, gold: Mapping[str, Any]) -> tuple[Perturbation, ...]:
-    """The gold call with each optional text argument that it leaves out set to an unknown value.
-
-    Numbers and enumerations are not probed: a limit or a sort order may change nothing.
+def optional_probes(
+    tool: Tool, code: str, gold: Mapping[str, Any], meaning: Meaning | None = None
+) -> tuple[Perturbation, ...]:
+    """The gold call with each optional argument that it leaves out: set to real values, as far as
+    table, code or document tell any, and to one that nothing has.
     """
-    return tuple(
-        Perturbation(PerturbationKind.OPTIONAL, name, {**gold, name: UNKNOWN_NAME})
-        for name, schema in tool.parameters.get("properties", {}).items()
-        if name not in gold
-        and isinstance(schema, dict)
-        and schema.get("type") == "string"
-        and not schema.keys() & {"enum", "const", "format", "pattern"}
-    )
+    probes: list[Perturbation] = []
+    for name, schema in tool.parameters.get("properties", {}).items():
+        if name in gold or not isinstance(schema, dict):
+            continue
+        named = meaning is not None and name in meaning.names
+        for value in _probe_values(name, schema, code, meaning):
+            truth = meaning.truth({**meaning.gold, name: value}) if meaning and named else None
+            given = {**gold, name: value}
+            probes.append(Perturbation(PerturbationKind.OPTIONAL, name, given, truth))
+    return tuple(probes)
+
+
+def _probe_values(
+    name: str, schema: Mapping[str, Any], code: str, meaning: Meaning | None
+) -> list[Any]:
+    if "enum" in schema:
+        return list(schema["enum"])[: PROBES + 2]
+    if schema.get("type") == "boolean":
+        return [True, False]
+    real = (meaning.values(name) if meaning else []) or known_values(code, name)
+    unknown = _UNKNOWN.get(str(schema.get("type")))
+    if isinstance(unknown, str) and schema.keys() & {"format", "pattern"}:
+        unknown = _UNKNOWN_DAY
+    middle = len(real) // 2
+    chosen = [real[0], real[middle]] if middle else real[:PROBES]
+    return [*chosen, unknown] if unknown is not None else chosen
+
+
+def _broken(gold: Mapping[str, Any], meaning: Meaning | None) -> Iterator[Perturbation]:
+    """The gold call with a value that nobody knows, not in the form that the schema wants, of a
+    wrong type, or left out."""
+    for name, value in gold.items():
+        if meaning is not None and name in {*meaning.forms, *meaning.fixed}:
+            plain = {**gold, name: meaning.gold[name]}
+            yield Perturbation(PerturbationKind.UNKNOWN, name, plain, NOTHING)
+        unknown = _unknown(value)
+        if unknown != value:
+            given = {**gold, name: unknown}
+            truth = meaning.truth({**meaning.gold, name: unknown}) if meaning else None
+            yield Perturbation(PerturbationKind.UNKNOWN, name, given, truth)
+        yield Perturbation(PerturbationKind.WRONG_TYPE, name, {**gold, name: _mistyped(value)})
+        rest = {other: given for other, given in gold.items() if other != name}
+        yield Perturbation(PerturbationKind.MISSING, name, rest)
+    yield Perturbation(PerturbationKind.MISSING, "", {})
+
+
+def _unknown(value: Any) -> Any:
+    """The value with text that nobody knows in place of all its text."""
+    texts = {path: UNKNOWN_NAME for path, leaf in leaves_of(value) if isinstance(leaf, str)}
+    return replaced(value, texts)
+
+
+# Calls whose truth is known ------------------------------------------------------------------
+
+
+def _true_others(
+    meaning: Meaning, gold: Mapping[str, Any], rng: random.Random
+) -> Iterator[Perturbation]:
+    """Other values of each argument, then whole rows (the first and the last among them), also with
+    an optional argument; each with what it truly gives.
+    """
+    for name in gold:
+        for value in _true_values(meaning, name, rng):
+            yield from _true_call(meaning, name, {**meaning.gold, name: value})
+    for optional in ("", *meaning.optional):
+        rows = [row for row in meaning.rows(optional) if not row.items() >= meaning.gold.items()]
+        drawn = rng.sample(range(len(rows)), min(MOST_ROWS, len(rows)))
+        chosen = sorted({0, *drawn, len(rows) - 1})
+        for at in chosen if rows else ():
+            yield from _true_call(meaning, "", rows[at])
+
+
+def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
+    """Other plain values of an argument: the cells of its column, of all too many the first, the
+    last and some between; of a number or date that is no cell its neighbours.
+    """
+    value = meaning.gold[name]
+    cells = [cell for cell in meaning.values(name) if cell != value]
+    if len(cells) > MOST_VALUES:
+        between = rng.sample(range(1, len(cells) - 1), MOST_VALUES - 2)
+        cells = [cells[0], *(cells[at] for at in sorted(between)), cells[-1]]
+    if name in meaning.fixed or isinstance(value, bool):
+        return cells
+    further = _shifted(value)
+    if meaning.names[name] == "bound":
+        further.append(_BEYOND[meaning.operation.op])
+    if meaning.names[name] == "page":
+        further += range(value)  # the pages before it, and none
+    if meaning.table is None and isinstance(value, int | float):
+        further.append(0)  # what nothing can be divided by
+    return [*cells, *further]
+
+
+def _true_call(meaning: Meaning, name: str, plain: Mapping[str, Any]) -> Iterator[Perturbation]:
+    call = meaning.written(plain)
+    if call is not None:
+        yield Perturbation(PerturbationKind.OTHER, name, call, meaning.truth(plain))
+
+
+# Calls whose truth is not known --------------------------------------------------------------
+
+
+def _known_others(
+    question: SubQuestion, code: str, gold: Mapping[str, Any]
+) -> Iterator[Perturbation]:
+    """Calls about the data in the code."""
+    calls = known_calls(code, gold, question.answer.value)
+    for call in calls[:MOST_KNOWN]:
+        changed = [name for name in gold if call[name] != gold[name]]
+        name = changed[0] if len(changed) == 1 else ""
+        yield Perturbation(PerturbationKind.OTHER, name, call)
+
+
+def _others_by_argument(
+    instance: QAInstance,
+    question: SubQuestion,
+    code: str,
+    gold: Mapping[str, Any],
+    rng: random.Random,
+) -> Iterator[Perturbation]:
+    for name in gold:
+        for other in _others(instance, question, code, gold, name, rng):
+            yield Perturbation(PerturbationKind.OTHER, name, {**gold, name: other})
 
 
 def _others(
@@ -191,11 +326,19 @@ def _mistyped(value: Any) -> Any:
     return ["not", "expected"] if not isinstance(value, list) else 0
 
 
-def _swaps(gold: Mapping[str, Any]) -> Sequence[Perturbation]:
+def _swaps(gold: Mapping[str, Any], meaning: Meaning | None) -> Sequence[Perturbation]:
     """Neighbouring arguments of one type exchanged."""
     swapped: list[Perturbation] = []
     for one, other in pairwise(gold):
-        if type(gold[one]) is type(gold[other]):
-            mixed = {**gold, one: gold[other], other: gold[one]}
-            swapped.append(Perturbation(PerturbationKind.SWAPPED, "", mixed))
+        if type(gold[one]) is not type(gold[other]):
+            continue
+        mixed = {**gold, one: gold[other], other: gold[one]}
+        plain = meaning.gold if meaning else {}
+        written = bool(meaning and {one, other} & {*meaning.forms, *meaning.fixed})
+        truth = (
+            meaning.truth({**plain, one: plain[other], other: plain[one]})
+            if meaning and not written
+            else None
+        )
+        swapped.append(Perturbation(PerturbationKind.SWAPPED, "", mixed, truth))
     return swapped

@@ -1,8 +1,10 @@
 """The calls that two fresh sessions make of a candidate, and what each of them is made to show.
 
 Session one: every gold call, every wrong call, every gold call again. Session two: every gold call
-several times. A stateful tool also makes its gold calls in other worlds. ``schedules`` lists the
-calls in order; ``Observed.evidence`` sorts what they returned by gold call and purpose.
+several times. A stateful tool also makes its gold calls in other worlds. A merged tool makes, in
+session one, the calls of its members, and each member makes them in a session of its own.
+``schedules`` lists the calls in order; ``Observed.evidence`` sorts what they returned by gold call
+and purpose.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Any, NamedTuple
 
 from astra.envsynth.candidates import CandidateTool, GoldCall
@@ -25,7 +28,8 @@ class Purpose(StrEnum):
 
     FRESH = "fresh"  # the gold call, before any other in session one
     PERTURBED = "perturbed"  # a wrong call
-    OPTIONAL = "optional"  # the gold call with an optional argument too many
+    OPTIONAL = "optional"  # the gold call with an optional argument given
+    KEPT = "kept"  # a call of a member that was merged into the tool
     REVERSED = "reversed"  # the gold call in a world whose rows are in reverse order
     EMPTY = "empty"  # the gold call in a world without rows
     TAKEN = "taken"  # the gold call where the key of the row that it adds is taken
@@ -38,7 +42,7 @@ class Trial(NamedTuple):
     """One call to make."""
 
     gold: int
-    """The place of the gold call that it is about among the candidate's."""
+    """The place of the gold call, or of the member, that it is about among the candidate's."""
     purpose: Purpose
     arguments: dict[str, Any]
     world: World | None
@@ -81,11 +85,20 @@ class Observed:
     candidate: CandidateTool
     first: Sequence[TrialRun]
     second: Sequence[TrialRun]
+    members: Sequence[Sequence[TrialRun]] = ()
+    """What each of the candidate's members returned for its own calls."""
+
+    def kept(self) -> list[tuple[TrialRun, TrialRun]]:
+        """Each call of a member: what the member did, and what the candidate did."""
+        own = [run for run in self.first if run.trial.purpose == Purpose.KEPT]
+        return list(zip(chain.from_iterable(self.members), own, strict=True))
 
     def evidence(self) -> list[Evidence]:
         """What was observed about each gold call, in their order."""
         runs: list[dict[Purpose, list[TrialRun]]] = [{} for _ in self.candidate.calls]
         for run in (*self.first, *self.second):
+            if run.trial.purpose == Purpose.KEPT:
+                continue
             runs[run.trial.gold].setdefault(run.trial.purpose, []).append(run)
         return [
             Evidence(call, self.candidate.hash(call.after), about_call)
@@ -93,18 +106,29 @@ class Observed:
         ]
 
 
-def schedules(candidate: CandidateTool) -> tuple[list[Trial], list[Trial]]:
-    """The calls of the first and of the second session, in the order in which they are made."""
+def schedules(candidate: CandidateTool) -> list[list[Trial]]:
+    """The calls of the first and of the second session, in the order in which they are made, and
+    those of a session for each member.
+    """
     first = [
         *_gold(candidate, Purpose.FRESH),
         *_wrong(candidate),
         *_in_other_worlds(candidate),
+        *(
+            Trial(at, Purpose.KEPT, merged, None)
+            for at, member in enumerate(candidate.members)
+            for _, merged in member.calls or ()
+        ),
         *_gold(candidate, Purpose.AGAIN),
     ]
     second = list(_gold(candidate, Purpose.OTHER_SESSION))
     for _ in range(REPEATS - 1):
         second += _gold(candidate, Purpose.REPEATED)
-    return first, second
+    members = [
+        [Trial(at, Purpose.KEPT, own, None) for own, _ in member.calls or ()]
+        for at, member in enumerate(candidate.members)
+    ]
+    return [first, second, *members]
 
 
 def _gold(candidate: CandidateTool, purpose: Purpose) -> Iterator[Trial]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from astra.arena.answers import normalise
+from astra.envsynth.leaks import Secrets, told_by_document
+from astra.envsynth.truth import column_named
 from astra.records.base import canonical_json
-from astra.records.qa import Answer
 from astra.records.tool import Tool
 from astra.sandbox.imports import forbidden_imports
 from astra.text.schemas import schema_fault, violation
 
 MAX_CODE_CHARS = 100_000
+MAX_PARAMETERS = 6
 _NAME = re.compile(r"[a-z][a-z0-9_]{1,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CHANCE_MODULES = frozenset({"random", "time", "uuid"})
 _CLOCKS = frozenset({"now", "today", "utcnow"})
 _ADDRESSES = frozenset({"id", "hash"})
 _PLACE = re.compile(r" at 0x[0-9a-f]{6,}")
-_DATED = re.compile(r"\d{4}-\d{2}")
 Problem = tuple[str, str]
 """A reason code that metrics count by, and the detail that goes back to the teacher."""
 
@@ -38,8 +38,13 @@ def recorded(problem: Problem) -> str:
     return "" if problem[0] == "sandbox_infra" else problem[1]
 
 
-def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:
-    """Why the document is no usable function schema, or gives the answer away."""
+def document_problem(
+    tool: Tool, secrets: Secrets, filters: Collection[str] | None
+) -> Problem | None:
+    """Why the document is no usable function schema, or tells what an agent has to find out.
+
+    ``filters``: the names that optional parameters can have; None where any will do.
+    """
     if not _NAME.fullmatch(tool.name):
         return "bad_name", f"tool name {tool.name!r} is not snake_case"
     if not tool.description.strip():
@@ -55,10 +60,23 @@ def document_problem(tool: Tool, answers: Sequence[Answer]) -> Problem | None:
     unusable = [name for name in properties if not _IDENTIFIER.fullmatch(name)]
     if unusable or not set(tool.parameters.get("required", ())) <= set(properties):
         return "bad_schema", f"parameter names {unusable or 'in required'} are not usable"
-    text = json.dumps([tool.name, tool.description, tool.parameters], ensure_ascii=False)
-    for answer in answers:
-        if mentions(text, answer.value):
-            return "answer_in_document", "the tool document mentions the gold answer"
+    told = told_by_document(tool, secrets)
+    if told is not None:
+        return "answer_in_document", f"the document states {told!r}: it may name no such value"
+    return _parameters_problem(properties, tool.parameters.get("required", ()), filters)
+
+
+def _parameters_problem(
+    properties: Mapping[str, Any], required: Collection[str], filters: Collection[str] | None
+) -> Problem | None:
+    """Why parameters do more than pass a value or filter rows by a column that there is."""
+    if len(properties) > MAX_PARAMETERS:
+        return "bad_schema", f"{len(properties)} parameters, at most {MAX_PARAMETERS}"
+    for name, schema in properties.items():
+        if isinstance(schema, dict) and "default" in schema:
+            return "default_in_document", f"parameter {name} has a default"
+        if name not in required and filters is not None and not column_named(name, filters):
+            return "unknown_filter", f"optional parameter {name} is no column: {sorted(filters)}"
     return None
 
 
@@ -66,21 +84,6 @@ def call_problem(tool: Tool, arguments: Mapping[str, Any]) -> Problem | None:
     """Why the gold arguments do not satisfy the document."""
     fault = violation(dict(arguments), tool.parameters)
     return ("call_violates_schema", fault) if fault else None
-
-
-def reach_problem(tool: Tool, arguments: Mapping[str, Any], told: Sequence[Any]) -> Problem | None:
-    """Why an agent cannot know the gold arguments: text that stands nowhere in what it was told.
-
-    Numbers and dates may be written in many ways, and values of an enumeration stand in the
-    document; these are not judged.
-    """
-    known = normalise(json.dumps(list(told), ensure_ascii=False))
-    for name, value in arguments.items():
-        schema = tool.parameters["properties"].get(name, {})
-        free = isinstance(value, str) and not schema.keys() & {"enum", "const"}
-        if free and not _DATED.match(value) and normalise(value) not in known:
-            return "unreachable_argument", f"{name}: {value!r} is in no question or earlier answer"
-    return None
 
 
 # Documents of one relation are equal across instances, and checking a schema is slow.
@@ -155,17 +158,3 @@ def _signature_problem(function: ast.FunctionDef, tool: Tool, stateful: bool) ->
     if names - optional != required:
         return "signature_mismatch", f"required {sorted(names - optional)}, not {sorted(required)}"
     return None
-
-
-def mentions(text: str, value: Any) -> bool:
-    """Whether ``text`` contains the value as a whole word; too short values never count."""
-    if isinstance(value, list):
-        return bool(value) and all(mentions(text, item) for item in value)
-    if isinstance(value, dict):
-        return bool(value) and all(mentions(text, item) for item in value.values())
-    if isinstance(value, bool) or value is None:
-        return False
-    written = value if isinstance(value, str) else json.dumps(value)
-    if len(written) < 2:
-        return False
-    return re.search(rf"(?<![\w.]){re.escape(written)}(?![\w]|\.\d)", text) is not None

@@ -32,8 +32,6 @@ from astra.sandbox.protocol import (
     Session,
 )
 
-SESSIONS = 2
-"""Sessions per candidate, one for each of its schedules."""
 TRIES = 2
 """How often a candidate is executed before a timeout or an outage counts."""
 Verify = Callable[[CandidateTool], Awaitable[Proof]]
@@ -82,7 +80,7 @@ def static_problem(candidate: CandidateTool, limits: SandboxLimits) -> Problem |
     for call in candidate.calls:
         if call.answer.value in (None, "", [], {}):
             return "empty_answer", "the gold answer is empty"
-    problem = document_problem(candidate.tool, [call.answer for call in candidate.calls])
+    problem = document_problem(candidate.tool, candidate.secrets, candidate.filters)
     if problem is not None:
         return problem
     for call in candidate.calls:
@@ -106,36 +104,45 @@ def _execute(candidates: Sequence[CandidateTool], sandbox: Sandbox) -> list[Obse
 
     All sessions are open at once, and all calls go to the sandbox together.
     """
-    entries = [_entry(candidate) for candidate in candidates]
-    planned = [trials for candidate in candidates for trials in schedules(candidate)]
-    opened = sandbox.sessions([{name: code} for name, code in entries for _ in range(SESSIONS)])
+    planned = [
+        (at, entry, trials)
+        for at, candidate in enumerate(candidates)
+        for entry, trials in zip(_entries(candidate), schedules(candidate), strict=True)
+    ]
+    opened = sandbox.sessions([{name: code} for _, (name, code), _ in planned])
     runs: list[list[TrialRun]] = [[] for _ in opened]
     try:
         jobs = [
             (number, session, trial)
-            for number, (session, trials) in enumerate(zip(opened, planned, strict=True))
+            for number, (session, (_, _, trials)) in enumerate(zip(opened, planned, strict=True))
             if not isinstance(session, SandboxLoadError)
             for trial in trials
         ]
         requests: list[tuple[Session, str, Mapping[str, Any]]] = [
-            (session, entries[number // SESSIONS][0], _given(trial))
-            for number, session, trial in jobs
+            (session, planned[number][1][0], _given(trial)) for number, session, trial in jobs
         ]
         for (number, _, trial), result in zip(jobs, sandbox.call_many(requests), strict=True):
-            runs[number].append(_run(candidates[number // SESSIONS], trial, result))
+            runs[number].append(_run(candidates[planned[number][0]], trial, result))
     finally:
         for session in opened:
             if not isinstance(session, SandboxLoadError):
                 session.close()
     outcomes: list[Observed | Problem] = []
     for at, candidate in enumerate(candidates):
-        mine = slice(SESSIONS * at, SESSIONS * (at + 1))
-        failures = [one for one in opened[mine] if isinstance(one, SandboxLoadError)]
+        mine = [number for number, (of, _, _) in enumerate(planned) if of == at]
+        failures = [opened[n] for n in mine if isinstance(opened[n], SandboxLoadError)]
         if failures:
             outcomes.append(("load_error", str(failures[0])[:200]))
         else:
-            outcomes.append(Observed(candidate, *runs[mine]))
+            first, second, *members = [runs[number] for number in mine]
+            outcomes.append(Observed(candidate, first, second, members))
     return outcomes
+
+
+def _entries(candidate: CandidateTool) -> list[tuple[str, str]]:
+    """The function that each session of a candidate calls, and the source that defines it."""
+    own = _entry(candidate)
+    return [own, own, *((member.name, member.code) for member in candidate.members)]
 
 
 def _entry(candidate: CandidateTool) -> tuple[str, str]:

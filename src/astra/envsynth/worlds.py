@@ -15,6 +15,7 @@ from typing import Literal
 
 from astra.arena.state import StateError, apply_writes, same_state
 from astra.envsynth.static import Problem
+from astra.qa.knowledge.references import resolve
 from astra.records.base import content_id
 from astra.records.qa import Bar, QAInstance, QuestionKind, SubQuestion, Table
 from astra.records.state import ArenaState, FieldClass, Tables, World, Write, WriteAction
@@ -144,10 +145,7 @@ def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
     if question.bar is None or operation is None or not acts(question):
         return question.writes
     answers = {other.id: other.answer.value for other in instance.sub_questions}
-    given = {
-        name: answers[value["from"]] if isinstance(value, dict) else value
-        for name, value in operation.arguments.items()
-    }
+    given = {name: resolve(value, answers) for name, value in operation.arguments.items()}
     action, cell = WriteAction(operation.op), operation.select
     inserts = action == WriteAction.INSERT
     values = {name: value for name, value in given.items() if inserts or name == cell}

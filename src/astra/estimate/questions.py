@@ -33,6 +33,10 @@ class QuestionFacts:
     """The question, its sub-questions and their answers."""
     table_bytes: float
     """One background table of a question."""
+    operated: float
+    """The share of questions whose every step states its operation."""
+    planned: float
+    """The share of questions planned from tables."""
 
 
 def questions_of(table: Path) -> QuestionFacts:
@@ -51,6 +55,8 @@ def questions_of(table: Path) -> QuestionFacts:
         table_bytes=mean(
             size(table.model_dump(mode="json")) for one in some for table in one.knowledge
         ),
+        operated=mean(all(step.operation for step in one.sub_questions) for one in some),
+        planned=mean(one.planned for one in some),
     )
 
 

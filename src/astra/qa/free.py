@@ -1,34 +1,42 @@
 """Questions that a teacher makes and decomposes freely: the five modes of ASTRA section 4.1.
 
 Questions planned from tables (questions/plan.py) hold by construction; these hold by check, by
-every rule of rules.py and those of ``_problem`` below. An item of a corpus decides the split of
-the questions about it. Where a mode needs made-up names, they are offered from the split's pool.
+every rule of rules.py and those of ``_problem`` below. A reply that breaks a rule goes back once
+with the reason; that try is kept. An item of a corpus decides the split of the questions about
+it. Where a mode needs made-up names, they are offered from the split's pool. A question whose
+steps write is of kind ``write``, or ``mixed`` if it ends in a value; its writes are derived.
 
 Reasons for rejection: ``teacher`` (it gave no usable reply), ``off_request`` (another scenario
 than asked for, or another question than given), ``ungrounded`` (an answer that the text does not
-state), and every reason of rules.py.
+state), ``not_acting`` (the question asks for an action and no step makes one, or the other way
+round), and every reason of rules.py.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from astra.llm.protocol import Ask, ParseError, ProviderError, Teacher
 from astra.prompting import template_hash
+from astra.qa.budgets import deepest, draw_budget
 from astra.qa.config import Corpus, Language, Mode, QAConfig
 from astra.qa.knowledge import chinese
 from astra.qa.knowledge.corpora import Item, items_of
-from astra.qa.knowledge.operations import UNORDERED
+from astra.qa.knowledge.operations import ROUNDED, UNORDERED, writes_of
+from astra.qa.knowledge.references import EvaluationError
 from astra.qa.knowledge.worlds import name_stock
+from astra.qa.questions.outcomes import OUTCOMES, closing
 from astra.qa.questions.shapes import split_of
 from astra.qa.replies import Synthesis, SynthesisStep
 from astra.qa.report import refusal_detail
-from astra.qa.rules import Problem, check, ends, states, summary
+from astra.qa.rules import answering, check, is_write, summary
+from astra.qa.wording import Problem
 from astra.records.base import canonical_json, content_id
 from astra.records.qa import (
     Answer,
@@ -42,6 +50,9 @@ from astra.records.qa import (
     Table,
 )
 from astra.records.score import Rejection
+from astra.records.state import Write
+from astra.text.actions import asks_for_action
+from astra.text.mentions import mentions
 from astra.text.names import Pool
 
 TEMPLATES = {"en": "qa/synthesise", "zh": "qa/synthesise_zh"}
@@ -50,6 +61,10 @@ OFFERED = {"person": 30, "thing": 40}
 """How many names of each sort a question is offered."""
 INVENTING_MODES = (Mode.BASE, Mode.TAXONOMY)
 """Modes in which every name is made up: only offered names may occur."""
+ASKS = 2
+"""How often a teacher is asked for a question: again, once, where a reply breaks a rule; ours."""
+ROUNDING = 0.01
+"""Tolerance of a number that is rounded to two places."""
 Outcome = QAInstance | Rejection
 
 
@@ -65,7 +80,7 @@ class FreeRequest:
     """The question's number among those of its item, from 0."""
     split: Split
     variables: dict[str, Any]
-    """Variables of the ask."""
+    """Variables of the first ask."""
 
 
 def count_requests(config: QAConfig, folder: Path) -> Counter[Language]:
@@ -104,13 +119,18 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
     masked = spec.mode is Mode.TAXONOMY and rng.random() < spec.mask
     scenario = None if spec.mode is Mode.QUESTION else _scenario(config, spec, rng)
     single = scenario in (Scenario.SINGLE_HOP, Scenario.PARALLEL_SINGLE_HOP)
+    least, most = (1, 1) if single else (2, spec.hops.max)
+    steps = draw_budget(scenario, config.steps, rng)
+    if scenario and steps:
+        most = min(most, deepest(scenario, steps))
     variables = {
         "mode": spec.mode.value,
         "domain": item.domain,
         "language": spec.language,
         "scenario": scenario.value if scenario else "",
-        "min_hops": spec.hops.min if single or not scenario else max(2, spec.hops.min),
-        "max_hops": 1 if single else spec.hops.max,
+        "min_hops": min(most, spec.hops.min if not scenario else max(least, spec.hops.min)),
+        "max_hops": most,
+        "steps": steps,
         "text": item.text,
         "question": item.question,
         "description": item.description,
@@ -118,6 +138,8 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
         "names": {
             who: _offered(who, split, config, spec.language, rng) for who in ("person", "thing")
         },
+        "refused": "",
+        "why": "",
     }
     return FreeRequest(name, spec, item, sample, split, variables)
 
@@ -142,23 +164,55 @@ def _offered(
     return rng.sample(stock, min(OFFERED[who], len(stock)))
 
 
-async def synthesise(request: FreeRequest, teacher: Teacher) -> Outcome:
-    """The instance that the teacher makes for a request, if every rule passes it."""
+async def synthesise(request: FreeRequest, teacher: Teacher) -> list[Outcome]:
+    """What came of a request: the instance that the teacher makes if every rule passes it, else
+    why not. A first reply that breaks a rule is a try before that.
+    """
+    tries: list[Outcome] = []
+    shown: dict[str, Any] = {}
+    for attempt in range(ASKS):
+        outcome, shown = await _attempt(request, teacher, attempt, shown)
+        tries.append(outcome)
+        if isinstance(outcome, QAInstance) or outcome.final:
+            break
+    return tries
+
+
+async def _attempt(
+    request: FreeRequest, teacher: Teacher, attempt: int, shown: Mapping[str, Any]
+) -> tuple[Outcome, dict[str, Any]]:
+    """One ask and what came of it, with what the next one shows: the reply and why it is refused.
+
+    ``shown`` is that of the ask before, if any. A teacher without a reply has nothing to mend.
+    """
     item = f"{request.corpus}/{request.split}/{request.item.domain}/{request.item.place}"
     part = f"sample {request.sample}"
     template = TEMPLATES[request.spec.language]
+    ask = Ask(template, {**request.variables, **shown}, Synthesis, request.sample)
     try:
-        reply = await teacher.ask(Ask(template, request.variables, Synthesis, request.sample))
+        reply = await teacher.ask(ask)
     except (ProviderError, ParseError) as error:
-        return Rejection(item=item, part=part, reason="teacher", detail=str(error))
+        lost = Rejection(item=item, part=part, reason="teacher", detail=str(error), attempt=attempt)
+        return lost, {}
     instance = build_instance(request, reply, template_hash(template))
-    problem = _problem(request, instance) or check(
-        instance, _allowed_hops(request, instance), _known_names(request, instance)
+    problem = _problem(request, reply, instance) or check(
+        instance,
+        _allowed_hops(request, instance),
+        _known_names(request, instance),
+        request.spec.mode,
     )
-    if problem is not None:
-        reason, why = problem
-        return Rejection(item=item, part=part, reason=reason, detail=refusal_detail(why, instance))
-    return instance
+    if problem is None:
+        return instance, {}
+    reason, why = problem
+    refused = Rejection(
+        item=item,
+        part=part,
+        reason=reason,
+        detail=refusal_detail(why, instance),
+        attempt=attempt,
+        final=attempt + 1 == ASKS,
+    )
+    return refused, {"refused": reply.model_dump(mode="json"), "why": f"{reason}: {why}"}
 
 
 def _allowed_hops(request: FreeRequest, instance: QAInstance) -> range:
@@ -175,43 +229,67 @@ def _allowed_hops(request: FreeRequest, instance: QAInstance) -> range:
 def build_instance(request: FreeRequest, reply: Synthesis, prompt_hash: str) -> QAInstance:
     """The record: what the reply says, with what its tables show of each answer."""
     spec, item = request.spec, request.item
-    steps = tuple(_step(step, reply.knowledge) for step in reply.sub_questions)
-    # A teacher may forget to list a name that it answers with.
-    named = {s.answer.value for s in reply.sub_questions if s.answer.type is AnswerType.STRING}
+    stated = {step.id: step.answer.value for step in reply.sub_questions}
+    steps = tuple(_step(step, reply.knowledge, stated) for step in reply.sub_questions)
+    kind = _kind(steps)
+    question = reply.main_question
+    if kind is not QuestionKind.READ_ONLY:
+        ending = closing(spec.language, acts=True, reads=kind is QuestionKind.MIXED)
+        question = f"{question.strip()} {ending}"
+    # A teacher may forget to list a name that it finds. What a write sets is none: "booked".
+    found = [step.answer for step in steps if not is_write(step)]
+    texts = [answer.value for answer in found if answer.type is AnswerType.STRING]
+    named = {text for text in texts if isinstance(text, str)}
     return QAInstance(
         split=request.split,
         domain=item.domain,
         language=spec.language,
         source=f"{spec.mode}:{request.corpus}",
-        kind=QuestionKind.READ_ONLY,
+        kind=kind,
         scenario=reply.scenario,
-        main_question=reply.main_question,
-        final_answer=_final(reply.final_answer, steps),
+        main_question=question,
+        final_answer=_final(reply.final_answer, steps, kind, spec.language),
         sub_questions=steps,
         knowledge=reply.knowledge,
         knowledge_text=item.text,
-        entities=tuple(sorted({*reply.entities, *(n for n in named if isinstance(n, str))})),
+        entities=tuple(sorted({*reply.entities, *named})),
         composition=_composition(request, reply.sub_questions),
         prompt_hash=prompt_hash,
     )
 
 
-def _step(step: SynthesisStep, tables: Sequence[Table]) -> SubQuestion:
-    answer = step.answer
-    if step.operation is not None:
-        details = {
-            "domain_size": _domain_size(step.operation, tables),
-            "ordered": step.operation.op not in UNORDERED,
+def _step(step: SynthesisStep, tables: Sequence[Table], stated: Mapping[int, Any]) -> SubQuestion:
+    """The step with what its operation says of it; ``stated`` are the answers of all steps."""
+    answer, operation = step.answer, step.operation
+    writes: tuple[Write, ...] = ()
+    if operation is not None:
+        details: dict[str, Any] = {
+            "domain_size": _domain_size(operation, tables),
+            "ordered": operation.op not in UNORDERED,
         }
+        if operation.op in ROUNDED:
+            details["tolerance"] = max(answer.tolerance, ROUNDING)
         answer = answer.model_copy(update=details)
+        with suppress(EvaluationError):  # the rules say why it cannot be carried out
+            writes = writes_of(operation, stated)
     return SubQuestion(
         id=step.id,
         hop_level=step.hop_level,
         question=step.question,
         answer=answer,
         dependencies=step.dependencies,
-        operation=step.operation,
+        operation=operation,
+        writes=writes,
     )
+
+
+def _kind(steps: tuple[SubQuestion, ...]) -> QuestionKind:
+    """The kind that the steps make a question: it changes the state, or asks for a value, or
+    both.
+    """
+    if not any(is_write(step) for step in steps):
+        return QuestionKind.READ_ONLY
+    return QuestionKind.MIXED if answering(steps) else QuestionKind.WRITE
 
 
 def _domain_size(operation: Operation, tables: Sequence[Table]) -> int | None:
@@ -225,9 +303,17 @@ def _domain_size(operation: Operation, tables: Sequence[Table]) -> int | None:
     return None
 
 
-def _final(answer: Answer, steps: tuple[SubQuestion, ...]) -> Answer:
-    """The final answer with what is known of the only last one; of several, the order counts."""
-    last = ends(steps)
+def _final(
+    answer: Answer, steps: tuple[SubQuestion, ...], kind: QuestionKind, language: Language
+) -> Answer:
+    """The outcome of an action; else the answer with what is known of the only last one.
+
+    Of several answers, the order counts.
+    """
+    if kind is QuestionKind.WRITE:
+        outcomes = OUTCOMES[language]
+        return Answer(type=AnswerType.ENUM, value=outcomes[kind], domain_size=len(outcomes))
+    last = answering(steps)
     if len(last) != 1:
         return answer.model_copy(update={"ordered": True})
     kept = {name: getattr(last[0].answer, name) for name in ("ordered", "domain_size", "tolerance")}
@@ -240,17 +326,23 @@ def _composition(request: FreeRequest, steps: tuple[SynthesisStep, ...]) -> str:
     return f"{request.item.domain}:free:" + ";".join(nodes)
 
 
-def _problem(request: FreeRequest, instance: QAInstance) -> Problem | None:
-    """How the instance differs from what was requested, or is not stated by its text."""
+def _problem(request: FreeRequest, reply: Synthesis, instance: QAInstance) -> Problem | None:
+    """How a reply differs from what was requested, or is not stated by its text."""
     wanted, given = request.variables["scenario"], request.item.question
     if wanted and instance.scenario != wanted:
         return ("off_request", f"asked for {wanted}, got {instance.scenario}")
-    if given and instance.main_question.strip() != given.strip():
-        return ("off_request", f"asked to decompose {given!r}, got {instance.main_question!r}")
+    if given and reply.main_question.strip() != given.strip():
+        return ("off_request", f"asked to decompose {given!r}, got {reply.main_question!r}")
+    acts = instance.kind is not QuestionKind.READ_ONLY
+    if acts is not reply.acts:
+        done = "some step writes" if acts else "no step writes"
+        return ("not_acting", f"acts is {str(reply.acts).lower()}, but {done}")
+    if not acts and asks_for_action(reply.main_question):
+        return ("not_acting", "the main question asks for an action, but no step makes it")
     if request.spec.mode is Mode.KNOWLEDGE_BASE:
         text = request.item.text
         for claim in _claims(instance):
-            if not states(text, claim):
+            if not mentions(text, claim):
                 return ("ungrounded", f"the text does not state {claim!r}")
     return None
 

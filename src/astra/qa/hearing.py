@@ -6,7 +6,7 @@ each such try is kept. What a judge says against an instance is kept with its sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeVar
@@ -56,16 +56,16 @@ class Hearing:
         self.notes = PromptNotes()
         self.tries: list[Rejection] = []
         self._judge = self.notes.of(judge)
-        self._variables = judge_variables(instance)
 
     async def ask(self, name: str, model: type[Report], ids: set[int]) -> Report:
         """A report whose verdicts cover exactly ``ids``. Raises JudgeFailed."""
         problem = said = ""
+        variables = judge_variables(self.instance, ids)
         for sample in range(TRIES):
             if problem:  # of the try before; that of the last try goes with JudgeFailed instead
                 self.tries.append(self._misfit(name, problem, said, sample - 1))
             try:
-                report = await self._judge.ask(Ask(f"qa/{name}", self._variables, model, sample))
+                report = await self._judge.ask(Ask(f"qa/{name}", variables, model, sample))
             except (ProviderError, ParseError) as error:
                 raise JudgeFailed(str(error), sample) from None
             verdicts = getattr(report, "verdicts", None)
@@ -89,9 +89,11 @@ class Hearing:
             final=False,
         )
 
-    async def necessity(self) -> dict[int, Necessity]:
-        """The verdict on each step that is carried out. Raises JudgeFailed."""
-        ids = {step.id for step in self.instance.sub_questions if step.bar is None}
+    async def necessity(self, decided: Collection[int]) -> dict[int, Necessity]:
+        """The verdict on each step that is carried out and not ``decided``. Raises JudgeFailed."""
+        ids = {step.id for step in self.instance.sub_questions if step.bar is None} - set(decided)
+        if not ids:
+            return {}
         report = await self.ask("necessity", NecessityReport, ids)
         return {verdict.id: verdict for verdict in report.verdicts}
 
@@ -128,9 +130,13 @@ def reasons(name: str, verdicts: Iterable[Necessity | StepVerdict]) -> str:
     return "\n".join(f"{name}, sub-question {verdict.id}: {verdict.reason}" for verdict in verdicts)
 
 
-def judge_variables(instance: QAInstance) -> dict[str, Any]:
-    """The variables of every judge's ask: the question, its steps and their answers."""
+def judge_variables(instance: QAInstance, asked: Iterable[int]) -> dict[str, Any]:
+    """The variables of every judge's ask: the question, its steps and their answers.
+
+    ``asked``: the ids of the steps that a verdict is wanted on.
+    """
     return {
+        "asked": sorted(asked),
         "domain": instance.domain,
         "language": instance.language,
         "kind": instance.kind.value,

@@ -1,6 +1,8 @@
 """Stage ``qa_valid``: tool necessity and the four verifiers (ASTRA section 4.1).
 
-Necessity is judged for the steps that are carried out; barred ones need no tool by definition.
+What holds of an instance by construction is recorded as such and not asked (construction.py); a
+sample of ``audit_share`` is judged all the same. Necessity is judged for the steps that are carried
+out; barred ones need no tool by definition.
 Fail closed: a verifier that gave no usable reply leaves ``Unscored``, QS is then ``Unscored``,
 and the instance is rejected. A verifier with nothing to judge (no dependencies) is
 ``Unscored(NOT_APPLICABLE)`` and stays out of the mean.
@@ -23,12 +25,14 @@ from astra.llm.protocol import Teacher
 from astra.prompting import joined_hashes
 from astra.qa import report
 from astra.qa.config import QAValidConfig
-from astra.qa.gates import FreshQuestions, Gate, OwnQuestions
+from astra.qa.construction import audited, known
+from astra.qa.gates import FreshQuestions, FreshSlots, Gate, OwnQuestions
 from astra.qa.hearing import NOT_APPLICABLE, VERIFIERS, Hearing, JudgeFailed, reasons
 from astra.qa.knowledge.operations import PLAIN_OPS
 from astra.qa.replies import Necessity
 from astra.qa.report import refusal_detail
 from astra.qa.selection import QS, JudgedInstance, JudgedShelf
+from astra.qa.variety import ShapeCounts
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.score import Rejection, Score, Scored, Unscored
 from astra.store.metrics import StageMetrics
@@ -45,8 +49,8 @@ async def valid(
 
     Raises ContaminationError before any judge is asked.
     """
-    metrics.count("sub_questions", 0)
-    metrics.count("sub_questions_with_tool", 0)
+    for name in ("sub_questions", "sub_questions_with_tool", "audited", "asks_saved"):
+        metrics.count(name, 0)
     gates = _gates(config, metrics)
     with JudgedShelf() as shelf:
         async with aclosing(judge_all(instances, judge, config, open_items, metrics)) as outcomes:
@@ -55,8 +59,12 @@ async def valid(
                     shelf.add(outcome)
                 else:
                     yield outcome
+        shapes = ShapeCounts()
         for outcome in shelf.select(config, gates):
+            if isinstance(outcome, QAInstance):
+                shapes.add(outcome)
             yield outcome
+        metrics.value("shapes", shapes.largest_shares())
 
 
 def _gates(config: QAValidConfig, metrics: StageMetrics) -> list[Gate]:
@@ -65,7 +73,9 @@ def _gates(config: QAValidConfig, metrics: StageMetrics) -> list[Gate]:
         index = ContaminationIndex.load(Path(config.contamination))
         metrics.value("contamination_suites", index.about)
         gates.append(OwnQuestions(index))
-    return [*gates, FreshQuestions(config.duplicate_similarity)]
+    return [
+        *gates, FreshQuestions(config.duplicate_similarity), FreshSlots(config.duplicate_slots),
+    ]  # fmt: skip
 
 
 def judge_all(
@@ -80,6 +90,8 @@ def judge_all(
     async def work(instance: QAInstance) -> list[JudgedInstance | Rejection]:
         outcomes = await judge_instance(instance, judge, config)
         metrics.count("in")
+        metrics.count("audited", int(audited(instance, config)))
+        metrics.count("asks_saved", known(instance, config).asks_saved(instance))
         last = outcomes[-1]
         if isinstance(last, JudgedInstance) and isinstance(
             score := last.instance.scores[QS], Scored
@@ -104,8 +116,9 @@ async def judge_instance(
 async def _judge(hearing: Hearing, config: QAValidConfig) -> JudgedInstance | Rejection:
     """Necessity first; the verifiers, which do not depend on each other, together."""
     instance = hearing.instance
+    given = known(instance, config)
     try:
-        needs = await hearing.necessity()
+        needs = {**given.needs, **await hearing.necessity(given.needs)}
     except JudgeFailed as error:
         return Rejection(
             item=instance.id,
@@ -118,9 +131,11 @@ async def _judge(hearing: Hearing, config: QAValidConfig) -> JudgedInstance | Re
     refused = _unneeded(instance, needs, config)
     if refused is not None:
         return refused
-    async with aclosing(map_bounded(VERIFIERS, hearing.opinion, len(VERIFIERS))) as judged:
-        opinions = dict(zip(VERIFIERS, [opinion async for opinion in judged], strict=True))
-    scores = {name: opinion.score for name, opinion in opinions.items()}
+    open_ones = [name for name in VERIFIERS if name not in given.scores]
+    async with aclosing(map_bounded(open_ones, hearing.opinion, len(VERIFIERS))) as judged:
+        opinions = dict(zip(open_ones, [opinion async for opinion in judged], strict=True))
+    marks = {**given.scores, **{name: opinion.score for name, opinion in opinions.items()}}
+    scores = {name: marks[name] for name in VERIFIERS}
     score = quality(scores)
     against = "\n".join(opinion.against for opinion in opinions.values() if opinion.against)
     if isinstance(score, Unscored):
@@ -129,7 +144,7 @@ async def _judge(hearing: Hearing, config: QAValidConfig) -> JudgedInstance | Re
             reason="unscored",
             detail=refusal_detail(score.reason, instance),
             said=against,
-            attempt=max(opinion.attempt for opinion in opinions.values()),
+            attempt=max((opinion.attempt for opinion in opinions.values()), default=0),
         )
     scored = _with_verdicts(hearing, needs, {**scores, QS: score})
     return JudgedInstance(item=instance.id, instance=scored, against=against)

@@ -5,17 +5,27 @@ A judge's reason stands before its verdict, as models write fields in the order 
 
 from __future__ import annotations
 
+from pydantic import field_validator
+
 from astra.records.base import Frozen
-from astra.records.qa import Answer, Operation, Scenario, SubQuestion, Table
+from astra.records.qa import Answer, Operation, Scenario, Table
 
 
-class Decomposition(Frozen):
-    """Reply to ``qa/decompose``: a main question and its DAG of sub-questions."""
+class StepWording(Frozen):
+    """The words of one planned step, by its id."""
 
-    scenario: Scenario
+    id: int
+    question: str
+
+
+class Wording(Frozen):
+    """Reply to ``qa/decompose`` and ``qa/outline``: the words of a planned question.
+
+    All else of the question (operations, dependencies, answers) is the plan's.
+    """
+
     main_question: str
-    final_answer: Answer
-    sub_questions: tuple[SubQuestion, ...]
+    sub_questions: tuple[StepWording, ...]
 
 
 class SynthesisStep(Frozen):
@@ -34,6 +44,8 @@ class SynthesisStep(Frozen):
 class Synthesis(Frozen):
     """Reply to ``qa/synthesise``: a question made or decomposed freely."""
 
+    acts: bool
+    """Whether the main question asks for an action, which some step makes."""
     scenario: Scenario
     main_question: str
     final_answer: Answer
@@ -42,6 +54,29 @@ class Synthesis(Frozen):
     """Every name of a person or thing in questions, answers and tables."""
     knowledge: tuple[Table, ...] = ()
     """The records that answer the steps, where each step states its operation on them."""
+
+    @field_validator("knowledge")
+    @classmethod
+    def _well_formed(cls, tables: tuple[Table, ...]) -> tuple[Table, ...]:
+        names = [table.name for table in tables]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two tables have one name: {names}")
+        for table in tables:
+            _check_table(table)
+        return tables
+
+
+def _check_table(table: Table) -> None:
+    """Raise ValueError where a table is not as wide as its columns, or holds more than scalars."""
+    if not table.columns or len(set(table.columns)) < len(table.columns):
+        raise ValueError(f"table {table.name}: columns {list(table.columns)} are none or repeat")
+    for row in table.rows:
+        if len(row) != len(table.columns):
+            raise ValueError(f"table {table.name}: row {list(row)} has not one cell per column")
+        if any(isinstance(cell, list | dict) for cell in row):
+            raise ValueError(f"table {table.name}: row {list(row)} holds a list or an object")
+    if strange := sorted(set(table.fields) - set(table.columns)):
+        raise ValueError(f"table {table.name}: fields {strange} are no columns")
 
 
 class Necessity(Frozen):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from astra.qa.replies import Decomposition
+from astra.qa.replies import Wording
 from astra.records.qa import QAInstance
 from astra.store.metrics import StageMetrics
 
@@ -33,8 +33,17 @@ def describe(instance: QAInstance) -> Mapping[str, object]:
     }
 
 
-def refusal_detail(why: str, asked: QAInstance | Decomposition) -> str:
-    """Why a question is refused, then the question and its sub-questions with their answers."""
-    steps = (f"{step.id}. {step.question} {step.answer.value}" for step in asked.sub_questions)
-    question = f"{asked.main_question} {asked.final_answer.value}"
+def refusal_detail(why: str, asked: QAInstance | Wording) -> str:
+    """Why a question is refused, then the question and its sub-questions.
+
+    An instance's have their answers.
+    """
+    if isinstance(asked, Wording):
+        question, steps = (
+            asked.main_question,
+            [f"{s.id}. {s.question}" for s in asked.sub_questions],
+        )
+    else:
+        question = f"{asked.main_question} {asked.final_answer.value}"
+        steps = [f"{s.id}. {s.question} {s.answer.value}" for s in asked.sub_questions]
     return " | ".join([part for part in (why, question, *steps) if part])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from astra.qa.config import Mode
 from astra.qa.knowledge.operations import (
     PLAIN_OPS,
     WRITE_OPS,
@@ -18,21 +19,24 @@ from astra.qa.knowledge.operations import (
     after,
     join,
     perform,
-    references,
     table_named,
 )
+from astra.qa.knowledge.references import NEXT_PAGE, ROWS, references, resolve
 from astra.qa.questions.outcomes import OUTCOMES
 from astra.qa.questions.shapes import scenario_of, steps_of
+from astra.qa.wording import Problem, wording
 from astra.records.base import canonical_json
 from astra.records.qa import (
     Answer,
     AnswerType,
     Bar,
+    Operation,
     QAInstance,
     QuestionKind,
     SubQuestion,
+    Table,
 )
-from astra.text.language import detect_language
+from astra.records.state import FieldClass, Write
 
 TYPES: dict[AnswerType, tuple[type, ...]] = {
     AnswerType.NUMBER: (int, float),
@@ -51,20 +55,26 @@ BARS = {
 }
 REFUSING = (QuestionKind.INFEASIBLE, QuestionKind.ALREADY_SATISFIED)
 """Kinds whose action the state refuses."""
-Problem = tuple[str, str]
-"""Reason code and detail."""
 _STEP = re.compile(r"(?:\bsteps? |步骤)(\d+)")
 """How a question refers to an earlier step's answer."""
 
 
 def check(
-    instance: QAInstance, allowed_hops: Collection[int], names: Collection[str]
+    instance: QAInstance,
+    allowed_hops: Collection[int],
+    names: Collection[str],
+    mode: Mode | None = None,
 ) -> Problem | None:
-    """The first problem, or None. ``names`` are the entity names of the instance's split."""
+    """The first problem, or None.
+
+    ``names`` are the entity names of the instance's split; ``mode`` is that of a free question.
+    """
     # Later rules presuppose earlier ones, so the first reason is the true one.
-    for rule in (_topology, _answers, _kind, _dependencies, _derivation, _final, _wording):
+    for rule in (_topology, _answers, _kind, _dependencies, _derivation, _final):
         for problem in rule(instance):
             return problem
+    for problem in wording(instance, mode):
+        return problem
     levels = max(step.hop_level for step in instance.sub_questions)
     if levels not in allowed_hops:
         return ("hop_range", f"{levels} hop levels, allowed are {sorted(allowed_hops)}")
@@ -114,14 +124,15 @@ def _kind(instance: QAInstance) -> Iterator[Problem]:
         yield ("kind", f"{kind} bars {len(barred)} steps")
     if len(barred) == len(steps):
         yield ("kind", "nothing is left to be done")
-    acts = any(step.bar is None and _writes(step) for step in steps)
+    acts = any(step.bar is None and is_write(step) for step in steps)
     if acts is not (kind in (QuestionKind.WRITE, QuestionKind.MIXED)):
         yield ("kind", f"{kind} {'changes' if acts else 'does not change'} the state")
-    if kind in REFUSING and not all(_writes(step) for step in barred):
+    if kind in REFUSING and not all(is_write(step) for step in barred):
         yield ("kind", f"what {kind} bars is no action")
 
 
-def _writes(step: SubQuestion) -> bool:
+def is_write(step: SubQuestion) -> bool:
+    """Whether carrying out the step changes the tables."""
     return step.operation is not None and step.operation.op in WRITE_OPS
 
 
@@ -168,7 +179,10 @@ def _answers(instance: QAInstance) -> Iterator[Problem]:
 
 
 def _is_empty(answer: Answer) -> bool:
-    """Whether an answer is null or blank, or a list or record with no part or an empty one."""
+    """Whether an answer is null or blank, or a list or record with no part or an empty one.
+
+    The last page of several has no next one.
+    """
     value = answer.value
     if value is None:
         return True
@@ -176,6 +190,8 @@ def _is_empty(answer: Answer) -> bool:
         return not value.strip()
     if isinstance(value, list | dict):
         parts: list[Any] = list(value.values()) if isinstance(value, dict) else value
+        if isinstance(value, dict) and value.keys() == {ROWS, NEXT_PAGE}:
+            parts = value[ROWS]
         return not parts or any(part is None or part == "" for part in parts)
     return False
 
@@ -201,13 +217,7 @@ def _dependencies(instance: QAInstance) -> Iterator[Problem]:
             yield ("unused_dependency", f"{step.id} does not use {sorted(idle)}")
         if hidden := used - set(step.dependencies):
             yield ("undeclared_dependency", f"{step.id} uses {sorted(hidden)}")
-        resolved = {
-            name: [_value(v, answers) for v in given]
-            if isinstance(given, list)
-            else _value(given, answers)
-            for name, given in step.operation.arguments.items()
-        }
-        calls[canonical_json([step.operation.relation, step.operation.select, resolved])] += 1
+        calls[_call(step.operation, answers)] += 1
     if any(count > 1 for count in calls.values()):
         yield ("repeated_call", "two sub-questions make the same call")
 
@@ -218,7 +228,7 @@ def _state_dependencies(step: SubQuestion, instance: QAInstance) -> set[int]:
     """
     others = [other for other in instance.sub_questions if other.id in step.dependencies]
     if step.bar is None:
-        return {other.id for other in others if _writes(other)}
+        return {other.id for other in others if is_write(other)}
     # That look-up reads the very cell that the action would write.
     shown = step.operation.select if step.operation else ""
     return {
@@ -228,9 +238,17 @@ def _state_dependencies(step: SubQuestion, instance: QAInstance) -> set[int]:
     }
 
 
-def _value(argument: Any, answers: dict[int, Any]) -> Any:
-    known = isinstance(argument, dict) and argument.get("from") in answers
-    return answers[argument["from"]] if known else argument
+def _call(operation: Operation, answers: Mapping[int, Any]) -> str:
+    """What tells one call from another: relation, selection and arguments; of an argument that
+    refers to nothing, the reference as it stands.
+    """
+    resolved: dict[str, Any] = {}
+    for name, given in operation.arguments.items():
+        try:
+            resolved[name] = resolve(given, answers)
+        except EvaluationError:
+            resolved[name] = given
+    return canonical_json([operation.relation, operation.select, resolved])
 
 
 def _derivation(instance: QAInstance) -> Iterator[Problem]:
@@ -258,10 +276,19 @@ def _derivation(instance: QAInstance) -> Iterator[Problem]:
             yield ("answer_mismatch", f"{step.id}: says {step.answer.value!r}, is {derived!r}")
         if writes != step.writes:
             yield ("write_mismatch", f"{step.id}: says {step.writes!r}, is {writes!r}")
+        yield from _unchecked(writes, tables)
         written += [canonical_json([w.table, w.where or w.values]) for w in writes]
         tables = after(tables, writes) if writes else tables
     if len(set(written)) < len(written):
         yield ("conflicting_writes", "two steps write the same cell")
+
+
+def _unchecked(writes: Sequence[Write], tables: Sequence[Table]) -> Iterator[Problem]:
+    """A write states no cell that the end state is not compared in."""
+    for write in writes:
+        fields = table_named(write.table, tables).fields
+        if free := [name for name in write.values if fields.get(name) is FieldClass.IGNORE]:
+            yield ("unchecked_write", f"{free} of {write.table} are compared with nothing")
 
 
 def _joins(instance: QAInstance) -> Iterator[Problem]:
@@ -294,7 +321,7 @@ def ends(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
 
 def answering(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
     """The ends whose answers make up a final value: those that are carried out and only read."""
-    return [step for step in ends(steps) if step.bar is None and not _writes(step)]
+    return [step for step in ends(steps) if step.bar is None and not is_write(step)]
 
 
 def _final(instance: QAInstance) -> Iterator[Problem]:
@@ -319,54 +346,3 @@ def _final(instance: QAInstance) -> Iterator[Problem]:
             return
     if final.value != expected:
         yield ("final_answer", f"says {final.value!r}, the sub-answers give {expected!r}")
-
-
-def _wording(instance: QAInstance) -> Iterator[Problem]:
-    """The main question states every literal it rests on, and does not give its answer away."""
-    question = instance.main_question
-    if not question.strip() or any(not step.question.strip() for step in instance.sub_questions):
-        yield ("empty_question", "a question is blank")
-    if (detect_language(question) == "zh") is not (instance.language == "zh"):
-        yield ("wrong_language", f"the question is not in {instance.language}")
-    compares = False
-    for step in instance.sub_questions:
-        if step.operation is None:
-            compares = compares or len(step.dependencies) > 1
-            continue
-        compares = compares or step.operation.op in PLAIN_OPS
-        literals = _literals(step)
-        if step.bar is Bar.NO_CALL and instance.kind is QuestionKind.MISSING_PARAMETER:
-            if len(literals) != 1 or states(question, literals[0]):
-                yield ("nothing_missing", f"{step.id} may lack one value, not {literals}")
-        elif missing := [literal for literal in literals if str(literal) not in question]:
-            yield ("not_in_question", f"{step.id} needs {missing[0]!r}, never mentioned")
-    if instance.kind in OUTCOMES["en"]:
-        return  # the question names every outcome
-    value = instance.final_answer.value
-    revealing = isinstance(value, str) and len(value) > 2 and states(question, value)
-    # A comparison has to name what it compares, the winner included.
-    if revealing and not compares:
-        yield ("answer_in_question", f"{value!r} is in the question")
-
-
-def _literals(step: SubQuestion) -> list[Any]:
-    """Arguments that the question has to give: all but references to earlier answers."""
-    assert step.operation is not None
-    values: list[Any] = []
-    for argument in step.operation.arguments.values():
-        values += argument if isinstance(argument, list) else [argument]
-    return [value for value in values if not isinstance(value, dict)]
-
-
-CHINESE = "\u3400-\u9fff"
-"""Range of Chinese characters, as it stands in a regular expression's class."""
-_LETTER = rf"[^\W{CHINESE}]"
-"""A letter, digit or underscore of a script that writes words apart."""
-
-
-def states(text: str, literal: Any) -> bool:
-    """Whether a text contains a literal as whole words; Chinese has no gaps between words."""
-    written = str(literal)
-    if re.search(rf"[{CHINESE}]", written):
-        return written in text
-    return re.search(rf"(?<!{_LETTER}){re.escape(written)}(?!{_LETTER})", text) is not None

@@ -1,8 +1,8 @@
-"""Which judged instances of stage ``qa_valid`` pass: the threshold, then every gate.
+"""Which judged instances of stage ``qa_valid`` pass: the threshold, every gate, and variety.
 
 This is decided when all are judged, in the order of the ids that they then have: a percentile is
-known only with every score, and of two near-duplicates the lowest id is kept. Until then the
-instances wait on disk.
+known only with every score, and of two near-duplicates the lowest id is kept. What is left of a
+split is cut where one composition holds too much of it. Until then the instances wait on disk.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 from astra.qa.config import QAValidConfig, Threshold
 from astra.qa.gates import Gate
 from astra.qa.report import refusal_detail
+from astra.qa.variety import ShapeCounts
 from astra.records.base import Record
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection, Scored
@@ -60,14 +61,33 @@ class JudgedShelf:
     def select(
         self, config: QAValidConfig, gates: Sequence[Gate]
     ) -> Iterator[QAInstance | Rejection]:
-        """Each instance that passes the threshold and every gate, and a rejection for each other.
+        """A rejection for each instance that does not pass, and each that does.
 
-        They come in the order of the judged instances' ids.
+        Those that threshold or gates refuse come first; each part in the order of the ids.
         """
         floor = cut_off(self._qs, config.threshold)
+        shapes, passing = ShapeCounts(), set[str]()
+        for judged in self._waiting():
+            refusal = _refusal(judged, floor, gates)
+            if refusal is None:
+                shapes.add(judged.instance)
+                passing.add(judged.item)
+            else:
+                yield refusal
+        limits, taken = shapes.limits(config.max_shape_share), ShapeCounts()
+        for judged in self._waiting():
+            if judged.item not in passing:
+                continue
+            limit = limits.get(judged.instance.split)
+            if limit is not None and taken.of(judged.instance) >= limit:
+                yield _frequent(judged, limit)
+            else:
+                taken.add(judged.instance)
+                yield judged.instance
+
+    def _waiting(self) -> Iterator[JudgedInstance]:
         for id in sorted(self._ids):
-            for judged in self._judged.of(id):
-                yield _refusal(judged, floor, gates) or judged.instance
+            yield from self._judged.of(id)
 
 
 def _refusal(judged: JudgedInstance, floor: float, gates: Sequence[Gate]) -> Rejection | None:
@@ -89,6 +109,13 @@ def _refusal(judged: JudgedInstance, floor: float, gates: Sequence[Gate]) -> Rej
             reason, detail = problem
             return Rejection(item=judged.item, reason=reason, detail=detail)
     return None
+
+
+def _frequent(judged: JudgedInstance, limit: int) -> Rejection:
+    instance = judged.instance
+    why = f"{limit} of split {instance.split} ask {instance.composition} already"
+    detail = refusal_detail(why, instance)
+    return Rejection(item=judged.item, reason="frequent_shape", detail=detail)
 
 
 def cut_off(values: Sequence[float], threshold: Threshold) -> float:

@@ -29,6 +29,7 @@ class BenchEpisode(Record):
     """One episode of one checkpoint in one of our arenas."""
 
     identity: ClassVar[tuple[str, ...]] = ("suite", "checkpoint", "arena_id")
+    sparse: ClassVar[tuple[str, ...]] = ("hard",)
     suite: str
     checkpoint: str
     """base | sft | rl, or a scripted reference: floor | ceiling."""
@@ -44,6 +45,8 @@ class BenchEpisode(Record):
     stop_reason: StopReason
     messages: tuple[Message, ...]
     calls: tuple[ExecutedCall, ...]
+    hard: bool = False
+    """Whether its arena is a hard one, not a look-up."""
 
 
 class SuiteOutcome(StrEnum):

@@ -36,6 +36,21 @@ class Band(StrEnum):
     LOW = "low"  # < 0.4
 
 
+class Trait(StrEnum):
+    """What makes an arena harder than looking answers up one by one; ours."""
+
+    SELECTION = "selection"  # the agent picks a part of a record or a list that a tool returned
+    PAGES = "pages"  # a result continues on pages that the agent has to turn
+    TWINS = "twins"  # two tools in scope differ by one parameter
+    UNLIKE_NAMES = "unlike_names"  # a needed tool's name shares no content word with the question
+    FORMATS = "formats"  # an argument has another form than the agent was told it in
+    HOPS = "hops"  # four hop levels or more
+
+
+HARD_TRAITS = 2
+"""How many traits make an arena a hard one; ours."""
+
+
 class ArenaTool(Frozen):
     """A tool in scope. ``code`` is empty for a document-only distractor."""
 
@@ -60,7 +75,7 @@ class Arena(Record):
     """One RL row: everything needed to run and reward an episode, without any framework."""
 
     identity: ClassVar[tuple[str, ...]] = ("qa_id", "split", "tools", "steps")
-    sparse: ClassVar[tuple[str, ...]] = ("prompt_hash",)
+    sparse: ClassVar[tuple[str, ...]] = ("prompt_hash", "traits")
     qa_id: str
     split: Split
     domain: str
@@ -83,3 +98,15 @@ class Arena(Record):
     composition: str
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
+    traits: tuple[Trait, ...] = ()
+    """What makes it hard, in the order of ``Trait``; see envsynth/traits.py."""
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether it has several traits of a hard arena; the others are look-ups."""
+        return len(self.traits) >= HARD_TRAITS
+
+    @property
+    def difficulty(self) -> str:
+        """``hard`` or ``lookup``, as scores are told apart by."""
+        return "hard" if self.is_hard else "lookup"

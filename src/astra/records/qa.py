@@ -105,7 +105,7 @@ class SubQuestion(Sparse):
     dependencies: tuple[int, ...] = ()
     operation: Operation | None = None
     tool_necessity: bool | None = None
-    """None until stage qa_valid has judged it."""
+    """The verdict of stage qa_valid, None before it: the operation's, else a judge's."""
     writes: tuple[Write, ...] = ()
     """What answering it changes in the tables: all of this, and nothing else."""
     bar: Bar | None = None
@@ -140,3 +140,8 @@ class QAInstance(Record):
     scores: dict[str, Score] = {}
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
+
+    @property
+    def planned(self) -> bool:
+        """Whether it was planned from tables; a teacher made the others freely."""
+        return ":free:" not in self.composition

@@ -6,14 +6,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from astra.records.base import Frozen, Record
+from astra.records.base import Frozen, Record, Sparse
 
 
-class Scored(Frozen):
+class Scored(Sparse):
     """A measured value."""
 
+    sparse: ClassVar[tuple[str, ...]] = ("by_construction",)
     kind: Literal["scored"] = "scored"
     value: float
+    by_construction: bool = False
+    """Whether it follows from how the item was made, so that no judge was asked."""
 
 
 class Unscored(Frozen):

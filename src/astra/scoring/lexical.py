@@ -9,7 +9,7 @@ from datetime import date
 from itertools import pairwise
 from typing import Any
 
-from astra.scoring.figures import (
+from astra.text.figures import (
     MONTHS,
     NUMBER,
     canonical,

@@ -14,9 +14,9 @@ from typing import TypedDict
 from astra.records.base import canonical_json
 from astra.records.message import CallStatus
 from astra.records.score import Score, Scored, Unscored
-from astra.scoring.figures import addresses, same_address, urls
 from astra.scoring.lexical import joined, legible
 from astra.scoring.view import Place, SeenCall, View, numbered, placed_calls, requests, spoken
+from astra.text.figures import addresses, same_address, urls
 from astra.text.language import UNKNOWN, detect_language, same_script
 from astra.text.verbs import changes_state, words_of
 from astra.text.words import words

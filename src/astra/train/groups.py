@@ -42,6 +42,8 @@ class Group:
     figures: dict[str, float]
     kind: str = ""
     """The arena's kind (``QuestionKind``), which says what its reward measures."""
+    difficulty: str = ""
+    """The arena's difficulty: ``hard`` or ``lookup``."""
     rollouts: list[Rollout] = field(default_factory=list[Rollout])
     """The rank's own rollouts, for traces; they are never sent to another rank."""
 
@@ -53,7 +55,7 @@ class Group:
     @property
     def bare(self) -> Group:
         """The group as other ranks get it: without its rollouts."""
-        return Group(self.uid, self.samples, self.figures, self.kind)
+        return Group(self.uid, self.samples, self.figures, self.kind, self.difficulty)
 
     def informative(self, min_std: float) -> bool:
         return is_informative([sample.reward for sample in self.samples], min_std)
@@ -119,8 +121,8 @@ class GroupRoller:
                 self.lost_to_infra += 1
                 continue
             kept = self._downsample(mine, random.Random(f"{config.seed}:{uid}:keep"))
-            samples = [_sample(rollout) for rollout in kept]
-            groups.append(Group(uid, samples, rollout_figures(mine), arena.kind.value, kept))
+            samples, figures = [_sample(rollout) for rollout in kept], rollout_figures(mine)
+            groups.append(Group(uid, samples, figures, arena.kind.value, arena.difficulty, kept))
         return groups
 
     def _downsample(self, rollouts: list[Rollout], rng: random.Random) -> list[Rollout]:
@@ -194,13 +196,13 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def mean_figures(groups: Sequence[Group]) -> dict[str, float]:
     """Each figure's mean over the groups that have it; where arenas of several kinds train
-    together (read-only on F1, writing on their end state), also each kind's apart."""
-    kinds = sorted({group.kind for group in groups})
+    together (read-only on F1, writing on their end state), or look-ups with hard ones, also each
+    part's apart."""
     means = _means([group.figures for group in groups])
-    if len(kinds) > 1:
-        for kind in kinds:
-            part = _means([group.figures for group in groups if group.kind == kind])
-            means |= {f"{kind}_{name}": value for name, value in part.items()}
+    for parts in ([group.kind for group in groups], [group.difficulty for group in groups]):
+        for part in sorted(set(parts)) if len(set(parts)) > 1 else ():
+            mine = [group.figures for group, of in zip(groups, parts, strict=True) if of == part]
+            means |= {f"{part}_{name}": value for name, value in _means(mine).items()}
     return means
 
 

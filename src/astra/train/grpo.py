@@ -263,7 +263,8 @@ class StreamState(TrainerCallback):
 def _carried_group(document: dict[str, Any]) -> Group:
     """A group as a checkpoint keeps it: without the rollouts of its rank."""
     samples = [TrainingSample(**sample) for sample in document["samples"]]
-    return Group(document["uid"], samples, document["figures"], document["kind"])
+    figures, kind, difficulty = (document[name] for name in ("figures", "kind", "difficulty"))
+    return Group(document["uid"], samples, figures, kind, difficulty)
 
 
 def grpo_arguments(config: RLConfig, folder: Path, steps: int, dtype: str) -> GRPOConfig:

@@ -2,8 +2,8 @@
 
 With irrelevant tools (``irrelevant_tools: banded``) and without (``none``) are two entries of
 ``bench.suites``, told apart by their labels. The headline is the paper's F1; ``success`` is what
-pass^k counts. Token limits hold as in training: a turn, prompt or conversation that exceeds them
-ends its episode.
+pass^k counts. Both are also told for look-ups and hard arenas apart (``f1_hard``). Token limits hold
+as in training: a turn, prompt or conversation that exceeds them ends its episode.
 """
 
 from __future__ import annotations
@@ -216,6 +216,9 @@ class _Attempt:
             combined, plain = scores["f1"], scores.pop("f1_plain")
             scores["f1"] = combined if isinstance(plain, Unscored) else plain
             scores["f1_with_answer"] = combined
+        # Look-ups and hard arenas apart: a mean is over the entries that have the score.
+        part = self._arena.difficulty
+        scores |= {f"{name}_{part}": scores[name] for name in ("f1", "success") if name in scores}
         reason = self._overflow[:600] or ("" if solved else f"ended: {stop}")
         return Played(
             entry_id=self._job.entry_id, attempt=self._job.attempt, outcome=outcome,

@@ -6,7 +6,12 @@ import ast
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from astra.envsynth.offline.tool_forms import as_given, reading_code
+from astra.envsynth.truth import WHOLE_TABLE
+from astra.qa.knowledge.operations import FREE_OPS, NO_FILTER, PAGE_ROWS
 
 AGGREGATES = {
     "sum": "sum(cells)",
@@ -14,10 +19,6 @@ AGGREGATES = {
     "max": "max(cells)",
     "min": "min(cells)",
 }
-FREE_OPS = frozenset({"add_days", "days_between", "multiply", "weekday"})
-"""Operations that need no data."""
-_APART = {"convert": "amount", "above": "bound", "below": "bound"}
-"""The argument of an operation that selects no row."""
 Row = dict[str, Any]
 
 _DATE = """def _day(text):
@@ -27,49 +28,59 @@ _DATE = """def _day(text):
         raise ValueError(f"{text} is not a date like 2024-01-31") from None
 """
 
+_NOT_ZERO = """    if {name} == 0:
+        raise ValueError("{name} must not be 0")
+"""
+
 _TIDY = """def _tidy(value):
     value = round(value, 2)
     return int(value) if value == int(value) else value
 """
 
 
-def write_code(
-    tool: Mapping[str, Any],
-    operation: Mapping[str, Any],
-    rows: Sequence[Row],
-) -> str:
-    """Source of a module that defines the tool; ``rows`` are its data (empty for date sums)."""
-    name, description = tool["name"], tool["description"]
-    match operation["op"]:
-        case "add_days":
-            body = "    return (_day(date) + timedelta(days=days)).isoformat()\n"
-            # The parameter shadows the class inside the tool only.
-            return _module(
-                "from datetime import date, timedelta\n",
-                [_DATE, f'def {name}(date, days):\n    """{description}"""\n{body}'],
-            )
-        case "days_between":
-            body = "    return abs((_day(end) - _day(start)).days)\n"
-            return _module(
-                "from datetime import date\n",
-                [_DATE, f'def {name}(start, end):\n    """{description}"""\n{body}'],
-            )
-        case "weekday":
-            body = '    return _day(date).strftime("%A")\n'
-            return _module(
-                "from datetime import date\n",
-                [_DATE, f'def {name}(date):\n    """{description}"""\n{body}'],
-            )
-        case "multiply":
-            body = "    return _tidy(amount * times)\n"
-            return _module(
-                "", [_TIDY, f'def {name}(amount, times):\n    """{description}"""\n{body}']
-            )
-        case _:
-            body, helpers = query_body(tool, operation)
-            signature = ", ".join(_parameters(tool))
-            function = f'def {name}({signature}):\n    """{description}"""\n{body}'
-            return _module("", [_literal(rows), *helpers, function])
+@dataclass(frozen=True)
+class _Calculation:
+    """The code of an operation that needs no data."""
+
+    result: str
+    helper: str
+    imports: str = ""
+    check: str = ""
+
+
+# A parameter named like the class that it shadows does so inside the tool only.
+_CALCULATIONS = {
+    "add_days": _Calculation(
+        "(_day(date) + timedelta(days=days)).isoformat()",
+        _DATE,
+        "from datetime import date, timedelta\n",
+    ),
+    "days_between": _Calculation(
+        "abs((_day(end) - _day(start)).days)", _DATE, "from datetime import date\n"
+    ),
+    "weekday": _Calculation('_day(date).strftime("%A")', _DATE, "from datetime import date\n"),
+    "multiply": _Calculation("_tidy(amount * times)", _TIDY),
+    "subtract": _Calculation("_tidy(amount - minus)", _TIDY),
+    "divide": _Calculation("_tidy(amount / by)", _TIDY, check=_NOT_ZERO.format(name="by")),
+    "share": _Calculation("_tidy(100 * part / whole)", _TIDY, check=_NOT_ZERO.format(name="whole")),
+}
+
+
+def write_code(tool: Mapping[str, Any], operation: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """Source of a module that defines the tool; ``rows`` are its data (empty for calculations)."""
+    imports, reading, readers = reading_code(tool["parameters"])
+    if operation["op"] in FREE_OPS:
+        calculation = _CALCULATIONS[operation["op"]]
+        imports += calculation.imports
+        blocks = [calculation.helper]
+        body = f"{calculation.check}    return {calculation.result}\n"
+    else:
+        body, helpers = query_body(tool, operation)
+        body = as_given(body, tool["parameters"])
+        blocks = [_literal(rows), *helpers]
+    signature = ", ".join(_parameters(tool))
+    function = f'def {tool["name"]}({signature}):\n    """{tool["description"]}"""\n{reading}{body}'
+    return _module(imports, [*blocks, *readers, function])
 
 
 def read_rows(code: str) -> list[Row]:
@@ -97,29 +108,39 @@ def excerpt(
     other_keys: int,
     rng: random.Random,
 ) -> list[Row]:
-    """The rows that answer the gold call, and those of up to ``other_keys`` other keys.
+    """The rows that answer the gold call, and those of up to ``other_keys`` other keys; a small
+    table whole.
 
     Keys are taken whole, so that every key the tool knows gets its true answer.
     """
     columns: list[str] = table["columns"]
+    rows: Sequence[Any] = table["rows"]
+    if len(rows) > WHOLE_TABLE:
+        rows = _drawn(table, operation, arguments, other_keys, rng)
+    wanted = _columns(columns, operation, tool)
+    return [{name: row[columns.index(name)] for name in wanted} for row in rows]
+
+
+def _drawn(
+    table: Mapping[str, Any],
+    operation: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    other_keys: int,
+    rng: random.Random,
+) -> list[Any]:
+    """The rows of the key asked for and of some others, in table order."""
+    columns: list[str] = table["columns"]
     checked = operation["select"] if operation["op"] == "check" else ""
-    key = next(name for name in operation["arguments"] if name in columns and name != checked)
+    apart = {checked, NO_FILTER.get(operation["op"])}
+    key = next(name for name in operation["arguments"] if name in columns and name not in apart)
     position = columns.index(key)
-    keys: list[Any] = []
-    for row in table["rows"]:
-        if row[position] not in keys:
-            keys.append(row[position])
-    others = [value for value in keys if value != arguments[key]]
+    others = list(dict.fromkeys(row[position] for row in table["rows"]))
+    others = [value for value in others if value != arguments[key]]
     chosen = [arguments[key], *rng.sample(others, min(other_keys, len(others)))]
     if checked:  # one key for which the answer is yes, whatever it is here
         cell = columns.index(checked)
         chosen += [row[position] for row in table["rows"] if row[cell] == arguments[checked]][:1]
-    wanted = _columns(columns, operation, tool)
-    return [
-        {name: row[columns.index(name)] for name in wanted}
-        for row in table["rows"]
-        if row[position] in chosen
-    ]
+    return [row for row in table["rows"] if row[position] in chosen]
 
 
 def _columns(
@@ -147,7 +168,7 @@ def query_body(
     required = [name for name in schema["properties"] if name in schema["required"]]
     optional = [name for name in schema["properties"] if name not in schema["required"]]
     op = operation["op"]
-    keys = [name for name in required if name != _APART.get(op)]
+    keys = [name for name in required if name != NO_FILTER.get(op)]
     if op == "check":
         keys = [name for name in keys if name != operation["select"]]
     lines: list[str] = [f'rows = [row for row in {data} if row["{keys[0]}"] == {keys[0]}]']
@@ -164,8 +185,13 @@ def query_body(
             f'    rows = [row for row in rows if row["{name}"] == {name}]',
         ]
     empty = ["if not rows:", f'    raise ValueError(f"nothing found for {{{keys[0]}}}")']
-    if (optional or keys[1:]) and op not in ("count", "list"):
+    if (optional or keys[1:]) and op not in ("count", "list", "rows"):
         lines += empty
+    if op == "check":
+        lines += [
+            f'if not any(row["{operation["select"]}"] == {operation["select"]} for row in {data}):',
+            f'    raise ValueError(f"no {operation["select"]} named {{{operation["select"]}}}")',
+        ]
     result, helpers = _result(operation)
     return "".join(f"    {line}\n" for line in [*lines, *result]), helpers
 
@@ -180,8 +206,18 @@ def _result(operation: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         case "check":
             return [f'return rows[0]["{select}"] == {select}'], []
         case "record":
-            cells = ", ".join(f'"{name}": rows[0]["{name}"]' for name in select.split(":"))
-            return [f"return {{{cells}}}"], []
+            return [f"return {_record('rows[0]', select)}"], []
+        case "rows":
+            return [f"return [{_record('row', select)} for row in rows]"], []
+        case "page":
+            return [
+                "first = (page - 1) * PAGE_ROWS if type(page) is int else -1",
+                "if not 0 <= first < len(rows):",
+                '    raise ValueError(f"no page {page}")',
+                "last = first + PAGE_ROWS",
+                f"found = [{_record('row', select)} for row in rows[first:last]]",
+                'return {"rows": found, "next_page": page + 1 if last < len(rows) else None}',
+            ], [f"PAGE_ROWS = {PAGE_ROWS}\n"]
         case "above" | "below":
             returned, measure = select.split(":")
             sign = ">" if op == "above" else "<"
@@ -209,6 +245,11 @@ def _result(operation: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 f'cells = [row["{select}"] for row in rows]',
                 f"return _tidy({AGGREGATES[op]})",
             ], [_TIDY]
+
+
+def _record(row: str, select: str) -> str:
+    """A literal of the selected cells of a row."""
+    return "{" + ", ".join(f'"{name}": {row}["{name}"]' for name in select.split(":")) + "}"
 
 
 def _literal(rows: Sequence[Row]) -> str:

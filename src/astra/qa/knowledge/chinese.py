@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
-from astra.qa.knowledge.schema import Relation
+from astra.qa.knowledge.schema import Choice, Relation
 from astra.records.base import content_id
 from astra.text.names import Pool, pool_of
 
@@ -50,7 +52,8 @@ WORDS: Mapping[str, str] = _pairs(
         "member=读者 branch=分馆 librarian=馆长 pages=页数 shelf=书架 fines=罚款 country=国家 "
         "city=城市 airport=机场 capital=首都 currency=货币 continent=大洲 code=代码 "
         "population=人口 elevation=海拔 element=元素 symbol=符号 atomic_number=原子序数 "
-        "period=周期 series=系列"
+        "period=周期 series=系列 "
+        "colors=颜色数 zone=分区 chain=集团"
     ).split()
 )
 """Column or entity type -> its Chinese word."""
@@ -134,15 +137,54 @@ class NoWord(KeyError):
     """A relation has no Chinese phrase: PHRASES and WORDS know neither it nor its column."""
 
 
-def translated(relation: Relation) -> dict[str, str]:
-    """The Chinese of a relation's fields ``phrase`` and ``vague``. Raises NoWord."""
+def translated(relation: Relation) -> dict[str, Any]:
+    """The Chinese of a relation's fields ``phrase``, ``vague`` and ``choice``. Raises NoWord."""
     phrase, vague = PHRASES.get(relation.name, ("", ""))
+    if not phrase and (relation.choice or relation.op in ("count", "argmin")):
+        return _choosing(relation)
     if not phrase:
         column = relation.name.partition(".")[2]
         if relation.op != "lookup" or column not in WORDS:
             raise NoWord(relation.name)
         phrase = f"{{x}}的{WORDS[column]}"
     return {"phrase": phrase, "vague": vague if relation.vague else ""}
+
+
+def _choosing(relation: Relation) -> dict[str, Any]:
+    """The Chinese of what choices.py makes, built from the words of its columns. Raises NoWord."""
+    try:
+        return {"phrase": _phrase(relation), "choice": relation.choice and _choice(relation)}
+    except KeyError as error:
+        raise NoWord(f"{relation.name}: {error}") from None
+
+
+def _phrase(relation: Relation) -> str:
+    if relation.op == "record":
+        return "{x}的基本信息"
+    thing = WORDS[relation.table.removesuffix("s")]
+    only = _only(relation.extra)
+    if relation.op == "argmin":
+        measure = WORDS[relation.select.partition(":")[2]]
+        return f"{{x}}{only}{measure}最低的{thing}"
+    end = "数量" if relation.op == "count" else ""
+    return f"{{x}}{only}{thing}{end}" if only else f"{{x}}的所有{thing}{end}"
+
+
+def _only(column: str) -> str:
+    return f"{WORDS[column]}为{{y}}的" if column else ""
+
+
+def _choice(relation: Relation) -> Choice:
+    choice = relation.choice
+    assert choice is not None
+    if relation.op == "record":
+        return replace(choice, phrase=f"{{x}}的{WORDS[choice.field]}")
+    thing = WORDS[relation.table.removesuffix("s")]
+    measure, extreme = choice.lowest or choice.highest, "最低" if choice.lowest else "最高"
+    only = _only(choice.where or relation.extra)
+    ranked = f"{WORDS[measure]}{extreme}的" if measure else ""
+    field = "" if WORDS[choice.field] == thing else f"的{WORDS[choice.field]}"
+    return replace(choice, phrase=f"{{x}}{only}{ranked}{thing}{field}")
 
 
 @cache

@@ -56,7 +56,7 @@ def items_of(name: str, corpus: Corpus, folder: Path) -> Iterator[Item]:
     if path.is_dir():
         rows = _from_folder(path)
     elif not path.is_file():
-        raise KnowledgeError(f"{where}: no such file; put it there or change qa.corpora.{name}")
+        raise KnowledgeError(_absent(name, corpus, where))
     elif path.suffix == ".jsonl":
         rows = _from_lines(path, where)
     elif path.suffix == ".txt":
@@ -72,6 +72,16 @@ def items_of(name: str, corpus: Corpus, folder: Path) -> Iterator[Item]:
         if len(item.text) > MOST_CHARS:
             raise KnowledgeError(f"{where} {place}: more than {MOST_CHARS} characters; cut it up")
         yield item
+
+
+def _absent(name: str, corpus: Corpus, where: str) -> str:
+    """What to say of a corpus that is not there: what it has to hold, and how to go on."""
+    held = " and ".join(FIELDS[need] for need in NEEDS[corpus.mode])
+    return (
+        f"{where}: no such file. Mode {corpus.mode} takes a .jsonl file whose lines hold {held}. "
+        f"Put one there (or a link to it), or change qa.corpora.{name}. docs/knowledge.md says "
+        "what each mode takes, and where the paper's corpora come from"
+    )
 
 
 def _from_lines(path: Path, where: str) -> Iterator[tuple[str, dict[str, Any]]]:

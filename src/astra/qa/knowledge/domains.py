@@ -41,6 +41,8 @@ class EntityType:
     count: int
     """How many members it has."""
     attributes: tuple[Attribute, ...]
+    place: bool = False
+    """Whether its members bear names kept for places, which no other thing has."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def _word(name: str, *values: str) -> Attribute:
 
 
 def _type(name: str, table: str, who: str, count: int, *attributes: Attribute) -> EntityType:
-    return EntityType(name, table, who == "person", count, attributes)
+    return EntityType(name, table, who == "person", count, attributes, who == "place")
 
 
 def _group(
@@ -164,8 +166,8 @@ DOMAINS: dict[str, Domain] = {
                   _day("listed_date")),
             _type("agent", "agents", "person", 24, _link("office"),
                   _number("fee", 11, 99, unique=True)),
-            _type("office", "offices", "thing", 8, _link("manager")),
-            _type("district", "districts", "thing", 10, _link("mayor"), _number("tax", 2, 40)),
+            _type("office", "offices", "place", 8, _link("manager")),
+            _type("district", "districts", "place", 10, _link("mayor"), _number("tax", 2, 40)),
             _type("manager", "managers", "person", 8, _number("age", 25, 69)),
             _type("mayor", "mayors", "person", 10, _number("salary", 30, 99)),
         ),
@@ -198,11 +200,12 @@ DOMAINS: dict[str, Domain] = {
     "e_commerce": Domain(
         types=(
             _type("product", "products", "thing", 56, _link("brand"), _link("seller"),
-                  _number("price", 10, 299, unique=True), _number("stock", 1, 99)),
-            _type("brand", "brands", "thing", 12, _link("founder")),
+                  _number("price", 10, 299, unique=True), _number("stock", 1, 99),
+                  _number("colors", 1, 5)),
+            _type("brand", "brands", "place", 12, _link("founder")),
             _type("seller", "sellers", "person", 24, _link("warehouse"),
                   _number("rating", 11, 99, unique=True), _day("joined_date")),
-            _type("warehouse", "warehouses", "thing", 8, _link("supervisor")),
+            _type("warehouse", "warehouses", "place", 8, _link("supervisor")),
             _type("founder", "founders", "person", 12, _number("age", 25, 89)),
             _type("supervisor", "supervisors", "person", 8, _number("wage", 12, 60)),
         ),
@@ -236,8 +239,8 @@ DOMAINS: dict[str, Domain] = {
             _type("doctor", "doctors", "person", 20, _link("clinic"),
                   _number("experience", 1, 40, unique=True),
                   _word("specialty", "surgery", "dental", "cardiology", "radiology")),
-            _type("clinic", "clinics", "thing", 10, _link("director")),
-            _type("ward", "wards", "thing", 8, _link("nurse"), _number("floor", 1, 9)),
+            _type("clinic", "clinics", "place", 10, _link("director")),
+            _type("ward", "wards", "place", 8, _link("nurse"), _number("floor", 1, 9)),
             _type("director", "directors", "person", 10, _number("budget", 20, 99)),
             _type("nurse", "nurses", "person", 8, _number("shift", 1, 9)),
         ),
@@ -266,12 +269,13 @@ DOMAINS: dict[str, Domain] = {
     "logistics": Domain(
         types=(
             _type("parcel", "parcels", "thing", 48, _link("driver"), _link("depot"),
-                  _number("load", 10, 199, unique=True), _day("shipping_date")),
+                  _number("load", 10, 199, unique=True), _number("zone", 1, 4),
+                  _day("shipping_date")),
             _type("driver", "drivers", "person", 20, _link("truck"),
                   _word("license", "local", "regional", "national")),
             _type("truck", "trucks", "thing", 16, _link("garage"), _number("mileage", 10, 990)),
-            _type("garage", "garages", "thing", 6, _link("owner"), _number("bays", 2, 30)),
-            _type("depot", "depots", "thing", 8, _number("docks", 2, 30)),
+            _type("garage", "garages", "place", 6, _link("owner"), _number("bays", 2, 30)),
+            _type("depot", "depots", "place", 8, _number("docks", 2, 30)),
             _type("owner", "owners", "person", 6, _number("age", 25, 79)),
         ),
         groups=(
@@ -297,9 +301,11 @@ DOMAINS: dict[str, Domain] = {
             _type("room", "rooms", "thing", 40, _link("hotel"),
                   _number("price", 40, 399, unique=True), _number("beds", 1, 6)),
             _type("guest", "guests", "person", 24, _number("age", 18, 89), _day("arrival_date")),
-            _type("hotel", "hotels", "thing", 9, _link("manager"),
+            _type("hotel", "hotels", "place", 9, _link("manager"), _link("chain"),
                   _number("height", 8, 90, unique=True)),
             _type("manager", "managers", "person", 9, _number("bonus", 10, 99)),
+            _type("chain", "chains", "place", 5, _link("owner")),
+            _type("owner", "owners", "person", 5, _number("age", 25, 79)),
         ),
         groups=(
             _group("hotel.cheapest_room", "argmin", "rooms", "room:price",
@@ -332,10 +338,13 @@ DOMAINS: dict[str, Domain] = {
     "library": Domain(
         types=(
             _type("book", "books", "thing", 48, _link("branch"),
-                  _number("pages", 60, 899, unique=True), _number("shelf", 1, 60)),
+                  _number("pages", 60, 899, unique=True), _number("shelf", 1, 60),
+                  _number("floor", 1, 4)),
             _type("member", "members", "person", 24, _day("joined_date"), _number("fines", 1, 40)),
-            _type("branch", "branches", "thing", 10, _link("librarian")),
+            _type("branch", "branches", "place", 10, _link("librarian"), _link("district")),
             _type("librarian", "librarians", "person", 10, _number("age", 22, 68)),
+            _type("district", "districts", "place", 6, _link("mayor"), _number("tax", 2, 40)),
+            _type("mayor", "mayors", "person", 6, _number("salary", 30, 99)),
         ),
         groups=(
             _group("branch.longest_book", "argmax", "books", "book:pages",

@@ -1,17 +1,22 @@
 """How an answer follows from knowledge tables: the operations and their exact semantics.
 
 A sub-question carries an ``Operation(op, relation, table, arguments, select)``. Arguments that
-name a table's columns are equality filters; a value is a JSON literal or ``{"from": id}``, the
-answer of sub-question ``id`` (always a scalar). A row of the table matches if its cells equal
-every argument. Parameters are one word each, and their order means nothing (a stored record has
-them sorted): where one is a cell and not a filter, ``select`` names it. The first column of a
-table that takes new rows is its key.
+name a table's columns are equality filters; a value is a JSON literal, or a reference to the
+answer of another sub-question or to a part of it (references.py), always a scalar. A row of the
+table matches if its cells equal every argument. The order of parameters means nothing (a stored
+record has them sorted): where one is a cell and not a filter, ``select`` names it. The first
+column of a table that takes new rows is its key.
 
 ====================  =================================  ===================================
 op                    arguments / select                 answer
 ====================  =================================  ===================================
 lookup                {key: v}; select = column          that cell; exactly one row matches
 record                {key: v}; select = "a:b"           RECORD of those cells of the one row
+rows                  {column: v}; select = "a:b:c"      LIST of RECORDs of those cells of the
+                                                         matching rows; ``ordered`` false
+page                  {column: v, page: n};              RECORD of ``rows``, the n-th PAGE_ROWS
+                      select = "a:b:c"                   matching rows in table order as RECORDs,
+                                                         and ``next_page``, n + 1 or null
 check                 {key: v, column: w}                BOOLEAN whether that cell is w
 list                  {column: v}; select = column       LIST of the cells of matching rows,
                                                          in table order; ``ordered`` false
@@ -28,13 +33,20 @@ argmax, argmin        {column: v};                       cell of ``returned`` in
 convert               {amount: n, currency|unit: c};     NUMBER round(amount * cell, 2) with
                       select = factor column             the factor of the row for c
 multiply              {amount: n, times: m}; table = ""  NUMBER round(n * m, 2)
+subtract              {amount: n, minus: m}; table = ""  NUMBER round(n - m, 2)
+divide                {amount: n, by: m}; table = ""     NUMBER round(n / m, 2), tolerance 0.01;
+                                                         m is not 0
+share                 {part: n, whole: m}; table = ""    NUMBER round(100 * n / m, 2), per cent,
+                                                         tolerance 0.01; m is not 0
 add_days              {date: d, days: n}; table = ""     DATE: n days after d
 days_between          {start: d, end: d}; table = ""     NUMBER of days, never negative
 weekday               {date: d}; table = ""              ENUM: Monday .. Sunday
 greater, less         {names: [..], values: [..]};       STRING: the name whose value is
                       table = ""                         largest (smallest); no tie; no tool
+pick                  {value: reference}; table = ""     that value; no tool
 insert                {key: v, column: w}, all columns;  that cell of the new row; refused where
-                      select = column                    the key has a row (``already`` if equal)
+                      select = column                    the key has a row (``already`` if equal);
+                                                         columns of class IGNORE may be left out
 update                {key: v, column: w};               w, the cell of the one row from now on;
                       select = column                    refused (``already``) where w stands
 delete                {key: v}; select = column          that cell of the one row, now gone
@@ -51,10 +63,12 @@ op, is the natural tool name: lookup ``listing.asking_price`` -> ``get_asking_pr
 list and count ``agent.listings`` -> ``list_listings(agent)``, ``count_listings(agent)``;
 sum/mean/max/min ``agent.total_price`` -> ``get_total_price(agent)`` (the aggregate's word is part
 of the relation); argmin ``agent.cheapest_listing`` -> ``find_cheapest_listing(agent)``;
-record ``listing.details`` -> ``get_details(listing)``; above, below and sort ->
+record ``listing.details`` -> ``get_details(listing)``; rows and page ->
+``list_listing_records(agent)``, ``browse_listing_pages(agent, page)``; above, below and sort ->
 ``list_listings_above(agent, bound)``, ``sort_listings_by_price(agent)``. Whole names are the tails
 of checks (``listing.check_agent`` -> ``check_agent(listing, agent)``), ``amount.convert_amount``,
-``length.convert_length``, ``amount.multiply_amount``, ``date.add_days``, ``date.days_between``,
+``length.convert_length``, ``amount.multiply_amount``, ``amount.subtract_amount``,
+``amount.divide_amount``, ``amount.find_share``, ``date.add_days``, ``date.days_between``,
 ``date.find_weekday`` and of every write (``room.reserve_room``). The words of the relation occur
 in the question. Filters of ``count`` beyond the first are attributes of the counted rows:
 ``count_listings(district, rooms)``.
@@ -70,8 +84,9 @@ from datetime import date, timedelta
 from operator import gt, lt
 from typing import Any
 
+from astra.qa.knowledge.references import NEXT_PAGE, ROWS, EvaluationError, resolve
 from astra.records.qa import Bar, Operation, QuestionKind, Table
-from astra.records.state import Write, WriteAction
+from astra.records.state import FieldClass, Write, WriteAction
 
 AGGREGATES = frozenset({"sum", "mean", "max", "min"})
 """Operations that make one number of a column's cells."""
@@ -79,31 +94,37 @@ EXTREMES = frozenset({"argmax", "argmin"})
 """Operations that return a cell of the row with the largest or smallest measure."""
 BOUNDED = frozenset({"above", "below"})
 """Operations that compare a column with a bound."""
-UNORDERED = BOUNDED | {"list"}
+UNORDERED = BOUNDED | {"list", "rows"}
 """Operations that return a list whose order says nothing."""
 WRITE_OPS = frozenset({"insert", "update", "delete"})
-FREE_OPS = frozenset({"multiply", "add_days", "days_between", "weekday"})
+ARITHMETIC = frozenset({"multiply", "subtract", "divide", "share"})
+"""Operations that make one number of two."""
+FREE_OPS = ARITHMETIC | {"add_days", "days_between", "weekday"}
 """Operations that need no table."""
+ROUNDED = frozenset({"mean", "divide", "share"})
+"""Operations whose number is rounded, so that a tool may or may not round as we do."""
 TABLE_OPS = (
     AGGREGATES
     | EXTREMES
     | BOUNDED
-    | {"lookup", "record", "check", "list", "sort", "count", "convert"}
+    | {"lookup", "record", "check", "list", "rows", "page", "sort", "count", "convert"}
 )
-PLAIN_OPS = frozenset({"greater", "less"})
+COMPARING = frozenset({"greater", "less"})
+"""Operations that name one of several candidates, which the question names, too."""
+PLAIN_OPS = COMPARING | {"pick"}
 """Operations that a reader does in the head, without a tool."""
 CLASSIC_OPS = (
     AGGREGATES
     | EXTREMES
-    | PLAIN_OPS
+    | COMPARING
     | {"lookup", "list", "count", "convert", "add_days", "days_between"}
 )
 """Operations that the prompt ``qa/decompose`` explains."""
+NO_FILTER = {"convert": "amount", "above": "bound", "below": "bound", "page": "page"}
+"""Operation -> its one argument that is a number of its own and filters nothing."""
+PAGE_ROWS = 3
+"""Rows of a full page."""
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-
-class EvaluationError(Exception):
-    """The operation has no answer, or no unique one, in the given tables; the message says why."""
 
 
 class Refused(EvaluationError):
@@ -117,24 +138,16 @@ class Refused(EvaluationError):
         """Whether its goal holds already."""
 
 
-def references(operation: Operation) -> tuple[int, ...]:
-    """Ids of the sub-questions whose answers the arguments use, ascending."""
-    ids: set[int] = set()
-    for value in operation.arguments.values():
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, dict) and isinstance(item.get("from"), int):
-                ids.add(item["from"])
-    return tuple(sorted(ids))
-
-
 def evaluate(operation: Operation, tables: Sequence[Table], answers: Mapping[int, Any]) -> Any:
     """The answer as a JSON value, from the tables and earlier answers alone.
 
     Raises EvaluationError where a table, column, row or reference is missing, where the answer is
     not unique, or where values have the wrong type; Refused for a write that cannot be made.
     """
-    arguments = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
+    arguments = {name: resolve(value, answers) for name, value in operation.arguments.items()}
     try:
+        if operation.op == "pick":
+            return arguments["value"]
         if operation.op in PLAIN_OPS:
             return _compare(operation.op, arguments)
         if operation.op in FREE_OPS:
@@ -143,7 +156,7 @@ def evaluate(operation: Operation, tables: Sequence[Table], answers: Mapping[int
             return _written(operation, table_named(operation.table, tables), arguments)
         if operation.op in TABLE_OPS:
             return _query(operation, table_named(operation.table, tables), arguments)
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         raise EvaluationError(f"{operation.op} {operation.relation}: {error!r}") from None
     raise EvaluationError(f"unknown op {operation.op!r}")
 
@@ -180,7 +193,7 @@ def writes_of(operation: Operation, answers: Mapping[int, Any]) -> tuple[Write, 
     """The changes that an operation makes if it can be carried out; none if it only reads."""
     if operation.op not in WRITE_OPS:
         return ()
-    given = {name: _resolve(value, answers) for name, value in operation.arguments.items()}
+    given = {name: resolve(value, answers) for name, value in operation.arguments.items()}
     action = WriteAction(operation.op)
     where = {} if action is WriteAction.INSERT else _filters(operation, given)
     values = {name: value for name, value in given.items() if name not in where}
@@ -207,7 +220,7 @@ def after(tables: Sequence[Table], writes: Sequence[Write]) -> tuple[Table, ...]
 def _changed(table: Table, write: Write) -> Table:
     rows = list(table.rows)
     if write.action is WriteAction.INSERT:
-        rows.append(tuple(write.values[column] for column in table.columns))
+        rows.append(tuple(write.values.get(column) for column in table.columns))
     else:
         chosen = _matching(table, write.where)
         if write.action is WriteAction.DELETE:
@@ -249,22 +262,9 @@ def table_named(name: str, tables: Sequence[Table]) -> Table:
     raise EvaluationError(f"no table {name!r}")
 
 
-def _resolve(value: Any, answers: Mapping[int, Any]) -> Any:
-    """An argument with every reference replaced by the answer that it refers to."""
-    if isinstance(value, list):
-        return [_resolve(item, answers) for item in value]
-    if isinstance(value, dict):
-        if set(value) != {"from"}:
-            raise EvaluationError(f"argument {value!r} is neither a literal nor a reference")
-        if value["from"] not in answers:
-            raise EvaluationError(f"no answer of sub-question {value['from']}")
-        return answers[value["from"]]
-    return value
-
-
 def _calculate(op: str, arguments: Mapping[str, Any]) -> Any:
-    if op == "multiply":
-        return _tidy(arguments["amount"] * arguments["times"])
+    if op in ARITHMETIC:
+        return _tidy(_combined(op, arguments))
     if op == "days_between":
         ends = [date.fromisoformat(arguments[name]) for name in ("start", "end")]
         return abs((ends[1] - ends[0]).days)
@@ -274,14 +274,25 @@ def _calculate(op: str, arguments: Mapping[str, Any]) -> Any:
     return (start + timedelta(days=arguments["days"])).isoformat()
 
 
+def _combined(op: str, arguments: Mapping[str, Any]) -> Any:
+    """The number that an operation of ARITHMETIC makes, before it is rounded."""
+    match op:
+        case "multiply":
+            return arguments["amount"] * arguments["times"]
+        case "subtract":
+            return arguments["amount"] - arguments["minus"]
+        case "divide":
+            return arguments["amount"] / arguments["by"]
+        case _:
+            return 100 * arguments["part"] / arguments["whole"]
+
+
 def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> Any:
     """What an operation reads off a table's matching rows."""
     op, select = operation.op, operation.select
     position = {column: index for index, column in enumerate(table.columns)}
     filters = _filters(operation, arguments)
-    # The one argument that is no filter: the amount to convert, or the bound to compare with.
-    number_name = {"convert": "amount", "above": "bound", "below": "bound"}.get(op)
-    number = filters.pop(number_name) if number_name else None
+    number = filters.pop(NO_FILTER[op]) if op in NO_FILTER else None
     if op == "check":
         row = _only(_matching(table, filters), table, filters)
         return bool(row[position[select]] == arguments[select])
@@ -290,9 +301,11 @@ def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> 
         raise EvaluationError(f"no row of {table.name} with {filters}")
     if op == "count":
         return len(rows)
-    if op == "record":
-        row = _only(rows, table, filters)
-        return {column: row[position[column]] for column in select.split(":")}
+    if op in ("record", "rows", "page"):
+        records = [{name: row[position[name]] for name in select.split(":")} for row in rows]
+        if op == "record":
+            return _only(records, table, filters)
+        return records if op == "rows" else _page(records, number)
     if op in EXTREMES | BOUNDED | {"sort"}:
         return _ranked(operation, table, rows, filters, number)
     cells = [row[position[select]] for row in rows]
@@ -302,6 +315,18 @@ def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> 
         cell = _only(rows, table, filters)[position[select]]
         return cell if op == "lookup" else _tidy(number * cell)
     return _aggregate(op, cells)
+
+
+def _page(records: Sequence[dict[str, Any]], number: Any) -> dict[str, Any]:
+    """A page of records. Raises EvaluationError where there is no page of that number."""
+    start = (number - 1) * PAGE_ROWS
+    if type(number) is not int or not 0 <= start < len(records):
+        raise EvaluationError(f"there is no page {number!r}")
+    more = start + PAGE_ROWS < len(records)
+    return {
+        ROWS: list(records[start : start + PAGE_ROWS]),
+        NEXT_PAGE: number + 1 if more else None,
+    }
 
 
 def _ranked(
@@ -329,10 +354,12 @@ def _written(operation: Operation, table: Table, arguments: Mapping[str, Any]) -
     """A write's answer. Raises Refused where the state does not admit it."""
     column, place = operation.select, table.columns.index(operation.select)
     if operation.op == "insert":
-        if set(arguments) != set(table.columns):
-            raise EvaluationError(f"a new row of {table.name} needs {list(table.columns)}")
-        filters = {table.columns[0]: arguments[table.columns[0]]}
-        rows = _matching(table, filters)
+        made = {name for name, kind in table.fields.items() if kind is FieldClass.IGNORE}
+        if not set(table.columns) - made <= set(arguments) <= set(table.columns):
+            needed = [name for name in table.columns if name not in made]
+            raise EvaluationError(f"a new row of {table.name} needs {needed}")
+        filters = {name: arguments[name] for name in table.columns[:1] if name in arguments}
+        rows = _matching(table, filters) if filters else []
         if rows:
             wanted = tuple(arguments[name] for name in table.columns)
             raise Refused(f"{filters} has a row", rows[0][place], already=wanted in rows)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from astra.errors import AstraError
 from astra.qa.knowledge.operations import WRITE_OPS
@@ -41,11 +42,52 @@ ANSWER_TYPES = {
     CellType.CATEGORY: AnswerType.ENUM,
 }
 OP_TYPES = {
-    **dict.fromkeys(("list", "above", "below", "sort"), AnswerType.LIST),
-    "record": AnswerType.RECORD,
+    **dict.fromkeys(("list", "rows", "above", "below", "sort"), AnswerType.LIST),
+    **dict.fromkeys(("record", "page"), AnswerType.RECORD),
     "check": AnswerType.BOOLEAN,
 }
 """Operations whose answer has a type of its own, whatever the columns hold."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is chosen of an answer of several cells: a field of a record, or of one of its rows.
+
+    It becomes a reference that picks (references.py).
+    """
+
+    field: str
+    phrase: str
+    """A noun phrase for it, with ``{x}`` for what the relation is asked of and ``{y}`` for the
+    cell of ``where``.
+    """
+    kind: CellType
+    """The type of the field."""
+    where: str = ""
+    """The column by whose cell, a literal of the question, the row is chosen."""
+    lowest: str = ""
+    """The measure of which the row has the least."""
+    highest: str = ""
+    """The measure of which the row has the most."""
+    pages: int = 1
+    """How many pages hold the rows; each is asked for by itself."""
+
+    @property
+    def signature(self) -> str:
+        """The field with what its row is chosen by."""
+        way = [f"={self.where}", f"<{self.lowest}", f">{self.highest}"]
+        return self.field + "".join(sign for sign in way if len(sign) > 1)
+
+    def reference(self, ids: tuple[int, ...], cell: Any) -> dict[str, Any]:
+        """The reference to it in the answers of steps ``ids``; ``cell`` is that of ``where``."""
+        chosen: dict[str, Any] = {"from": ids[0] if len(ids) == 1 else list(ids)}
+        chosen["pick"] = self.field
+        if self.where:
+            chosen["where"] = {self.where: cell}
+        for name, measure in (("lowest", self.lowest), ("highest", self.highest)):
+            if measure:
+                chosen[name] = measure
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -74,7 +116,9 @@ class Relation:
     kind: CellType
     """The type of the cells that it returns."""
     target: str = ""
-    """What relations can be asked of its answer: those with this ``source``; empty: none."""
+    """What relations can be asked of its answer, or of what is chosen of it: those with this
+    ``source``; empty: none.
+    """
     extra: str = ""
     """The second parameter, whose value is a literal of the question; empty: there is none."""
     draws: str = ""
@@ -83,6 +127,10 @@ class Relation:
     """The phrase without the literal of ``extra``, for questions that leave it out."""
     unit: str = ""
     """Unit of a number."""
+    choice: Choice | None = None
+    """What of its answer the question goes on with; None: all of it."""
+    twin: str = ""
+    """The relation that asks the same without ``extra``, where a question may need both."""
 
     @property
     def answer_type(self) -> AnswerType:

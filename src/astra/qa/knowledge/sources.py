@@ -49,7 +49,14 @@ def _variants(
     if name in DOMAINS:
         return tuple(
             build_world(
-                name, split, variant, config.seed, config.names_per_kind, language, config.extended
+                name,
+                split,
+                variant,
+                config.seed,
+                config.names_per_kind,
+                language,
+                config.extended,
+                pages=config.pages if config.hard else 0,
             )
             for variant in range(config.worlds)
         )

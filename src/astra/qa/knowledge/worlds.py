@@ -23,6 +23,7 @@ from astra.qa.knowledge.calculations import (
     RATES,
     WEEKDAY,
 )
+from astra.qa.knowledge.choices import choosing
 from astra.qa.knowledge.domains import DOMAINS, Attribute, Domain, EntityType, Holding
 from astra.qa.knowledge.operations import join
 from astra.qa.knowledge.schema import CellType, KnowledgeSource, Relation, lookup
@@ -30,6 +31,8 @@ from astra.records.base import content_id
 from astra.records.qa import Split, Table
 from astra.text.names import Pool, draw_names
 
+PLACES = 4
+"""One of so many names of things is kept for places."""
 FIRST_DAY = date(2024, 1, 1)
 """The earliest date of a cell."""
 
@@ -42,11 +45,13 @@ def build_world(
     names_per_kind: int,
     language: str = "en",
     extended: bool = False,
+    pages: int = 0,
 ) -> KnowledgeSource:
     """One world of a split.
 
     All variants of a split draw from the same ``names_per_kind`` names of people and as many of
-    things. ``extended`` adds the relations of ``Domain.more``, and measures, to the same tables.
+    things. ``extended`` adds the relations of ``Domain.more``, and measures, to the same tables;
+    ``pages`` above 0 those of choices.py, with so many pages at most.
     """
     domain = DOMAINS[name]
     identity: list[Any] = [name, split, variant, seed]
@@ -59,7 +64,10 @@ def build_world(
         else chinese.name_stock(who, Pool(split.value), seed, names_per_kind)
         for who in ("person", "thing")
     }
-    return world_of(f"world:{name}", name, domain, split, stocks, rng, language, extended)
+    # A hotel and a room of one name would make two readings of a question: places have their own.
+    kept = len(stocks["thing"]) // PLACES
+    stocks |= {"place": stocks["thing"][:kept], "thing": stocks["thing"][kept:]}
+    return world_of(f"world:{name}", name, domain, split, stocks, rng, language, extended, pages)
 
 
 def world_of(
@@ -71,10 +79,12 @@ def world_of(
     rng: random.Random,
     language: str = "en",
     extended: bool = False,
+    pages: int = 0,
 ) -> KnowledgeSource:
     """A world of ``domain``, which its questions call ``label``.
 
-    ``stocks`` hold the names of ``person`` and ``thing``; they are shuffled and used up.
+    ``stocks`` hold the names of ``person`` and ``thing``, and of ``place`` where places do not
+    share those of things; they are shuffled and used up.
     """
     members = _draw_members(domain, stocks, rng)
     tables = {entity.table: _table(entity, members, rng) for entity in domain.types}
@@ -111,6 +121,8 @@ def world_of(
     )
     if extended:
         source = _extended(source, domain)
+    if pages:
+        source = replace(source, relations=(*source.relations, *choosing(domain, pages)))
     return in_chinese(source) if language == "zh" else source
 
 
@@ -173,11 +185,15 @@ def _draw_members(
     for stock in stocks.values():
         rng.shuffle(stock)
     return {
-        entity.name: [
-            stocks["person" if entity.people else "thing"].pop() for _ in range(entity.count)
-        ]
+        entity.name: [stocks[_stock(entity, stocks)].pop() for _ in range(entity.count)]
         for entity in domain.types
     }
+
+
+def _stock(entity: EntityType, stocks: Mapping[str, list[str]]) -> str:
+    if entity.people:
+        return "person"
+    return "place" if entity.place and "place" in stocks else "thing"
 
 
 def name_stock(who: str, split: Split, seed: int, count: int) -> list[str]:

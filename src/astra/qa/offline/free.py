@@ -19,6 +19,7 @@ from astra.qa.knowledge.schema import KnowledgeSource, Relation
 from astra.qa.offline.decompose import decompose
 from astra.qa.offline.facts import read_facts
 from astra.qa.offline.invent import invent, invent_for
+from astra.qa.planned import planned_final, planned_step
 from astra.qa.questions.outline import outline_variables
 from astra.qa.questions.plan import QuestionPlan, fill
 from astra.qa.questions.shapes import Composition, RelationPath, compositions, copies
@@ -64,10 +65,14 @@ def synthesise(variables: Mapping[str, Any], rng: random.Random) -> Synthesis:
         plan = _free(variables, rng)
     outlined = outline_variables(plan, language, closes=False)
     reply = decompose(outlined, rng)
+    steps = tuple(
+        planned_step(plan, number, step.question) for number, step in enumerate(reply.sub_questions)
+    )
     return Synthesis(
-        scenario=reply.scenario,
+        acts=False,
+        scenario=plan.composition.scenario,
         main_question=question or reply.main_question,
-        final_answer=reply.final_answer,
+        final_answer=planned_final(plan, steps, language),
         sub_questions=tuple(
             SynthesisStep(
                 id=step.id,
@@ -78,7 +83,7 @@ def synthesise(variables: Mapping[str, Any], rng: random.Random) -> Synthesis:
                 relation=operation.relation,
                 operation=operation,
             )
-            for step, operation in zip(reply.sub_questions, plan.operations, strict=True)
+            for step, operation in zip(steps, plan.operations, strict=True)
         ),
         entities=tuple(sorted(plan.source.entities_in(plan.tables) | set(plan.names))),
         knowledge=plan.tables,

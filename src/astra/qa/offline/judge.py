@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra.llm.protocol import Handler
 from astra.qa.knowledge import chinese
 from astra.qa.knowledge.operations import WRITE_OPS
+from astra.qa.knowledge.references import literals, references
 from astra.qa.questions.outcomes import OUTCOMES, closings
 from astra.qa.replies import (
     CompletenessReport,
@@ -22,7 +23,7 @@ from astra.qa.replies import (
     StepReport,
     StepVerdict,
 )
-from astra.records.qa import QuestionKind
+from astra.records.qa import Operation, QuestionKind
 
 Step = Mapping[str, Any]
 COMPARING = re.compile(r"^(which|who) (of|is|has)\b|更[高低]的是哪一个？$", re.IGNORECASE)
@@ -31,17 +32,18 @@ NUMBER_WORDS = re.compile(r"\b\d+\b")
 
 
 def necessity(variables: Mapping[str, Any], rng: random.Random) -> NecessityReport:
-    """Data, calculations and dates need a tool; comparing values that are given does not."""
+    """Data, calculations and dates need a tool; choosing among values that are given does not."""
     del rng
     verdicts: list[Necessity] = []
     for step in variables["steps"]:
         operation = step["operation"]
-        if step["bar"]:
+        if step["id"] not in variables["asked"]:
             continue
-        plain = COMPARING.search(step["question"]) is not None and bool(step["dependencies"])
-        if operation and operation["table"]:
-            plain = False
-        reason = "compares values already given" if plain else "needs data or a calculation"
+        if operation:
+            plain = operation["op"] in ("greater", "less", "pick")
+        else:
+            plain = COMPARING.search(step["question"]) is not None and bool(step["dependencies"])
+        reason = "chooses among values already given" if plain else "needs data or a calculation"
         verdicts.append(Necessity(id=step["id"], needs_tool=not plain, reason=reason))
     return NecessityReport(verdicts=tuple(verdicts))
 
@@ -147,7 +149,7 @@ def _references(step: Step, steps: Sequence[Step]) -> set[int]:
     """
     operation = step["operation"]
     if operation:
-        used = {item["from"] for item in _arguments(operation) if isinstance(item, dict)}
+        used = set(references(Operation.model_validate(operation)))
         barred_action = step["bar"] and _acts(step)
         for other in steps:
             if other["id"] in step["dependencies"] and (barred_action or _acts(other)):
@@ -160,14 +162,9 @@ def _references(step: Step, steps: Sequence[Step]) -> set[int]:
     }
 
 
-def _arguments(operation: Mapping[str, Any]) -> Iterable[Any]:
-    for value in operation["arguments"].values():
-        yield from value if isinstance(value, list) else [value]
-
-
 def _literals(step: Step) -> list[Any]:
     operation = step["operation"]
-    return [v for v in _arguments(operation) if not isinstance(v, dict)] if operation else []
+    return literals(Operation.model_validate(operation)) if operation else []
 
 
 def _names(text: str) -> list[str]:
@@ -185,13 +182,13 @@ def _names(text: str) -> list[str]:
 def _on_topic(step: Step, language: str) -> bool:
     """Whether the question has the words of what its operation looks up or does."""
     operation = step["operation"]
-    if not operation:
-        return True
+    if not operation or operation["op"] == "pick":
+        return True  # what it picks has no words of its own
     if language == "zh":
         return _on_chinese_topic(operation, step["question"])
     tail = str(operation["relation"]).partition(".")[2]
-    words = {word[:5] for word in tail.split("_")}
-    spoken = {word[:5] for word in re.findall(r"[a-z]+", step["question"].lower())}
+    words = {word[:4] for word in tail.split("_")}
+    spoken = {word[:4] for word in re.findall(r"[a-z]+", step["question"].lower())}
     return bool(words & spoken)
 
 

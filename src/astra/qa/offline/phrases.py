@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from astra.qa.knowledge.operations import EXTREMES
+from astra.qa.offline.synonyms import QUESTIONS, own_words, reworded
+
 Step = Mapping[str, Any]
 
 DIRECT = (
@@ -54,13 +57,15 @@ SHORT = {
     "days_between": "days",
 }
 """A relation's part after the dot -> the noun for its answer, where its own words read badly."""
-SEVERAL = ("list", "above", "below", "sort", "record")
+SEVERAL = ("list", "rows", "page", "above", "below", "sort", "record")
 """Operations whose answer is asked for in the plural."""
 
 
 def noun(step: Step) -> str:
     """The words for a step's answer, for example ``asking price``."""
     tail = str(step["relation"]).partition(".")[2]
+    if step["op"] in EXTREMES:  # what a twin was told besides is no part of what it found
+        tail = tail.partition("_by_")[0]
     return SHORT.get(tail, tail.replace("_", " "))
 
 
@@ -73,16 +78,25 @@ def join(items: Sequence[str]) -> str:
 
 def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step's answer described from the named entities alone, nesting its parents."""
+    return _filled(step, _asked(step, steps, names))
+
+
+def _asked(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
+    """What a step is asked of, described from the named entities alone."""
     if step["start"] is not None:
-        asked = names[int(step["start"])]
-    else:
-        asked = join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]])
-    return _filled(step, asked)
+        return names[int(step["start"])]
+    if choice := step.get("choice"):
+        whole = steps[step["parents"][0] - 1]
+        about = _asked(whole, steps, names)
+        return _singular(str(choice["phrase"]).format(x=about, y=choice["value"]))
+    return join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]])
 
 
 def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step alone; answers of earlier steps are referred to by step number."""
-    references = [f"the {noun(steps[p - 1])} from step {p}" for p in step["parents"]]
+    references = _references(step, steps)
+    if step["op"] == "pick":
+        return f"What is {references[0]}?"
     if step["op"] in WORDS:
         word = WORDS[step["op"]]
         return f"Which of {join(names)} has the {word} value, given {join(references)}?"
@@ -90,6 +104,10 @@ def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str
     phrase = _filled(step, asked)
     if step["op"] == "check":
         return f"Is it true that {phrase}?"
+    if step["op"] == "page":
+        before = step["page_after"]
+        page = f"the page after that of step {before}" if before else "the first page"
+        return f"What is on {page} of {phrase}?"
     if step.get("writes"):
         return f"{_capital(phrase)}."
     verb = "are" if step["op"] in SEVERAL else "is"
@@ -98,9 +116,40 @@ def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str
     return f"{opening} {verb} {phrase}?"
 
 
+def _references(step: Step, steps: Sequence[Step]) -> list[str]:
+    """What a step is asked of in the answers of earlier ones."""
+    choice = step.get("choice")
+    if not choice:
+        return [f"the {noun(steps[p - 1])} from step {p}" for p in step["parents"]]
+    field = _spaced(choice["field"])
+    measure, extreme = (
+        choice["lowest"] or choice["highest"],
+        "lowest" if choice["lowest"] else "highest",
+    )
+    chosen = f"the {field}"
+    if choice["where"]:
+        # The first field of a row is its name: only another one is a field "of the one".
+        named = steps[step["parents"][0] - 1]["select"].partition(":")[0] == choice["field"]
+        of = "" if named else " of the one"
+        chosen += f"{of} with {_spaced(choice['where'])} {choice['value']}"
+    elif measure == choice["field"]:
+        chosen = f"the {extreme} {field}"
+    elif measure:
+        chosen += f" with the {extreme} {_spaced(measure)}"
+    return [f"{chosen} from {join([f'step {p}' for p in step['parents']])}"]
+
+
+def _spaced(column: str) -> str:
+    return column.replace("_", " ")
+
+
 def _filled(step: Step, asked: str) -> str:
     """The relation's phrase about ``asked``, with its literal."""
-    return str(step["phrase"]).format(x=asked, y=step["literal"])
+    return _singular(str(step["phrase"]).format(x=asked, y=step["literal"]))
+
+
+def _singular(phrase: str) -> str:
+    return re.sub(r"\bwith 1 ([a-z]+)s\b", r"with 1 \1", phrase)
 
 
 def _capital(text: str) -> str:
@@ -111,6 +160,8 @@ def main_question(
     form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random
 ) -> str:
     """One of the shape's wordings, drawn by ``rng``."""
+    if form not in WORDS:  # a comparison is cut out of its phrases
+        steps = respoken(steps, "en", rng)
     last = steps[-1]
     if form in ("act", "and", "then"):
         return _action(form, steps, names, rng)
@@ -140,6 +191,9 @@ def _action(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.
 
 def _single(last: Step, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
     """A question about the last step's answer."""
+    asked = QUESTIONS.get(str(last["relation"]).partition(".")[2], ())
+    if last["op"] == "lookup" and asked and rng.random() < 0.5:
+        return rng.choice(asked).format(x=_asked(last, steps, names))
     phrase = noun_phrase(last, steps, names)
     if last["op"] == "check":
         return rng.choice(CHECK).format(np=phrase)
@@ -147,9 +201,23 @@ def _single(last: Step, steps: Sequence[Step], names: Sequence[str], rng: random
         return rng.choice(PLURAL).format(np=phrase)
     if last["op"] == "count" and rng.random() < 0.5:
         return f"How many {phrase.removeprefix('the number of ')} are there?"
-    if len(steps) > 1 and rng.random() < 0.25:
+    chain = len(steps) > 1 and not any(step.get("choice") for step in steps)
+    if chain and rng.random() < 0.25:
         return _stepwise(steps, names)
     return rng.choice(DIRECT).format(np=phrase)
+
+
+def respoken(steps: Sequence[Step], language: str, rng: random.Random) -> list[Step]:
+    """The steps with their phrases in other words, the same throughout the question."""
+    words = own_words(language, rng)
+
+    def spoken(step: Step) -> Step:
+        phrase, choice = reworded(str(step["phrase"]), language, words), step.get("choice")
+        if choice:
+            choice = {**choice, "phrase": reworded(str(choice["phrase"]), language, words)}
+        return {**step, "phrase": phrase, "choice": choice}
+
+    return [spoken(step) for step in steps]
 
 
 def _stepwise(steps: Sequence[Step], names: Sequence[str]) -> str:
@@ -160,9 +228,14 @@ def _stepwise(steps: Sequence[Step], names: Sequence[str]) -> str:
     return f"Find {', then '.join(parts)}."
 
 
+def _used(steps: Sequence[Step]) -> set[int]:
+    """Ids of the steps that others are asked of."""
+    return {parent for step in steps for parent in step["parents"]}
+
+
 def _several(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
     """The ends in one noun phrase: each in full, or what they share said once."""
-    used = {parent for step in steps for parent in step["parents"]}
+    used = _used(steps)
     ends = [step for step in steps if step["id"] not in used]
     phrases = [noun_phrase(step, steps, names) for step in ends]
     if rng.random() < 0.5:

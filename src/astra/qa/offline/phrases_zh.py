@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from astra.qa.offline.phrases import SEVERAL, Step
+from astra.qa.knowledge.chinese import WORDS as WORDS_OF
+from astra.qa.offline.phrases import SEVERAL, Step, respoken
 
 DIRECT = (
     "{np}是{what}？",
@@ -51,14 +52,23 @@ def join(items: Sequence[str]) -> str:
 
 def noun_phrase(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step's answer described from the named entities alone, nesting its parents."""
+    return _filled(step, _asked(step, steps, names))
+
+
+def _asked(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     if step["start"] is not None:
-        return _filled(step, names[int(step["start"])])
-    return _filled(step, join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]]))
+        return names[int(step["start"])]
+    if choice := step["choice"]:
+        whole = steps[step["parents"][0] - 1]
+        return str(choice["phrase"]).format(x=_asked(whole, steps, names), y=choice["value"])
+    return join([noun_phrase(steps[p - 1], steps, names) for p in step["parents"]])
 
 
 def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str:
     """The step alone; answers of earlier steps are referred to by step number."""
-    references = [f"步骤{p}得到的{noun(steps[p - 1])}" for p in step["parents"]]
+    references = _references(step, steps)
+    if step["op"] == "pick":
+        return f"{references[0]}是{_what(step)}？"
     if step["op"] in WORDS:
         return f"已知{join(references)}，{join(names)}中数值更{WORDS[step['op']]}的是哪一个？"
     asked = names[int(step["start"])] if step["start"] is not None else join(references)
@@ -67,8 +77,26 @@ def sub_question(step: Step, steps: Sequence[Step], names: Sequence[str]) -> str
         return f"{phrase}。"
     if step["op"] == "check":
         return f"{phrase}，对吗？"
+    if step["op"] == "page":
+        before = step["page_after"]
+        page = f"步骤{before}之后的下一页" if before else "第一页"
+        return f"{phrase}的{page}有哪些？"
     opening = "".join(f"步骤{p}完成之后，" for p in step["after"])
     return f"{opening}{phrase}{'分别' if step['op'] in SEVERAL else ''}是{_what(step)}？"
+
+
+def _references(step: Step, steps: Sequence[Step]) -> list[str]:
+    choice = step["choice"]
+    if not choice:
+        return [f"步骤{p}得到的{noun(steps[p - 1])}" for p in step["parents"]]
+    of = "、".join(f"步骤{p}" for p in step["parents"])
+    chosen = ""
+    if choice["where"]:
+        chosen = f"{WORDS_OF[choice['where']]}为{choice['value']}的"
+    elif measure := choice["lowest"] or choice["highest"]:
+        ranked = "" if measure == choice["field"] else WORDS_OF[measure]
+        chosen = f"{ranked}最{'低' if choice['lowest'] else '高'}的"
+    return [f"{of}得到的{chosen}{WORDS_OF[choice['field']]}"]
 
 
 def _what(step: Step) -> str:
@@ -79,6 +107,8 @@ def main_question(
     form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random
 ) -> str:
     """One of the shape's wordings, drawn by ``rng``."""
+    if form not in WORDS:  # a comparison is cut out of its phrases
+        steps = respoken(steps, "zh", rng)
     last = steps[-1]
     if form in ("act", "and", "then"):
         return _action(form, steps, names, rng)

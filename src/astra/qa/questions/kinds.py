@@ -50,7 +50,7 @@ def _mixed(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
     """An action and a value: of the thing acted on, or of a group as the action leaves it."""
     mixed = QuestionKind.MIXED
     for action, path in _actions(source, max_hops):
-        prefix = copies(path, 1)
+        prefix = copies(path, 1) if path else ()
         start = path[0].source if path else action.source
         act = asked_of(action, prefix)
         for lookup in _lookups(source, action.source):
@@ -86,7 +86,9 @@ def _missing_tool(source: KnowledgeSource, max_hops: int) -> Iterator[Compositio
 def _missing_parameter(source: KnowledgeSource, max_hops: int) -> Iterator[Composition]:
     """A value that the last tool needs is neither given nor to be found."""
     for path in _paths_and_actions(source, max_hops):
-        if len(path) > 1 and path[-1].vague:
+        # A row that is chosen by a cell adds a value, of which it would be unclear what is missing.
+        chosen = path[-2].choice if len(path) > 1 else None
+        if len(path) > 1 and path[-1].vague and not (chosen and chosen.where):
             nodes = copies(path, 1)
             barred = (*nodes[:-1], replace(nodes[-1], bar=Bar.NO_CALL))
             kind, form = QuestionKind.MISSING_PARAMETER, _form(path, 1)
@@ -110,7 +112,7 @@ def _refused(
     for action, path in _actions(source, max_hops):
         if action.op not in refusable:
             continue
-        prefix = copies(path, 1)
+        prefix = copies(path, 1) if path else ()
         start = path[0].source if path else action.source
         for lookup in _lookups(source, action.source):
             if lookup.select == action.select and lookup not in path:
@@ -138,7 +140,8 @@ def _actions(source: KnowledgeSource, max_hops: int) -> Iterator[tuple[Relation,
 
 
 def _paths_and_actions(source: KnowledgeSource, max_hops: int) -> Iterator[RelationPath]:
-    yield from paths_of(source, max_hops)
+    # What is chosen in the head needs no tool, so that a path ending there has none to lack.
+    yield from (path for path in paths_of(source, max_hops) if path[-1].choice is None)
     for action, path in _actions(source, max_hops):
         yield (*path, action)
 

@@ -33,19 +33,26 @@ FAILURES = (QuestionKind.MISSING_TOOL, QuestionKind.MISSING_PARAMETER)
 """Kinds whose outcome a question that only reads can have too, in place of a value."""
 
 
-def closing(language: str, acts: bool) -> str:
+def closing(language: str, acts: bool, reads: bool) -> str:
     """The sentence that ends a question: every outcome it could have, going by its wording.
 
-    ``acts``: the question asks for an action.
+    ``acts``: the question asks for an action. ``reads``: it asks for a value, which is its answer
+    if all goes well.
     """
-    named = [text for kind, text in OUTCOMES[language].items() if acts or kind in FAILURES]
+    possible = [
+        text
+        for kind, text in OUTCOMES[language].items()
+        if (acts or kind in FAILURES) and not (reads and kind is QuestionKind.WRITE)
+    ]
+    named = [f"“{text}”" if language == "zh" else f'"{text}"' for text in possible]
     if language == "zh":
-        opening = "办完后请回答" if acts else "如果办不到，请回答"
+        opening = "如果办不到，请回答" if reads else "办完后请回答"
         return f"{opening}{'、'.join(named[:-1])}或{named[-1]}。"
     listed = f"{', '.join(named[:-1])} or {named[-1]}"
-    return f"Answer {listed}." if acts else f"If you cannot, answer {listed}."
+    return f"If you cannot, answer {listed}." if reads else f"Answer {listed}."
 
 
 def closings(language: str) -> tuple[str, ...]:
     """Every sentence that ``closing`` gives in a language; none where it has no outcomes."""
-    return tuple(closing(language, acts) for acts in (True, False) if language in OUTCOMES)
+    asked = ((True, False), (False, True), (True, True))
+    return tuple(closing(language, *sorts) for sorts in asked if language in OUTCOMES)

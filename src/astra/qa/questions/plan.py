@@ -8,16 +8,18 @@ is rejected and nothing else takes its place.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from astra.qa.config import Language, QAConfig
 from astra.qa.knowledge.operations import EvaluationError, join
+from astra.qa.knowledge.references import literals
 from astra.qa.knowledge.schema import CellType, KnowledgeSource
 from astra.qa.questions.kinds import compositions_of
-from astra.qa.questions.shapes import Composition, split_of
+from astra.qa.questions.shapes import Composition, Shape, split_of
+from astra.qa.questions.traits import is_hard
 from astra.qa.questions.walk import CompositionWalk, RowIndex, Unsuitable
 from astra.records.base import content_id
 from astra.records.qa import Operation, QuestionKind, Scenario, Split, Table
@@ -25,13 +27,17 @@ from astra.records.state import Write
 
 ATTEMPTS = 60
 """Draws for one question before it is given up."""
+EVEN_SHARE = 0.015
+"""The most of a stratum's and of a split's questions that one shape gets, if others are left."""
+LEAST_SHARE = 2
+"""The questions that a shape may get in a stratum of any size."""
 LEAST_DISTRACTORS = 4
 """Fewest distractor rows that a table gets, if it has as many."""
 
 
 @dataclass(frozen=True)
 class QuestionPlan:
-    """A question before it is worded; operations, literals and writes are one per node."""
+    """A question before it is worded; operations, literals, answers and writes are one per node."""
 
     source: KnowledgeSource
     composition: Composition
@@ -40,6 +46,8 @@ class QuestionPlan:
     operations: tuple[Operation, ...]
     literals: tuple[Any, ...]
     """The value of each relation's second parameter; None where it has none."""
+    answers: tuple[Any, ...]
+    """What each node finds in the whole source; the rules derive it from the excerpt again."""
     tables: tuple[Table, ...]
     """The state that the question starts from: rows that it needs, and distractors."""
     writes: tuple[tuple[Write, ...], ...]
@@ -71,6 +79,8 @@ class Stratum:
 
 
 Key = TypeVar("Key", bound=Hashable)
+_Bucket = tuple[bool, Scenario, int]
+"""Whether compositions are hard, their scenario and their hops."""
 
 
 def apportion(total: int, shares: Mapping[Key, float]) -> dict[Key, int]:
@@ -105,15 +115,24 @@ class Planner:
         stratum: Stratum,
         sources: Mapping[str, Sequence[KnowledgeSource]],
         weights: Mapping[str, float],
+        shapes: Counter[Shape],
     ) -> None:
+        """``shapes`` counts the questions of each shape over all strata of the split."""
         self._config = config
         self.stratum = stratum
         self._sources = sources
         self._weights = weights
         self._indexes: dict[int, RowIndex] = {}
-        self._buckets: defaultdict[tuple[Scenario, int], defaultdict[str, list[Composition]]]
+        self._buckets: defaultdict[_Bucket, defaultdict[str, list[Composition]]]
         self._buckets = defaultdict(lambda: defaultdict(list))
-        """(Scenario, hops) -> source name -> compositions."""
+        """Bucket -> source name -> compositions."""
+        self._shapes = shapes
+        self._most_of_split = config.instances.get(stratum.split, 0) * EVEN_SHARE
+        self._drawn: Counter[Shape] = Counter()
+        """How many of the stratum's questions each shape has got."""
+        self._most = max(LEAST_SHARE, int(stratum.total * EVEN_SHARE))
+        self._asked: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+        """The named entities of a composition's questions over one variant of a source."""
         self._possible: set[Scenario] = set()
         wanted = {hops for hops, weight in config.hops.items() if weight > 0}
         for name, variants in sources.items():
@@ -123,8 +142,8 @@ class Planner:
                     continue
                 self._possible.add(composition.scenario)
                 if split_of(composition.signature, config.compositions) is stratum.split:
-                    bucket = self._buckets[composition.scenario, composition.hops]
-                    bucket[name].append(composition)
+                    key = (is_hard(composition), composition.scenario, composition.hops)
+                    self._buckets[key][name].append(composition)
 
     def composition_count(self) -> int:
         """How many compositions the split owns within the hop budget."""
@@ -150,20 +169,50 @@ class Planner:
 
     def plans(self) -> Iterator[QuestionPlan | Unplanned]:
         """One item per wanted instance: its plan, or why none could be made."""
-        for scenario, wanted in self.quota().items():
+        quota = self.quota()
+        hard = self._hard_quota(quota)
+        for scenario, wanted in quota.items():
             seen: set[int] = set()
             for number in range(wanted):
-                yield self._draw(scenario, number, seen)
+                yield self._plan(number < hard.get(scenario, 0), scenario, number, seen)
 
-    def _draw(self, scenario: Scenario, number: int, seen: set[int]) -> QuestionPlan | Unplanned:
-        """A plan that was not drawn before.
+    def _plan(
+        self, hard: bool, scenario: Scenario, number: int, seen: set[int]
+    ) -> QuestionPlan | Unplanned:
+        """A plan as wanted or, where the knowledge holds no other, of the other sort or a shape
+        that has had its share.
+        """
+        first = self._draw(hard, scenario, number, seen, even=True)
+        if isinstance(first, QuestionPlan):
+            return first
+        for sort, even in ((not hard, True), (hard, False), (not hard, False)):
+            plan = self._draw(sort, scenario, number, seen, even)
+            if isinstance(plan, QuestionPlan):
+                return plan
+        return first
+
+    def _hard_quota(self, quota: Mapping[Scenario, int]) -> dict[Scenario, int]:
+        """Hard instances per scenario: the wanted share of all, of scenarios that can be hard."""
+        shapes: defaultdict[Scenario, set[Shape]] = defaultdict(set)
+        for (hard, scenario, _), by_source in self._buckets.items():
+            if hard:
+                shapes[scenario] |= {c.shape for cs in by_source.values() for c in cs}
+        room = {s: min(count, self._most * len(shapes[s])) for s, count in quota.items()}
+        total = sum(room.values())
+        wanted = min(total, round(self._config.hard * self.stratum.total))
+        return apportion(wanted, {s: count / total for s, count in room.items()}) if total else {}
+
+    def _draw(
+        self, hard: bool, scenario: Scenario, number: int, seen: set[int], even: bool
+    ) -> QuestionPlan | Unplanned:
+        """A plan that was not drawn before; if ``even``, of a shape that may get another question.
 
         ``seen`` holds a hash of each earlier plan, as the plans themselves are large.
         """
         weights = {
             hops: weight
             for hops, weight in sorted(self._config.hops.items())
-            if weight > 0 and self._buckets.get((scenario, hops))
+            if weight > 0 and self._buckets.get((hard, scenario, hops))
         }
         if not weights:
             return Unplanned(scenario, number, "the split owns no composition of this scenario")
@@ -173,9 +222,15 @@ class Planner:
         if (stratum.language, stratum.kind) != ("en", QuestionKind.READ_ONLY):
             label += [stratum.language, stratum.kind]
         rng = random.Random(int(content_id(["plan", *label]), 16))
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             hops = rng.choices(list(weights), list(weights.values()))[0]
-            by_source = self._buckets[scenario, hops]
+            by_source = self._buckets[hard, scenario, hops]
+            if even:
+                # What a stratum has left to ask evenly may be what the knowledge does not hold.
+                most = self._most if attempt < ATTEMPTS // 2 else self.stratum.total
+                by_source = self._evenly(by_source, most)
+            if not by_source:
+                continue
             names = sorted(by_source)
             name = rng.choices(names, [self._weights[n] for n in names])[0]
             compositions = by_source[name]
@@ -187,13 +242,30 @@ class Planner:
             plan = self._fill(rng.choices(compositions, preference)[0], source, rng)
             if plan is None:
                 continue
-            key = int(
-                content_id([plan.composition.signature, sorted(plan.names), plan.literals]), 16
-            )
+            signature = plan.composition.signature
+            told = [literals(operation) for operation in plan.operations]
+            key = int(content_id([signature, sorted(plan.names), told]), 16)
             if key not in seen:
                 seen.add(key)
+                self._drawn[plan.composition.shape] += 1
+                self._shapes[plan.composition.shape] += 1
+                self._asked[signature, id(source)].update(plan.names)
                 return plan
         return Unplanned(scenario, number, f"{ATTEMPTS} draws gave no new question")
+
+    def _evenly(
+        self, by_source: Mapping[str, list[Composition]], most: int
+    ) -> dict[str, list[Composition]]:
+        """The compositions of shapes that may get another question."""
+
+        def may(shape: Shape) -> bool:
+            return self._drawn[shape] < most and self._shapes[shape] < self._most_of_split
+
+        fresh = {
+            name: [c for c in compositions if may(c.shape)]
+            for name, compositions in by_source.items()
+        }
+        return {name: left for name, left in fresh.items() if left}
 
     def _fill(
         self, composition: Composition, source: KnowledgeSource, rng: random.Random
@@ -203,6 +275,10 @@ class Planner:
         pool = source.starts[composition.starts[0]]
         if len(pool) < len(composition.starts):
             return None
+        asked = self._asked[composition.signature, id(source)]
+        fresh = [name for name in pool if name not in asked]
+        if len(fresh) >= len(composition.starts):
+            pool = fresh
         names = tuple(rng.sample(pool, len(composition.starts)))
         return fill(index, composition, names, self._config.distractor_rows, rng)
 
@@ -226,6 +302,7 @@ def fill(
         names=names,
         operations=tuple(walk.operations),
         literals=tuple(walk.literals),
+        answers=tuple(walk.answers[number + 1] for number in range(len(walk.operations))),
         tables=excerpt(index, composition, walk.rows, distractors, rng),
         writes=tuple(walk.writes),
     )
@@ -250,6 +327,7 @@ def excerpt(
     joins = [node.relation.table for node in composition.nodes if "+" in node.relation.table]
     for name in _base_tables(composition):
         whole = index.source.tables[name]
+        paged = any(n.relation.op == "page" and n.relation.table == name for n in composition.nodes)
         rows = list(dict.fromkeys(needed.get(name, ())))
         for joined in joins:
             if name in joined.split("+"):
@@ -265,6 +343,8 @@ def excerpt(
         links = [i for i, c in enumerate(whole.columns) if i and kinds[c] is CellType.ENTITY]
         linked.update(row[i] for row in rows for i in links)
         rng.shuffle(rows)
+        if paged:  # what stands on which page hangs on the order
+            rows.sort(key=whole.rows.index)
         tables[name] = Table(name=name, columns=whole.columns, rows=tuple(rows))
     for joined in dict.fromkeys(joins):
         tables[joined] = join(joined, [tables[part] for part in joined.split("+")])

@@ -11,8 +11,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from astra.qa.knowledge.operations import BOUNDED, PLAIN_OPS, WRITE_OPS, after, perform
-from astra.qa.knowledge.schema import KnowledgeSource, Relation
+from astra.qa.knowledge.operations import (
+    BOUNDED,
+    COMPARING,
+    PAGE_ROWS,
+    PLAIN_OPS,
+    WRITE_OPS,
+    after,
+    perform,
+)
+from astra.qa.knowledge.references import NEXT_PAGE, resolve, rows_of
+from astra.qa.knowledge.schema import Choice, KnowledgeSource, Relation
 from astra.qa.questions.shapes import Composition, Node
 from astra.records.base import canonical_json
 from astra.records.qa import AnswerType, Operation, QuestionKind, Table
@@ -29,13 +38,14 @@ GROUP_SIZES = {
     "above": (2, 6),
     "below": (2, 6),
     "sort": (2, 4),
+    "rows": (2, 4),
 }
 """Rows that a group may have: answers stay short and calculations small."""
 DAYS = (7, 10, 14, 21, 30)
 """Literals of ``add_days``."""
 TIMES = (2, 3, 4, 5, 6, 7, 8, 9)
 """Literals of ``multiply``."""
-ONCE = frozenset({*GROUP_SIZES, *WRITE_OPS, "lookup", "record", "check"})
+ONCE = frozenset({*GROUP_SIZES, *WRITE_OPS, "lookup", "record", "page", "check"})
 """Operations that no question makes twice with the same arguments."""
 
 
@@ -77,6 +87,9 @@ class CompositionWalk:
         self._names = names
         self._rng = rng
         self._calls: set[str] = set()
+        self._met = set(names)
+        self._cells: dict[tuple[tuple[int, ...], Choice], Any] = {}
+        """The cell by which each choice of a row was made."""
         self.answers: dict[int, Any] = {}
         self.operations: list[Operation] = []
         self.literals: list[Any] = []
@@ -86,7 +99,6 @@ class CompositionWalk:
 
     def run(self) -> None:
         """Follow every node. Raises Unsuitable or EvaluationError on a poor question."""
-        met = set(self._names)
         for number, node in enumerate(self._composition.nodes, start=1):
             answer = self._step(node)
             self.answers[number] = answer
@@ -97,9 +109,13 @@ class CompositionWalk:
             # or a write answers with a name that the question gives; that is no second meeting.
             given = relation.op in PLAIN_OPS or relation.writes
             if relation.answer_type is AnswerType.STRING and not given:
-                if answer in met:
-                    raise Unsuitable
-                met.add(answer)
+                self._meet(answer)
+
+    def _meet(self, name: Any) -> None:
+        """Raises Unsuitable where a name was met before."""
+        if name in self._met:
+            raise Unsuitable
+        self._met.add(name)
 
     def _step(self, node: Node) -> Any:
         """Carry out a node on the answers so far, and return its answer."""
@@ -107,13 +123,17 @@ class CompositionWalk:
         literal, asked = None, None
         if node.start is not None:
             asked = self._names[node.start]
+        elif node.choice:
+            asked = self._chosen(node.parents, node.choice)
         elif len(node.parents) == 1:
             asked = self.answers[node.parents[0]]
         relevant = self._relevant(relation, asked)
         if relation.extra:
             literal = self._literal(relation, relevant)
-        operation = operation_of(node, self._names, literal)
-        self._refuse_repetition(relation, asked, literal)
+        cell = self._cells.get((node.parents, node.choice)) if node.choice else None
+        operation = operation_of(node, self._names, literal, cell)
+        if node.page_after is None:  # pages of one list are one call, as far as repetition goes
+            self._refuse_repetition(relation, asked, literal)
         before = self._current(relation, relevant)
         answer, writes = perform(operation, node.bar, self._composition.kind, before, self.answers)
         if answer == []:
@@ -124,6 +144,20 @@ class CompositionWalk:
         self.literals.append(literal)
         self.writes.append(writes)
         return answer
+
+    def _chosen(self, ids: tuple[int, ...], choice: Choice) -> Any:
+        """What a choice picks of the answers of ``ids``; the same whenever it is made again."""
+        drawn = (ids, choice) in self._cells
+        if not drawn:
+            cell = None
+            if choice.where:
+                rows = [row for id in ids for row in rows_of(self.answers[id])]
+                cell = self._rng.choice([row[choice.where] for row in rows])
+            self._cells[ids, choice] = cell
+        picked = resolve(choice.reference(ids, self._cells[ids, choice]), self.answers)
+        if not drawn and isinstance(picked, str):
+            self._meet(picked)
+        return picked
 
     def _refuse_repetition(self, relation: Relation, asked: Any, literal: Any) -> None:
         """Raises Unsuitable where an operation of ONCE has been called like this before."""
@@ -162,6 +196,9 @@ class CompositionWalk:
         if relation.op == "insert":
             return rows  # there may be none
         least, most = GROUP_SIZES.get(relation.op, (1, 1))
+        if relation.op == "page" and relation.choice:
+            pages = relation.choice.pages
+            least, most = (pages - 1) * PAGE_ROWS + 1, pages * PAGE_ROWS
         if not least <= len(rows) <= most:
             raise Unsuitable
         return rows
@@ -184,6 +221,8 @@ class CompositionWalk:
             return rng.choice(bounds)
         position = columns.index(relation.extra)
         standing = [row[position] for row in relevant]
+        if relation.twin:
+            return self._narrowing(relation, relevant, standing)
         # Where the goal is to hold already, the question asks for what stands in the cell.
         repeats = self._composition.kind is QuestionKind.ALREADY_SATISFIED
         if relation.op == "insert" and not repeats:
@@ -197,6 +236,23 @@ class CompositionWalk:
             raise Unsuitable
         return rng.choice(standing)
 
+    def _narrowing(
+        self, relation: Relation, rows: Sequence[tuple[Any, ...]], standing: Sequence[Any]
+    ) -> Any:
+        """A value of the parameter that a twin has more, with which its answer is another one."""
+        barred: set[Any] = set()
+        choice = relation.choice
+        measure = choice.lowest or choice.highest if choice else relation.select.partition(":")[2]
+        if measure:
+            highest = bool(choice and choice.highest) or relation.op == "argmax"
+            place = self._index.source.tables[relation.table].columns.index(measure)
+            best = (max if highest else min)(range(len(rows)), key=lambda at: rows[at][place])
+            barred = {standing[best]}
+        values = sorted(set(standing) - barred)
+        if not values or len(set(standing)) < 2:
+            raise Unsuitable
+        return self._rng.choice(values)
+
     def _new_value(self, cells: Sequence[Any]) -> Any:
         """A number that no row has, so that a write makes no tie."""
         taken = set(cells)
@@ -204,14 +260,19 @@ class CompositionWalk:
         return self._rng.choice(spare)
 
 
-def operation_of(node: Node, names: Sequence[str], literal: Any) -> Operation:
-    """The operation of a node whose starts are ``names`` and second parameter is ``literal``."""
+def operation_of(node: Node, names: Sequence[str], literal: Any, cell: Any = None) -> Operation:
+    """The operation of a node whose starts are ``names`` and second parameter is ``literal``.
+
+    ``cell`` is that by which its choice picks a row.
+    """
     relation = node.relation
     sources: list[Any] = [{"from": parent} for parent in node.parents]
+    if node.choice:
+        sources = [node.choice.reference(node.parents, cell)]
     if node.start is not None:
         sources = [names[node.start]]
     arguments: dict[str, Any]
-    if relation.op in ("greater", "less"):
+    if relation.op in COMPARING:
         arguments = {"names": list(names), "values": sources}
     elif relation.op == "days_between":
         arguments = {"start": sources[0], "end": sources[1]}
@@ -221,6 +282,9 @@ def operation_of(node: Node, names: Sequence[str], literal: Any) -> Operation:
         arguments = {relation.key: sources[0]}
         if relation.extra:
             arguments[relation.extra] = literal
+        if relation.op == "page":
+            page = node.page_after
+            arguments["page"] = 1 if page is None else {"from": page, "pick": NEXT_PAGE}
     return Operation(
         op=relation.op,
         relation=relation.name,

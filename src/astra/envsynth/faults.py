@@ -1,0 +1,54 @@
+"""Which of the teacher's replies a failed try is about: that one is asked for again, no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from astra.envsynth.static import Problem
+from astra.llm.protocol import ParseError, ProviderError
+
+
+class Part(StrEnum):
+    """A part of a tool, in the order in which they are asked for. Each rests on those before it."""
+
+    DOCUMENT = "document"
+    CALL = "call"
+    CODE = "code"
+
+
+OF_DOCUMENT = frozenset(
+    {
+        "bad_name", "no_description", "bad_schema", "answer_in_document", "default_in_document",
+        "unknown_filter", "impossible", "too_few_perturbations", "unreachable",
+    }
+)  # fmt: skip
+"""Reasons that neither another call nor other code can remove."""
+OF_CALL = frozenset({"call_violates_schema", "unreachable_argument"})
+"""Reasons that lie in the arguments."""
+OUTAGES = frozenset({"provider_error", "sandbox_infra"})
+"""Reasons that say nothing about what the teacher wrote."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A failed try: what was wrong, and with which part."""
+
+    part: Part
+    problem: Problem
+
+
+def fault_of(problem: Problem) -> Fault:
+    """The fault of a tool that is complete: what is said of neither document nor call is said of
+    the code.
+    """
+    reason = problem[0]
+    if reason in OF_DOCUMENT:
+        return Fault(Part.DOCUMENT, problem)
+    return Fault(Part.CALL if reason in OF_CALL else Part.CODE, problem)
+
+
+def failure(error: ProviderError | ParseError) -> Problem:
+    """The problem of a try whose ask got no usable reply."""
+    reason = "provider_error" if isinstance(error, ProviderError) else "parse_error"
+    return reason, str(error)[:200]

@@ -1,0 +1,59 @@
+"""What is wished of some tools so that choosing and calling them takes thought: drawn per tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from astra.envsynth.envs_config import EnvsConfig
+from astra.envsynth.static import Problem
+from astra.envsynth.worlds import is_stateful
+from astra.records.base import content_id
+from astra.records.qa import QAInstance, SubQuestion
+from astra.records.tool import Tool
+from astra.text.likeness import shared_words
+from astra.text.words import has_cjk
+
+_DRAWS = 16**8
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the document of one tool should be like, besides what all documents are."""
+
+    unlike_name: bool = False
+    """Whether its name should share no content word with the question."""
+    other_form: bool = False
+    """Whether it should want a value in another form than the question has it."""
+
+
+NO_WISHES = Wishes()
+
+
+def wishes_of(instance: QAInstance, question: SubQuestion, config: EnvsConfig) -> Wishes:
+    """The wishes that are drawn for a sub-question's tool.
+
+    Sub-questions of an instance that ask for the same draw the same, so that one tool can serve
+    them. Names say nothing to questions of another script. What a tool does to shared tables is
+    stated in the tables' own forms, so stateful tools keep those.
+    """
+    return Wishes(
+        unlike_name=not has_cjk(question.question)
+        and _drawn("unlike_name", instance, question) < config.unlike_names,
+        other_form=not is_stateful(instance, question)
+        and _drawn("other_form", instance, question) < config.formats,
+    )
+
+
+def name_problem(wishes: Wishes, tool: Tool, question: str) -> Problem | None:
+    """Why the tool's name is not the one that was wished for."""
+    shared = shared_words(tool.name, question) if wishes.unlike_name else []
+    if not shared:
+        return None
+    return "name_like_question", f"{tool.name} repeats {', '.join(shared)}: use other words"
+
+
+def _drawn(wish: str, instance: QAInstance, question: SubQuestion) -> float:
+    """A number in [0, 1) that the wish, the instance and what is asked decide."""
+    operation = question.operation
+    asked = [operation.op, operation.relation] if operation else question.id
+    return int(content_id([wish, instance.id, asked])[:8], 16) / _DRAWS
