@@ -1,7 +1,7 @@
 """Stage tasks: written, augmented, scored and selected user tasks (ASTRA section 3.2)."""
 
 from astra.data_stage import data_stage
-from astra.estimate.chains import chains_of
+from astra.estimate.plans import chains_of
 from astra.estimate.servers import servers_of
 from astra.records.graph import Chain
 from astra.records.task import Task
@@ -30,8 +30,9 @@ def main() -> None:
             teacher=stage.teacher(stage.config.teacher, HANDLERS),
             judge=stage.teacher(stage.config.judge, HANDLERS),
         )
+        share = stage.config.share_written(stage.count("tools"), stage.count("chains"))
         outcomes = tasks(
-            servers, chains.of, models, stage.config, live, stage.open_items, stage.metrics
+            servers, chains.of, models, stage.config, live, stage.open_items, stage.metrics, share
         )
         stage.write(outcomes, Task, measure)
 

@@ -2,8 +2,8 @@
 
 from astra.agent.mcp import ServerEnvironments
 from astra.data_stage import data_stage
+from astra.estimate.plans import tasks_of
 from astra.estimate.servers import servers_of
-from astra.estimate.tasks import tasks_of
 from astra.records.task import Task
 from astra.records.tool import ToolServer
 from astra.records.trajectory import Trajectory

@@ -190,3 +190,26 @@ def test_prompts_render_shows_the_request_for_a_real_record(root: Path, workspac
     assert (workspace / "data/rejected/qa_valid.parquet").read_text() == "mine too"
     assert not (workspace / "metrics/qa_valid.json").exists()
     assert (workspace / "data/qa.parquet").read_bytes() == made
+
+
+def test_an_ask_that_only_a_models_agent_brings_about_is_shown(root: Path, workspace: Path) -> None:
+    """A user's second wish is written only where the agent is a model; nothing may be asked."""
+    composed = yaml.safe_load((root / "params.yaml").read_text())
+    block = composed["trajectories"]
+    block |= dict.fromkeys(("agent", "emulator", "user"), ONLINE)
+    block["conversations"]["share"] = 1.0
+    for name in ("stages", "sources"):
+        (workspace / name).symlink_to(root / name)
+    (workspace / "dvc.yaml").write_text((root / "dvc.yaml").read_text())
+    (workspace / "params.yaml").write_text(yaml.safe_dump(composed))
+    (workspace / "data").mkdir()
+    for name in ("tools", "tasks"):
+        table = root / "examples" / "pilot" / f"{name}.parquet"
+        (workspace / "data" / table.name).symlink_to(table)
+    shown = run("prompts", "render", "trajectories/follow_up")
+    assert shown.exit_code == 0, shown.exception
+    assert "You write what a user of an assistant asks for next" in shown.stdout
+    missing = run("prompts", "render", "trajectories/follow_up", "--match", "no such text")
+    assert "makes no such ask" in str(missing.exception)
+    user = run("prompts", "render", "trajectories/user").stdout
+    assert "You play a user" in user, "rules as agent bring that one about"

@@ -14,11 +14,10 @@ import pytest
 from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.estimate import environment_asks
 from astra.estimate.asks import AskForm, ExpectedAsks, counted, total
-from astra.estimate.chains import ChainFacts
 from astra.estimate.episodes import EpisodeFacts
+from astra.estimate.plans import PlanFacts
 from astra.estimate.questions import QuestionFacts
 from astra.estimate.servers import ServerFacts
-from astra.estimate.tasks import TaskFacts
 from astra.llm.protocol import ModelConfig
 from astra.qa.config import QAConfig, QAValidConfig
 from astra.qa.estimate import expected_valid, question_asks, verdict_asks
@@ -42,8 +41,8 @@ from exchanges import recorded
 ONLINE = {"backend": "openai", "model": "m", "max_tokens": 8192}
 RULES = {"backend": "offline", "model": "v1"}
 SERVERS = ServerFacts(counted(10), 5, 5, 500, 300, 1.0)
-CHAINS = ChainFacts(counted(100), 2.0)
-TASKS = TaskFacts(counted(100), 2.0)
+CHAINS = PlanFacts(counted(100), 2.0)
+TASKS = PlanFacts(counted(100), 2.0)
 QUESTIONS = QuestionFacts(counted(100), 3, 2.8, 1, 0.5, 0.8, 0.25, 400, 900, 0.0, 0.0)
 
 
@@ -135,6 +134,29 @@ def test_no_more_tasks_than_wanted() -> None:
     assert every.rows.about > 100
     assert (few.rows.about, few.rows.most) == (20, 20)
     assert not few.rows.counted
+
+
+def test_what_the_cap_would_drop_is_not_asked_for() -> None:
+    many, few = PlanFacts(counted(5000), 2.0), PlanFacts(counted(10), 2.0)
+    capped = tasks_config(max_tasks=500)
+
+    def tried(config: TasksConfig, chains: PlanFacts) -> float:
+        return asks(tasking.task_asks(config, chains, SERVERS), "tasking/chain_task")[0]
+
+    assert tried(capped, many) < 0.2 * tried(tasks_config(), many)
+    assert tried(capped, few) == tried(tasks_config(), few), "few are all written"
+    assert tasking.expected_tasks(capped, many, SERVERS).rows.about == 500, "enough are left"
+    share = capped.share_written(10, 5000)
+    wider = tasks_config(max_tasks=500, write_margin=5.0)
+    assert wider.share_written(10, 5000) == pytest.approx(2 * share)
+    assert tasks_config().share_written(10, 5000) == capped.share_written(0, 0) == 1
+
+
+def test_no_more_is_expected_than_there_can_be() -> None:
+    chains = PlanFacts(counted(800).times(1, 4), 2.0)
+    for limit in (50, 500, 5000):
+        expected = tasking.task_asks(tasks_config(max_tasks=limit), chains, SERVERS)
+        assert all(one.asks.about <= one.asks.most for one in expected), limit
 
 
 def played(**changes: Any) -> TrajectoriesConfig:

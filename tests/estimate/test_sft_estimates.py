@@ -9,10 +9,9 @@ import pytest
 import yaml
 from builds import Build, close, made
 
-from astra.estimate.chains import chains_of
 from astra.estimate.episodes import episodes_of
+from astra.estimate.plans import chains_of, tasks_of
 from astra.estimate.servers import servers_of
-from astra.estimate.tasks import tasks_of
 from astra.records.message import MessageRole
 from astra.records.trajectory import Trajectory
 from astra.scoring.config import SFTSetConfig

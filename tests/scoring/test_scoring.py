@@ -108,7 +108,7 @@ GOOD = "The asking price is <answer>410000</answer>"
 
 LAX: dict[str, Any] = {
     "min_score": 0.0,
-    "floors": {"query_understanding": 0.0, "correlation": 0.0, "faithfulness": 0.0},
+    "floors": dict.fromkeys(block("sft_set")["floors"], 0.0),
 }
 """Everything passes but what the judge calls fabricated or needless, so everything is asked."""
 

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 from test_scoring import (
+    AGENT,
     CHAIN,
     FAR,
     GOOD,
     LATE,
+    OFFICE,
     OFFLINE,
     PRICE,
     QUESTION,
@@ -34,6 +37,7 @@ from astra.records.message import CallStatus
 from astra.records.score import Rejection, Score, Scored, Unscored
 from astra.records.task import Task, TaskKind
 from astra.records.trajectory import SFTSample, StopReason, Trajectory
+from astra.scoring.asks import TurnGrade
 from astra.scoring.candidates import Candidate, Candidates, SelectionError
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.families import Families
@@ -153,6 +157,9 @@ def rejected(found: JudgedTrajectory, **changes: Any) -> tuple[str, str] | None:
         (judged(correlation=0.5, final_answer=0.75), None),
         (judged(correlation=0.0, final_answer=0.5),
          ("not_answered", "correlation 0.00, floor 0.50")),
+        (judged(closing=0.5, context_understanding=0.9),
+         ("misread", "closing 0.50, floor 1.00")),
+        (judged(closing="not_applicable"), None),
         (judged(query_planning=0.5, context_planning=0.5),
          ("below_min_score", "mean 0.857: context_planning 0.50, query_planning 0.50")),
         # Outages count in the paper's mean, not in selection.
@@ -181,7 +188,7 @@ def test_fabricated_and_needless_fall_with_the_judges_words() -> None:
 
 
 def test_floors_are_parameters() -> None:
-    lax = {"query_understanding": 0.5, "correlation": 0.0, "faithfulness": 0.5}
+    lax = {**config().floors.model_dump(), "query_understanding": 0.5, "faithfulness": 0.5}
     half = judged(query_understanding=0.5, faithfulness=0.5, final_answer=0.75)
     assert rejected(half, floors=lax, min_score=0.8) is None
     assert rejected(half, min_score=0.8) == (
@@ -450,3 +457,34 @@ def test_families_that_one_conversation_joins_stay_in_one_split() -> None:
     assert after[::2] == after[1::2]
     assert len(set(after[:6])) == 1
     assert 5 <= Counter(after)["eval"] / 2 <= 40
+
+
+class Doubting(Judge):
+    """Half understanding for turns that call something, or for those that call nothing."""
+
+    def __init__(self, *, calling: bool) -> None:
+        super().__init__()
+        self.calling = calling
+
+    def graded(self, ask: Ask[Any]) -> BaseModel:
+        grade = super().graded(ask)
+        if isinstance(grade, TurnGrade) and bool(ask.variables["turn"]["calls"]) is self.calling:
+            return grade.model_copy(update={"understanding": 0.5})
+        return grade
+
+
+def test_a_message_that_one_turns_judge_finds_untrue_is_not_kept() -> None:
+    """The judge of the whole passed it; a misreading on the way that the message mends may stay."""
+    steps = trajectory(FAR, [AGENT], [OFFICE], answer="It is <answer>Pine Dock</answer>")
+    told = asyncio.run(score(steps, Doubting(calling=False), config()))
+    assert (told.selection["closing"], told.selection["faithfulness"]) == (
+        Scored(value=0.5), Scored(value=1.0),
+    )  # fmt: skip
+    assert rejected(told) == ("misread", "closing 0.50, floor 1.00")
+    mended = asyncio.run(score(steps, Doubting(calling=True), config()))
+    assert mended.selection["closing"] == Scored(value=1.0)
+    assert mended.scores["context_understanding"] == Scored(value=0.75)
+    assert rejected(mended) is None
+    at_once = trajectory(QUESTION, answer="I cannot tell")
+    alone = asyncio.run(score(at_once, Doubting(calling=False), config()))
+    assert alone.selection["closing"] == Unscored(reason="not_applicable")

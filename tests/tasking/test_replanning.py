@@ -124,6 +124,12 @@ def test_other_calls_are_told(
             False,
         ),
         (None, "null", True),
+        ("tower fan", "Tower fans", True),
+        (["batteries", "box"], ["boxes", "battery"], True),
+        ("tower fan", "tower fan heater", False),
+        ("fan-1", "fans-1", False),
+        ("bus", "bu", False),
+        ("A4s", "A4", False),
     ],
 )
 def test_values_are_compared_by_what_they_mean(left: Any, right: Any, same: bool) -> None:

@@ -93,6 +93,7 @@ OWN: dict[str, Any] = {
     "near_duplicate_scope": "server",
     "max_live_tasks": 10,
     "max_tasks": None,
+    "write_margin": 2.5,
 }
 
 
@@ -116,7 +117,9 @@ async def outcomes(
     live = sum(one.execution is Execution.LIVE for one in servers)
     models = Models(teacher, teacher)
     found: list[Task | Rejection] = []
-    async for one in tasks(servers, of, models, config(**changes), live, open_items, metrics):
+    wanted = config(**changes)
+    share = wanted.share_written(len(servers), len(chains))
+    async for one in tasks(servers, of, models, wanted, live, open_items, metrics, share):
         metrics.reject(one) if isinstance(one, Rejection) else measure(metrics, one)
         found.append(one)
     return found

@@ -294,6 +294,14 @@ def test_stable_donors_move_only_where_a_question_came_or_went() -> None:
     assert len(moved) < 0.6 * len(before)
 
 
+def test_what_fits_no_earlier_server_goes_to_later_ones_that_want_some_too() -> None:
+    holder = Donors("stable")
+    (donor,) = donors("a", 1)
+    assert [holder.due(wanted, ()) for wanted in (2, 3)] == [0, 0]
+    assert holder.due(0, [donor]) == 0, "who wants none gets none"
+    assert [holder.due(2, [donor]) for _ in range(4)] == [4, 4, 3, 2]
+
+
 def test_a_question_is_put_neither_to_its_own_domain_nor_where_its_tools_are() -> None:
     holder = Donors("recent")
     holder.extend(donors("a", 2))

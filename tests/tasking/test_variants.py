@@ -25,7 +25,7 @@ from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Tool, ToolServer
 from astra.store.metrics import StageMetrics
-from astra.tasking.asks import PlannedArgument, PlannedStep, WrittenTask
+from astra.tasking.asks import CHAIN_TASK, PlannedArgument, PlannedStep, WrittenTask
 from astra.tasking.augmenting import Augmenter
 from astra.tasking.clock import draw_now
 from astra.tasking.config import TasksConfig, UnsolvableConfig
@@ -486,7 +486,7 @@ def test_a_server_more_moves_few_of_the_others_tasks() -> None:
 
 def test_no_more_tasks_than_the_cap_go_on_and_the_others_can_be_read() -> None:
     everything, _, _ = made()
-    tasks, rejections, metrics = made(max_tasks=20)
+    tasks, rejections, metrics = made(max_tasks=20, write_margin=1000)  # all are written
     assert len(tasks) == metrics.counts["tasks"] == 20
     assert {task.id for task in tasks} < {task.id for task in everything}
     over = [one for one in rejections if one.reason == "over_max_tasks"]
@@ -496,6 +496,23 @@ def test_no_more_tasks_than_the_cap_go_on_and_the_others_can_be_read() -> None:
 
 
 # -- measures and dates ---------------------------------------------------------------------------
+
+
+def test_fewer_are_written_where_most_could_not_stay() -> None:
+    asked: list[set[str]] = []
+
+    def writing(variables: Any, rng: random.Random) -> BaseModel:
+        asked[-1].add(json.dumps(variables, sort_keys=True))
+        return HANDLERS[CHAIN_TASK](variables, rng)
+
+    for most in (None, 60, 20):
+        asked.append(set())
+        tasks, _, metrics = made({**HANDLERS, CHAIN_TASK: writing}, pairs=12, max_tasks=most)
+        assert len(tasks) == most or most is None
+        assert ("share_written" in metrics.values) is (most is not None)
+    every, some, few = asked
+    assert every > some > few, "a smaller share is a part of a larger one"
+    assert len(few) < 0.4 * len(every)
 
 
 def test_what_families_share_and_which_name_comes_up_most_is_measured() -> None:

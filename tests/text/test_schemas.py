@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from astra.text.schemas import MAX_TOLD, conforms, schema_fault, violation
+from astra.text.schemas import MAX_TOLD, conforms, parameter_schema, schema_fault, violation
 
 CITY = {
     "type": "object",
@@ -64,3 +64,20 @@ def test_a_reference_that_does_not_resolve_is_a_violation(
     monkeypatch.setattr("urllib.request.urlopen", fetched)
     assert "cannot be resolved" in violation("x", schema)
     assert not conforms("x", schema)
+
+
+@pytest.mark.parametrize("key", ["$defs", "definitions"])
+def test_a_parameter_brings_the_definitions_that_it_points_to(key: str) -> None:
+    city = {"$ref": f"#/{key}/City"}
+    parameters = {"properties": {"at": city, "days": {"type": "integer"}}, key: {"City": CITY}}
+    at = parameter_schema(parameters, "at")
+    assert conforms({"name": "Bern"}, at)
+    assert not conforms({"size": 4}, at)
+    assert parameter_schema(parameters, "days") == {"type": "integer"}
+
+
+def test_a_parameter_without_a_schema_takes_anything_and_a_forbidden_one_nothing() -> None:
+    parameters = {"properties": {"any": True, "none": False}}
+    assert all(conforms(7, parameter_schema(parameters, name)) for name in ("any", "unknown"))
+    assert not conforms(7, parameter_schema(parameters, "none"))
+    assert parameter_schema({}, "any") == {}

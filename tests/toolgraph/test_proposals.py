@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep, ProposedChain
 from astra.records.tool import Execution, InferredResult, Tool, ToolServer
@@ -21,7 +22,7 @@ from astra.toolgraph.arguments import (
     replay,
     told_apart,
 )
-from astra.toolgraph.asks import ChainProposal
+from astra.toolgraph.asks import PROPOSED_ORIGINS, ChainProposal, ChainProposals
 from astra.toolgraph.chains import most_visits
 from astra.toolgraph.graph import build_graph
 from astra.toolgraph.linking import MAX_OUTPUTS, outputs
@@ -366,6 +367,17 @@ def test_a_number_of_a_result_is_the_text_that_a_parameter_takes() -> None:
     assert [one.reason for one in wrong.rejections] == ["source_type_differs"]
     whole = read(shop, ("list-hot", {}), ("get-price", {"ids": (0, 0)}))
     assert [one.reason for one in whole.rejections] == ["source_type_differs"]
+
+
+def test_a_proposal_leaves_no_value_to_the_agent() -> None:
+    schema = ChainProposals.model_json_schema()
+    assert schema["$defs"]["ArgumentOrigin"]["enum"] == list(PROPOSED_ORIGINS)
+    step = {"tool": "t", "arguments": [{"name": "a", "origin": "task"}]}
+    proposal = {"task": "?", "steps": [step], "reason": "", "verdict": "yes"}
+    assert ChainProposal.model_validate(proposal).steps[0].arguments[0].origin == "task"
+    step["arguments"] = [{"name": "a", "origin": "chosen"}]
+    with pytest.raises(ValidationError, match="one of task, default, output"):
+        ChainProposal.model_validate(proposal)
 
 
 def test_a_default_of_a_required_parameter_is_an_example() -> None:

@@ -103,10 +103,15 @@ def test_failures_follow_the_rate_and_the_seed_and_leave_no_trace(homes: ToolSer
     assert 40 <= len(failed) <= 80
     assert {r.status for r in failed} == {CallStatus.TIMEOUT, CallStatus.UNREACHABLE}
     assert all(looks_transient(r.content) for r in failed)
+    assert all(r.content.endswith("it may have taken effect") for r in failed)
+    looked = run(homes, *[("get_price", COVE)] * 60, rate=0.2)
+    outages = [r.content for r in looked if r.status is not CallStatus.OK]
+    assert outages
+    assert not any("taken effect" in text for text in outages)
     assert run(homes, *calls, rate=0.2) == results
     assert run(homes, *calls, rate=0.2, episode="f") != results
     injector = FailureInjector(0.5, "x")
-    drawn = [injector.draw("t") is not None for _ in range(50)]
+    drawn = [injector.draw(homes.tools[0]) is not None for _ in range(50)]
     first = next(n for n, hit in enumerate(drawn) if hit)
     reads = run(homes, *[("set_price", {**COVE, "price": 777})] * (first + 1),
                 rate=0.5, episode="x")  # fmt: skip
@@ -142,7 +147,7 @@ def test_the_emulator_sees_the_whole_episode_and_the_other_tools(homes: ToolServ
     assert "8. get_price" in text
     assert '"Opal Peak 0"' in text
     assert "Its other tools: set_price, find_agent" in text
-    assert "up to 400 characters" in text
+    assert "well below 400 characters" in text
     assert "`x-entity`" in text
     assert "Date and time" not in text
     assert "Exist in this service" not in text

@@ -14,14 +14,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
-from referencing import Registry
-
-from astra.records.base import canonical_json
 from astra.records.message import (
     CallStatus,
     ExecutedCall,
@@ -33,6 +27,7 @@ from astra.records.message import (
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.settings import StageConfig
+from astra.text.schemas import violation
 from astra.text.strict_json import STRICT
 
 
@@ -154,16 +149,9 @@ def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
         raise ValueError(f"arguments of {tool.name} are not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
         raise ValueError(f"arguments of {tool.name} must be a JSON object")
-    problem = best_match(_validator(canonical_json(tool.parameters)).iter_errors(parsed))
-    if problem is not None:
-        raise ValueError(f"arguments of {tool.name}: {problem.message[:300]}")
+    if problem := violation(parsed, tool.parameters):
+        raise ValueError(f"arguments of {tool.name}: {problem}")
     return parsed
-
-
-@lru_cache(maxsize=4096)
-def _validator(schema: str) -> Draft202012Validator:
-    # An empty registry: a schema's remote $ref must never make the host fetch it.
-    return Draft202012Validator(json.loads(schema), registry=Registry())
 
 
 def _failed(status: CallStatus, reason: str) -> ToolResult:

@@ -22,11 +22,10 @@ from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.estimate import environment_asks, merge_asks
 from astra.errors import AstraError
 from astra.estimate.asks import ExpectedAsks, costs, counted
-from astra.estimate.chains import chains_of
 from astra.estimate.episodes import episodes_of
+from astra.estimate.plans import chains_of, tasks_of
 from astra.estimate.questions import questions_of
 from astra.estimate.servers import ServerFacts, servers_of
-from astra.estimate.tasks import tasks_of
 from astra.estimate.told import aligned, caps_line, price_lines, table
 from astra.qa.config import QAConfig, QAValidConfig
 from astra.qa.estimate import expected_questions, expected_valid, question_asks, verdict_asks

@@ -112,8 +112,9 @@ def real_ask(template: str, text: str, nth: int) -> Captured:
     """
     prompting.template_hash(template)  # an unknown template is refused first
     problems: list[str] = []
-    for stage in stages_with(template):
-        with _scratch_workspace() as root, capturing(template, text, nth):
+    runs = [(stage, params) for params in _parameters() for stage in stages_with(template)]
+    for stage, params in runs:
+        with _scratch_workspace(params) as root, capturing(template, text, nth):
             try:
                 _run(root / "stages" / f"{stage}.py")
             except Exception as error:
@@ -126,7 +127,9 @@ def real_ask(template: str, text: str, nth: int) -> Captured:
                 problems += [f"{stage}: {reason}" for reason in reasons]
             else:
                 problems.append(f"{stage}: makes no such ask with the present data")
-    raise PromptError(f"prompt {template!r} is not sent; " + ("; ".join(problems) or "no stage"))
+    raise PromptError(
+        f"prompt {template!r} is not sent; " + ("; ".join(dict.fromkeys(problems)) or "no stage")
+    )
 
 
 def stages_with(template: str) -> list[str]:
@@ -152,8 +155,10 @@ def _senders(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 @contextmanager
-def _scratch_workspace() -> Generator[Path]:
+def _scratch_workspace(params: str) -> Generator[Path]:
     """A folder that shows the workspace's inputs and takes all that a stage writes.
+
+    ``params`` are the parameters there.
 
     Yields the workspace. Caches stay the workspace's own.
     """
@@ -167,7 +172,7 @@ def _scratch_workspace() -> Generator[Path]:
         (scratch / "data").mkdir()
         for file in (root / "data").glob("*.parquet"):
             (scratch / "data" / file.name).symlink_to(file)
-        (scratch / PARAMS).write_text(_without_agent(root / PARAMS), encoding="utf-8")
+        (scratch / PARAMS).write_text(params, encoding="utf-8")
         os.environ["DVC_ROOT"] = place or str(root)
         os.chdir(scratch)
         try:
@@ -178,15 +183,22 @@ def _scratch_workspace() -> Generator[Path]:
                 del os.environ["DVC_ROOT"]
 
 
-def _without_agent(params: Path) -> str:
-    """The parameters, with rules as the agent of trajectories: a model would really be asked."""
+def _parameters() -> list[str]:
+    """The parameters with which a stage may make an ask.
+
+    First with rules as the agent of trajectories, since a model is not asked and its episodes end
+    with their first turn. Then as they are: some asks come before it, and only where it is a model.
+    """
+    params = Path.cwd() / PARAMS
     if not params.is_file():
         raise PromptError(f"{params} not found; run `make params`")
-    document: Any = yaml.safe_load(params.read_text(encoding="utf-8"))
+    text = params.read_text(encoding="utf-8")
+    document: Any = yaml.safe_load(text)
     block = document.get("trajectories", {})
-    if block.get("agent", {}).get("backend") == "openai":
-        block["agent"] = {"backend": "offline", "model": "v1"}
-    return yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+    if block.get("agent", {}).get("backend") != "openai":
+        return [text]
+    block["agent"] = {"backend": "offline", "model": "v1"}
+    return [yaml.safe_dump(document, allow_unicode=True, sort_keys=False), text]
 
 
 def _run(stage: Path) -> None:

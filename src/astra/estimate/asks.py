@@ -41,6 +41,11 @@ class Amount:
         """The rows that pass, if ``share`` of them is expected to; at most all."""
         return Amount(self.about * share, self.most, counted=False)
 
+    def thinned(self, about: float, most: float) -> Amount:
+        """A share of it: another one of the most there can be than of the expected number."""
+        expected = self.about * about
+        return replace(self, about=expected, most=max(expected, self.most * most))
+
     def capped(self, limit: float) -> Amount:
         """What a limit leaves of it."""
         return replace(self, about=min(self.about, limit), most=min(self.most, limit))

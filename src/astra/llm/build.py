@@ -23,7 +23,7 @@ _instead: ContextVar[Factory | None] = ContextVar("teachers_instead", default=No
 
 @contextmanager
 def teachers_from(factory: Factory) -> Generator[None]:
-    """Let ``factory`` make what answers every role within the block.
+    """Let ``factory`` make what answers every role within the block; no endpoint acts there.
 
     Prompts are shown that way without asking, and answers overheard.
     """
@@ -81,8 +81,10 @@ class Teachers:
             raise AstraError(
                 f"backend {config.backend!r} has no model that acts; this role needs backend openai"
             )
-        from astra.llm.policy import EndpointPolicy
+        from astra.llm.policy import EndpointPolicy, SilentPolicy
 
+        if _instead.get() is not None:
+            return SilentPolicy(config)
         return EndpointPolicy(config, self.gateway())
 
     def gateway(self) -> Gateway:

@@ -163,3 +163,18 @@ def _message(reply: ChatReply, first_id: int) -> Message:
         tool_calls=calls,
         reasoning=reply.reasoning or opening_thought(reply.content),
     )
+
+
+class SilentPolicy(EndpointPolicy):
+    """An agent in an endpoint's place that asks nobody: each of its turns is an outage."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.name = f"openai:{config.model}"
+
+    def for_sample(self, sample: int) -> SilentPolicy:
+        """Itself: its turns are all alike."""
+        return self
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        """Raises ProviderError."""
+        raise ProviderError(f"{self.name} is not asked")

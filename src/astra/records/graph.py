@@ -22,13 +22,15 @@ class ArgumentOrigin(StrEnum):
     TASK = "task"  # the user says it
     DEFAULT = "default"  # the schema's default or only value
     OUTPUT = "output"  # an earlier call's result
+    CHOSEN = "chosen"  # the agent picks it: required, and nothing that the user cares about
 
 
 class ArgumentSource(Sparse):
     """The source of a call's argument.
 
-    ``value`` holds it for TASK and DEFAULT; for OUTPUT, ``step`` is the index of the earlier
-    step and ``path`` the keys into its JSON result (empty: the whole result).
+    ``value`` holds it for TASK and DEFAULT, and for CHOSEN one that would do; for OUTPUT, ``step``
+    is the index of the earlier step and ``path`` the keys into its JSON result (empty: the whole
+    result).
     """
 
     sparse: ClassVar[tuple[str, ...]] = ("said",)

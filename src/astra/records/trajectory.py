@@ -63,7 +63,8 @@ class SFTSample(Record):
     mean_score: float
     """The mean of ``scores``, of those that apply."""
     selection: dict[str, Score] = {}
-    """What selection looked at besides: ``correlation``, ``faithfulness`` and
-    ``own_tool_status``, which leaves out calls that timed out or found the tool unreachable."""
+    """What selection looked at besides: ``correlation``, ``faithfulness``, ``closing`` (the lowest
+    understanding of a turn that speaks to the user) and ``own_tool_status``, which leaves out calls
+    that timed out or found the tool unreachable."""
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""

@@ -179,7 +179,8 @@ def _scores(seen: _Seen) -> str:
     ]
     return _table("Scores of the samples kept", ("dimension", "mean", "scored"), rows) + (
         "\nThe first seven are ASTRA's; `correlation` and `faithfulness` are the halves of "
-        "`final_answer`, and\n`own_tool_status` leaves out calls that timed out or found the tool "
+        "`final_answer`, `closing`\nis the lowest understanding of a turn that speaks to the user, "
+        "and `own_tool_status` leaves out calls that timed out or found the tool "
         "unreachable.\n"
     )
 

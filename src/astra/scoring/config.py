@@ -15,6 +15,7 @@ class FloorsConfig(StageConfig):
     query_understanding: float = Field(ge=0, le=1)
     correlation: float = Field(ge=0, le=1)
     faithfulness: float = Field(ge=0, le=1)
+    closing: float = Field(ge=0, le=1)
 
 
 class SFTSetConfig(StageConfig):

@@ -23,9 +23,10 @@ DIMENSIONS = (
     "final_answer",
 )
 """The seven dimensions of ASTRA section 3.4; the mean of a sample is over these."""
-SELECTION = ("correlation", "faithfulness", "own_tool_status")
-"""What selection looks at besides: the halves of ``final_answer``, and ``tool_status`` without the
-calls that timed out or found the tool unreachable."""
+SELECTION = ("correlation", "faithfulness", "closing", "own_tool_status")
+"""What selection looks at besides: the halves of ``final_answer``, the lowest understanding of a
+turn that speaks to the user and calls nothing, and ``tool_status`` without the calls that timed out
+or found the tool unreachable."""
 NOT_ASKED = "not_asked"
 """Reason of a dimension that was not judged, since the trajectory could not pass any more."""
 
@@ -68,6 +69,8 @@ def shortfall(judged: JudgedTrajectory, config: SFTSetConfig) -> tuple[str, str]
         return "not_faithful", low
     if low := _below(judged.selection, "correlation", floors.correlation):
         return "not_answered", low
+    if low := _below(judged.selection, "closing", floors.closing):
+        return "misread", low
     own = {**judged.scores, "tool_status": judged.selection["own_tool_status"]}
     mean = best_mean(own)
     if mean < config.min_score:

@@ -107,6 +107,8 @@ class _Sheet:
             self._scores["conciseness"] = absent
         if len(view["rounds"]) < 2:
             self._scores |= dict.fromkeys(CONTEXT, absent)
+        if not _closing(view):
+            self._scores["closing"] = absent
         if rules.unknown_tools(view):
             self._zero("query_planning", "a tool that is not offered was called")
         if not final_text(view).strip():
@@ -239,21 +241,26 @@ class _Sheet:
         replies = await together(
             *(_ask(judge, self._turn(number)) for number in range(1, len(rounds)))
         )
-        given: list[TurnGrade] = []
+        closing = _closing(self._view)
+        given: dict[int, TurnGrade] = {}
         for number, reply in enumerate(replies, start=2):
             if isinstance(reply, _NoReply):
-                self._miss(CONTEXT, reply)
+                self._miss((*CONTEXT, "closing"), reply)
                 continue
-            given.append(reply)
+            given[number] = reply
             grades = f"understanding {reply.understanding:g}, planning {reply.planning:g}"
             self._said.append(_line(f"turn {number}", grades, reply.reason))
         if given:
+            grades = given.values()
             self._put(
                 {
-                    "context_understanding": Scored(value=fmean(g.understanding for g in given)),
-                    "context_planning": Scored(value=fmean(g.planning for g in given)),
+                    "context_understanding": Scored(value=fmean(g.understanding for g in grades)),
+                    "context_planning": Scored(value=fmean(g.planning for g in grades)),
                 }
             )
+        told = [grade.understanding for number, grade in given.items() if number in closing]
+        if told:
+            self._put({"closing": Scored(value=min(told))})
 
     def _turn(self, number: int) -> Ask[TurnGrade]:
         rounds = self._view["rounds"]
@@ -282,6 +289,12 @@ async def _ask(judge: Teacher, ask: Ask[Reply]) -> Reply | _NoReply:
         reason = "judge_unavailable" if unavailable else "judge_unparsable"
         fault = f"{ask.template.removeprefix('scoring/')}: {' '.join(str(error).split())}"
         return _NoReply(Unscored(reason=reason), fault[:FAULT_CHARS])
+
+
+def _closing(view: View) -> set[int]:
+    """The numbers of the turns after the first that speak to the user and call nothing."""
+    rounds = enumerate(view["rounds"], start=1)
+    return {number for number, turn in rounds if number > 1 and not turn["calls"]}
 
 
 def _named(suspect: Suspect) -> str:

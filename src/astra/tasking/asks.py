@@ -13,7 +13,7 @@ from astra.records.base import Frozen
 from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
 from astra.records.task import Task
 from astra.records.tool import Tool, ToolServer
-from astra.tasking.stated import Standing, given_values
+from astra.tasking.stated import Standing, chosen_values, given_values
 from astra.text.names import NameKind, kinds_of_names, suggested_names
 
 CHAIN_TASK = "tasking/chain_task"
@@ -22,18 +22,20 @@ SCORE = "tasking/score"
 
 
 class StatedArgument(Frozen):
-    """A value that the user gives.
+    """A value that the user gives, or (``chosen``) one that the agent is free to pick.
 
-    ``said`` quotes the user's words for it where the value itself is not said.
+    ``said`` quotes the user's words for it where the value itself is not said; what there are
+    words for is not chosen.
     """
 
     name: str
     said: str = ""
+    chosen: bool = False
     value: Any = None
 
 
 class PlannedArgument(StatedArgument):
-    """A value that the user gives, or (``step`` set) the one at ``path`` of that step's result."""
+    """A stated argument, or (``step`` set) the value at ``path`` of that step's result."""
 
     step: int | None = None
     path: tuple[str | int, ...] = ()
@@ -68,7 +70,7 @@ class WrittenCall(Frozen):
 
 
 class WrongValue(Frozen):
-    """A planned value that the request neither states nor gives reason for."""
+    """A planned value that the request neither states nor gives reason for, nor leaves open."""
 
     problem: str
     place: str
@@ -107,9 +109,10 @@ def _source(argument: StatedArgument) -> ArgumentSource | None:
         return ArgumentSource(origin=ArgumentOrigin.OUTPUT, step=argument.step, path=argument.path)
     if argument.value is None:
         return None
-    return ArgumentSource(
-        origin=ArgumentOrigin.TASK, value=argument.value, said=argument.said.strip()
-    )
+    said = argument.said.strip()
+    if argument.chosen and not said:
+        return ArgumentSource(origin=ArgumentOrigin.CHOSEN, value=argument.value)
+    return ArgumentSource(origin=ArgumentOrigin.TASK, value=argument.value, said=said)
 
 
 def tool_view(tool: Tool) -> dict[str, Any]:
@@ -214,6 +217,7 @@ def score_ask(server: ToolServer, task: Task) -> Ask[TaskScores]:
     tools = tools_of(server, plan) if plan else [tool_view(tool) for tool in server.tools]
     names = {tool["name"] for tool in tools}
     given = given_values(task.question, plan, {tool.name: tool for tool in server.tools})
+    chosen = chosen_values(plan)
     variables = {
         "server": server.view(),
         "tools": tools,
@@ -232,8 +236,10 @@ def score_ask(server: ToolServer, task: Task) -> Ask[TaskScores]:
             for one in given
             if one.standing is not Standing.STATED
         ],
+        "chosen": chosen,
     }
-    return Ask(SCORE, variables, TaskScores, check=_points_to({one.place for one in given}))
+    places = {*(one.place for one in given), *chosen}
+    return Ask(SCORE, variables, TaskScores, check=_points_to(places))
 
 
 def _points_to(places: set[str]) -> Callable[[TaskScores], None]:

@@ -10,7 +10,7 @@ from astra.records.tool import Tool
 from astra.tasking.stated import GivenValue, Standing, given_values
 from astra.text.language import UNKNOWN, detect_language
 from astra.text.paths import NoSuchPath, at_path
-from astra.text.schemas import violation
+from astra.text.schemas import parameter_schema, violation
 from astra.text.words import says, stands_in, words
 
 
@@ -128,8 +128,8 @@ def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
         if tool is None:
             raise TaskProblem("plan_unknown_tool", step.tool)
         properties = tool.parameters.get("properties", {})
-        absent = set(tool.parameters.get("required", ())) - set(step.arguments)
-        if absent:
+        required = set(tool.parameters.get("required", ()))
+        if absent := required - set(step.arguments):
             raise TaskProblem("plan_argument_missing", f"{step.tool} {sorted(absent)}")
         for name, source in step.arguments.items():
             place = f"{index}.{name}"
@@ -137,7 +137,11 @@ def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
                 raise TaskProblem("plan_unknown_argument", f"{place} of {step.tool}")
             if source.origin is ArgumentOrigin.OUTPUT:
                 _check_reference(place, source, plan[:index], tools)
-            elif problem := violation(source.value, _with_definitions(tool, name)):
+                continue
+            if source.origin is ArgumentOrigin.CHOSEN and name not in required:
+                detail = f"{place} of {step.tool} is optional: leave it out if nobody says it"
+                raise TaskProblem("chosen_not_required", detail)
+            if problem := violation(source.value, parameter_schema(tool.parameters, name)):
                 raise TaskProblem("value_violates_schema", f"{place}: {problem}")
 
 
@@ -155,10 +159,3 @@ def _check_reference(
     except NoSuchPath as problem:
         detail = f"{place}: a result of {tool.name} has no {list(source.path)}: {problem}"
         raise TaskProblem("plan_bad_reference", detail) from None
-
-
-def _with_definitions(tool: Tool, name: str) -> Any:
-    """The schema of one parameter, with the definitions that its references point to."""
-    schema = tool.parameters["properties"][name]
-    shared = {k: tool.parameters[k] for k in ("$defs", "definitions") if k in tool.parameters}
-    return {**schema, **shared} if isinstance(schema, dict) else schema

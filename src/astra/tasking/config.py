@@ -108,6 +108,24 @@ class TasksConfig(StageConfig):
     max_tasks: int | None = Field(ge=1)
     """The most tasks in all: each is executed and judged. Every kind, number of calls and way of
     augmentation keeps its share, and every server its share of that; null: all stay."""
+    write_margin: float = Field(ge=1)
+    """How many tasks there would be for each of ``max_tasks``, if none of what is written were
+    dropped. Base tasks beyond that, drawn by hash, are not written at all."""
+
+    def share_written(self, servers: float, chains: float) -> float:
+        """The share of the base tasks of so many servers and chains that is written."""
+        if self.max_tasks is None:
+            return 1.0
+        base = chains * self.samples
+        base += servers * self.server_tasks.per_server * self.server_tasks.max_tools
+        return min(1.0, self.write_margin * self.max_tasks / max(1.0, base * self._most_per_base))
+
+    @property
+    def _most_per_base(self) -> float:
+        """The tasks that one base task leads to on average, itself included, if none is dropped."""
+        augment = self.augment
+        variants = augment.share * (augment.diverse + augment.complicate + augment.persona)
+        return (1 + variants) / (1 - self.unsolvable.total)
 
     @model_validator(mode="after")
     def _now_is_a_span(self) -> Self:

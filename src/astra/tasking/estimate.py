@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from astra.estimate.asks import Amount, AskForm, ExpectedAsks, total
-from astra.estimate.chains import ChainFacts
+from astra.estimate.plans import PlanFacts
 from astra.estimate.servers import ServerFacts
-from astra.estimate.tasks import TaskFacts
 from astra.records.task import TaskKind
 from astra.tasking.asks import (
     CHAIN_TASK,
@@ -81,13 +80,21 @@ class _Tasks:
 UNSOLVABLE = (TaskKind.MISSING_FUNCTION, TaskKind.MISSING_PARAMETER, TaskKind.IRRELEVANT)
 
 
-def _tasks(config: TasksConfig, chains: ChainFacts, servers: ServerFacts) -> _Tasks:
+def _base(config: TasksConfig, chains: PlanFacts, servers: ServerFacts) -> tuple[Amount, Amount]:
+    """The base tasks that are written, of chains and of servers alone."""
     of_chains = chains.rows.times(config.samples)
-    numbers = min(config.server_tasks.max_tools, servers.tools)
-    of_servers = servers.rows.times(
-        config.server_tasks.per_server * numbers,
-        config.server_tasks.per_server * config.server_tasks.max_tools,
+    per_server, most_tools = config.server_tasks.per_server, config.server_tasks.max_tools
+    numbers = min(most_tools, servers.tools)
+    of_servers = servers.rows.times(per_server * numbers, per_server * most_tools)
+    written = (
+        config.share_written(servers.rows.about, chains.rows.about),
+        config.share_written(servers.rows.most, chains.rows.most),
     )
+    return of_chains.thinned(*written), of_servers.thinned(*written)
+
+
+def _tasks(config: TasksConfig, chains: PlanFacts, servers: ServerFacts) -> _Tasks:
+    of_chains, of_servers = _base(config, chains, servers)
     base = (of_chains + of_servers).guessed(FITTING * ACCEPTED)
     share = config.augment.share
     variants: dict[Mode, Amount] = {}
@@ -104,7 +111,7 @@ def _tasks(config: TasksConfig, chains: ChainFacts, servers: ServerFacts) -> _Ta
     return _Tasks(of_chains, of_servers, variants, tried, kept)
 
 
-def task_asks(config: TasksConfig, chains: ChainFacts, servers: ServerFacts) -> list[ExpectedAsks]:
+def task_asks(config: TasksConfig, chains: PlanFacts, servers: ServerFacts) -> list[ExpectedAsks]:
     """The asks of stage ``tasks``: writing, variants, tasks without a solution, scores."""
     tasks = _tasks(config, chains, servers)
     stated = SERVER_BYTES + QUESTION_BYTES
@@ -132,6 +139,6 @@ def task_asks(config: TasksConfig, chains: ChainFacts, servers: ServerFacts) -> 
     ]
 
 
-def expected_tasks(config: TasksConfig, chains: ChainFacts, servers: ServerFacts) -> TaskFacts:
+def expected_tasks(config: TasksConfig, chains: PlanFacts, servers: ServerFacts) -> PlanFacts:
     """The facts of table ``tasks`` before it is there."""
-    return TaskFacts(_tasks(config, chains, servers).kept, chains.steps)
+    return PlanFacts(_tasks(config, chains, servers).kept, chains.steps)

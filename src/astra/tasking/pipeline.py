@@ -68,10 +68,17 @@ class Pipelines:
     """The pipelines of all servers, and what they have in common."""
 
     def __init__(
-        self, models: Models, config: TasksConfig, metrics: StageMetrics, open_items: int
+        self,
+        models: Models,
+        config: TasksConfig,
+        share: float,
+        metrics: StageMetrics,
+        open_items: int,
     ) -> None:
+        """``share``: of the base tasks, those that are written."""
         self.models = models
         self.config = config
+        self.share = share
         self.metrics = metrics
         self.people = load_people(Path(config.personas)) if config.personas else ()
         self.donors = Donors(config.unsolvable.donors)
@@ -150,7 +157,7 @@ class _Pipeline:
 
     async def _written(self, chains: Sequence[Chain]) -> _Results:
         """The base tasks; earlier samples go before later ones, which may be their duplicates."""
-        jobs = base_jobs(self._server, chains, self._config)
+        jobs = base_jobs(self._server, chains, self._config, self._shared.share)
         jobs.sort(key=lambda job: job.ask.sample)
         self._metrics.count("asked", len(jobs))
         asked = [
@@ -236,6 +243,7 @@ class _Pipeline:
         server, donors = self._server, self._shared.donors
         await self._shared.turns.come(self._place)
         fitting = donors.fitting(server)
+        wanted = donors.due(self._wanted(TaskKind.IRRELEVANT, solvable), fitting)
         donated = _by_hash("donated", base)[:DONORS_PER_SERVER]
         donors.extend(donor_of(server, draft.task) for draft in donated)
         # Left before anyone is asked: the next server need not wait for that.
@@ -244,7 +252,6 @@ class _Pipeline:
         async def made(place: int) -> Outcome:
             return misplaced(server, fitting, place)
 
-        wanted = self._wanted(TaskKind.IRRELEVANT, solvable) if fitting else 0
         makers = [partial(made, place) for place in range(MOST_TRIES * wanted)]
         return await self._drawn(wanted, makers)
 

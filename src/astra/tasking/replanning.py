@@ -15,6 +15,7 @@ from astra.records.tool import Tool
 from astra.tasking.checks import TaskProblem
 from astra.tasking.stated import settled
 from astra.text.similarity import jaccard
+from astra.text.verbs import singular
 from astra.text.words import plain, says, words
 
 FREE_TEXT_WORDS = 6
@@ -24,6 +25,8 @@ FREE_TEXT_SHARED = 0.5
 MOST_PAIRINGS = 720
 """How many ways to pair the repeats of tools are tried."""
 _NUMBER = re.compile(r"-?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?(e[+-]?\d+)?")
+_ENGLISH = re.compile(r"(?<![\w-])[a-z]+(?![\w-])")
+"""A word by itself: no part of a name, an id or a code."""
 _ENDS = " \t\n.,;:!?。，；：！？"
 
 
@@ -37,7 +40,7 @@ def check_same_calls(
 
     The same tools as often, in an order in which results are there before they are used; for what
     the user gives the same values, whatever their form; for what a call returns the same call.
-    What a schema's default says need not be found.
+    What a schema's default says need not be found, and what the agent picks may be any value.
     """
     wanted, got = (Counter(step.tool for step in plan) for plan in (planned, found))
     if wanted != got:
@@ -88,8 +91,8 @@ def said_anew(
 def same_value(left: Any, right: Any) -> bool:
     """Whether two values mean the same to a tool.
 
-    Numbers count by value and texts without regard to case, spaces and quotation marks; two long
-    texts are the same if they share most words. Lists may be in another order.
+    Numbers count by value and texts without regard to case, spaces, quotation marks and plural;
+    two long texts are the same if they share most words. Lists may be in another order.
     """
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(same_value(left[k], right[k]) for k in left)
@@ -100,11 +103,16 @@ def same_value(left: Any, right: Any) -> bool:
     if (number := _number(left)) is not None:
         return number == _number(right)
     texts = [plain(_text(value)).strip(_ENDS) for value in (left, right)]
-    if texts[0] == texts[1]:
+    if texts[0] == texts[1] or _in_singular(texts[0]) == _in_singular(texts[1]):
         return True
     bags = [words(text) for text in texts]
     free = min(map(len, bags)) >= FREE_TEXT_WORDS
     return free and jaccard(set(bags[0]), set(bags[1])) >= FREE_TEXT_SHARED
+
+
+def _in_singular(text: str) -> str:
+    """A text in lower case without plurals: whoever looks for tower fans looks for a tower fan."""
+    return _ENGLISH.sub(lambda word: singular(word[0]), text)
 
 
 def _text(value: Any) -> str:
@@ -163,11 +171,16 @@ def _agree(
             and (got.origin is ArgumentOrigin.DEFAULT or same_value(got.value, default))
         )
     if got is None:
-        return False
+        return wanted.origin is ArgumentOrigin.CHOSEN
+    if wanted.origin is ArgumentOrigin.CHOSEN:
+        # A value that the question says, or that a result gives, is not free.
+        unsaid = got.origin is not ArgumentOrigin.OUTPUT and not got.said
+        picked = got.origin is ArgumentOrigin.CHOSEN
+        return picked or (unsaid and same_value(wanted.value, got.value))
     if wanted.origin is ArgumentOrigin.OUTPUT:
         source = None if wanted.step is None else pairing[wanted.step]
         return source is not None and got.step == source < index
-    if got.origin is ArgumentOrigin.OUTPUT:
+    if got.origin is not ArgumentOrigin.TASK:
         return False
     same_words = bool(wanted.said) and plain(wanted.said) == plain(got.said)
     return same_words or same_value(wanted.value, got.value)
@@ -178,4 +191,6 @@ def _shown(source: ArgumentSource | None) -> str:
         return "nothing"
     if source.origin is ArgumentOrigin.OUTPUT:
         return f"a result of call {source.step}"
+    if source.origin is ArgumentOrigin.CHOSEN:
+        return "any value"
     return repr(source.value)

@@ -2,7 +2,8 @@
 
 The paper's scores are quality, realism and tool-use necessity; difficulty and uniqueness of the
 tool selection are labels of its release. With them the judge says which planned values neither
-stand in the question nor follow from it: rules only mark what does not stand there.
+stand in the question nor follow from it, and which of those left to the agent nobody would leave
+open: rules only mark what does not stand there.
 
 A task that cannot be solved on purpose is held to quality and realism alone: which tools would
 solve it is no question there.
@@ -21,7 +22,7 @@ from astra.store.metrics import StageMetrics
 from astra.tasking.asks import SCORE, TaskScores, score_ask
 from astra.tasking.config import ThresholdsConfig
 from astra.tasking.drafts import Draft
-from astra.tasking.stated import GivenValue, Standing, given_values
+from astra.tasking.stated import GivenValue, Standing, chosen_values, given_values
 
 SOLVABLE = (TaskKind.CHAIN, TaskKind.SERVER)
 LABELS = ("quality", "realism", "necessity", "difficulty", "uniqueness")
@@ -67,13 +68,22 @@ def _wrong_values(
     wrong = [one for one in given if one.place in problems]
     for one in given:
         metrics.count("values_wrong" if one in wrong else f"values_{one.standing}")
+    chosen = chosen_values(draft.task.plan)
+    not_free = {place: value for place, value in chosen.items() if place in problems}
+    for place in chosen:
+        metrics.count("values_wrong" if place in not_free else "values_chosen")
     if not problems:
         return None
-    derived = bool(wrong) and all(one.standing is Standing.DERIVED for one in wrong)
-    reason = "value_wrongly_derived" if derived else "value_not_stated"
-    values = "; ".join(f"{one.place} {one.source.said!r} -> {one.source.value!r}" for one in wrong)
+    if not_free:
+        reason = "value_wrongly_chosen"
+    elif wrong and all(one.standing is Standing.DERIVED for one in wrong):
+        reason = "value_wrongly_derived"
+    else:
+        reason = "value_not_stated"
+    values = [f"{one.place} {one.source.said!r} -> {one.source.value!r}" for one in wrong]
+    values += [f"{place} chosen -> {value!r}" for place, value in not_free.items()]
     said = "; ".join(f"{place}: {problem}" for place, problem in problems.items())
-    return draft.origin.rejected(reason, f"{values}: {draft.task.question}", said)
+    return draft.origin.rejected(reason, f"{'; '.join(values)}: {draft.task.question}", said)
 
 
 def _low_label(

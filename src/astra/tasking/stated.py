@@ -17,6 +17,7 @@ from typing import Any
 from astra.records.base import canonical_json
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.tool import Tool
+from astra.text.schemas import parameter_schema
 from astra.text.verbs import words_of
 from astra.text.words import numbers, says, stands_in
 
@@ -63,7 +64,10 @@ class GivenValue:
 def given_values(
     question: str, plan: Sequence[ChainStep], tools: Mapping[str, Tool]
 ) -> list[GivenValue]:
-    """The values that the user gives, in plan order; what was left out (None) is none."""
+    """The values that the user gives, in plan order.
+
+    What was left out (None) is none, nor what the agent picks.
+    """
     stated = numbers(question)
     return [
         GivenValue(index, name, source, _standing(source, question, stated, tools[step.tool], name))
@@ -71,6 +75,16 @@ def given_values(
         for name, source in step.arguments.items()
         if source.origin is ArgumentOrigin.TASK and source.value is not None
     ]
+
+
+def chosen_values(plan: Sequence[ChainStep]) -> dict[str, Any]:
+    """The values that the agent picks, by place (``0.position``), in plan order."""
+    return {
+        f"{index}.{name}": source.value
+        for index, step in enumerate(plan)
+        for name, source in step.arguments.items()
+        if source.origin is ArgumentOrigin.CHOSEN
+    }
 
 
 def settled(
@@ -84,7 +98,7 @@ def settled(
     steps = list(plan)
     for given in given_values(question, plan, tools):
         step = steps[given.step]
-        schema = _schema(tools[step.tool], given.argument)
+        schema = parameter_schema(tools[step.tool].parameters, given.argument)
         source = given.source
         if given.standing is Standing.STATED:
             source = source.model_copy(update={"said": ""})
@@ -112,7 +126,7 @@ def _of_leaf(leaf: Any, question: str, stated: set[Decimal], tool: Tool, name: s
         return Standing.OPEN
     if isinstance(leaf, int | float):
         return Standing.STATED if Decimal(str(leaf)) in stated else Standing.OPEN
-    schema = _schema(tool, name)
+    schema = parameter_schema(tool.parameters, name)
     if canonical_json(leaf) in set(_choices(schema)):
         # Not looked for: members such as "on" or "all" stand in a question for other reasons.
         return Standing.OPEN
@@ -134,15 +148,6 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(part)
     else:
         yield value
-
-
-def _schema(tool: Tool, name: str) -> Mapping[str, Any]:
-    """The schema of a parameter with the definitions that it may point to; empty if none."""
-    schema = tool.parameters.get("properties", {}).get(name)
-    if not isinstance(schema, Mapping):
-        return {}
-    shared = {k: tool.parameters[k] for k in ("$defs", "definitions") if k in tool.parameters}
-    return {**schema, **(shared if "$ref" in canonical_json(schema) else {})}
 
 
 def _choices(schema: Any) -> Iterator[str]:

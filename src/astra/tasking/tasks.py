@@ -8,7 +8,8 @@ servers, both in the servers' order, so that the result does not depend on which
   every ask of a server is done, so that no server's asks depend on another's near-duplicates.
 
 Where there are more tasks than wanted (``max_tasks``, ``max_live_tasks``), strata keep their
-shares; a task and its variants are not kept together, which leaves more different requests.
+shares; a task and its variants are not kept together, which leaves more different requests. What
+``max_tasks`` would drop anyway is mostly not written (``TasksConfig.share_written``).
 """
 
 from __future__ import annotations
@@ -39,13 +40,17 @@ async def tasks(
     live: int,
     open_items: int,
     metrics: StageMetrics,
+    share: float = 1.0,
 ) -> AsyncGenerator[Task | Rejection, None]:
     """The selected tasks of every server, in the servers' order, and a rejection for each other.
 
     ``chains`` gives the chains of a server's id. ``live`` is the number of live servers, which
-    share ``max_live_tasks``. With ``max_tasks`` the tasks come after everything else.
+    share ``max_live_tasks``. With ``max_tasks`` the tasks come after everything else. ``share``:
+    of the base tasks, those that are written.
     """
-    pipelines = Pipelines(models, config, metrics, open_items)
+    if share < 1:
+        metrics.value("share_written", round(share, 4))
+    pipelines = Pipelines(models, config, share, metrics, open_items)
     seen = Originals(config.near_duplicate) if config.near_duplicate_scope == "set" else None
 
     async def work(item: tuple[int, ToolServer]) -> tuple[ToolServer, list[Outcome]]:

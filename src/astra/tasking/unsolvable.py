@@ -162,6 +162,7 @@ class Donors:
     def __init__(self, mode: Literal["recent", "stable"]) -> None:
         self._stable = mode == "stable"
         self._kept: list[Donor] = []
+        self._owed = 0
 
     def extend(self, donors: Iterable[Donor]) -> None:
         """Add questions; which of all are kept depends on the mode."""
@@ -171,6 +172,19 @@ class Donors:
             del self._kept[DONORS:]
         else:
             del self._kept[:-DONORS]
+
+    def due(self, wanted: int, fitting: Sequence[Donor]) -> int:
+        """How many questions to put to a server that wants so many.
+
+        Nothing fits the first server, and others that come before any of another domain. What they
+        want goes to later ones, to each at most as much as it wants itself.
+        """
+        if not fitting:
+            self._owed += wanted
+            return 0
+        more = min(self._owed, wanted)
+        self._owed -= more
+        return wanted + more
 
     def fitting(self, server: ToolServer) -> tuple[Donor, ...]:
         """The questions so far that may be put to the server."""

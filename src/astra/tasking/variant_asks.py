@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -62,15 +62,19 @@ class Solvability(Frozen):
     solvable: Literal["yes", "partly", "no"]
 
 
-def diverse_ask(server: ToolServer, task: Task, sample: int, max_words: int) -> Ask[WrittenTask]:
-    """Ask for another situation that takes the same calls, with values of its own."""
-    variables = {
+def _planned_view(server: ToolServer, task: Task) -> dict[str, Any]:
+    """A task with its plan, and the tools that this uses."""
+    return {
         "server": server_view(server, task.language),
         "tools": tools_of(server, task.plan),
         "question": task.question,
         "steps": steps_view(task.plan),
-        "now": task.now,
     }
+
+
+def diverse_ask(server: ToolServer, task: Task, sample: int, max_words: int) -> Ask[WrittenTask]:
+    """Ask for another situation that takes the same calls, with values of its own."""
+    variables = {**_planned_view(server, task), "now": task.now}
     wanted = names_wanted(server.tools, task.plan)
     names = suggested_names(task.id, sample, kinds=wanted, language=task.language)
     return Ask(DIVERSE, variables, WrittenTask, sample, {"max_words": max_words}, names)
@@ -133,14 +137,7 @@ def replan_ask(server: ToolServer, original: Task, variant: Task) -> Ask[Replann
 
 def drop_parameter_ask(server: ToolServer, task: Task, step: int, parameter: str) -> Ask[Rewritten]:
     """Ask for a task's question without the value of one argument of its plan."""
-    variables = {
-        "server": server_view(server, task.language),
-        "tools": tools_of(server, task.plan),
-        "question": task.question,
-        "steps": steps_view(task.plan),
-        "step": step,
-        "parameter": parameter,
-    }
+    variables = {**_planned_view(server, task), "step": step, "parameter": parameter}
     return Ask(DROP_PARAMETER, variables, Rewritten)
 
 

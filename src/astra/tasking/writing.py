@@ -29,6 +29,7 @@ from astra.tasking.checks import TaskProblem, check_plan, check_question
 from astra.tasking.clock import draw_now
 from astra.tasking.config import TasksConfig
 from astra.tasking.drafts import Draft, Origin
+from astra.tasking.spread import ticket
 from astra.tasking.stated import settled
 from astra.text.language import UNKNOWN, detect_language
 
@@ -53,8 +54,13 @@ class WritingJob:
     """The tries that were followed by another; ``write_task`` adds them."""
 
 
-def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) -> list[WritingJob]:
-    """The writing jobs of one server, in a fixed order: samples per chain, then for the server."""
+def base_jobs(
+    server: ToolServer, chains: Sequence[Chain], config: TasksConfig, share: float = 1.0
+) -> list[WritingJob]:
+    """The writing jobs of one server, in a fixed order: samples per chain, then for the server.
+
+    Of all of them a ``share``, drawn by hash: a smaller one is a part of a larger one.
+    """
     jobs: list[WritingJob] = []
     words = config.max_words
     for chain in chains:
@@ -71,7 +77,7 @@ def base_jobs(server: ToolServer, chains: Sequence[Chain], config: TasksConfig) 
         ask = server_task_ask(server, number, sample, language, words, now, focus)
         origin = Origin(server.id, f"{SERVER_TASK} number {number} sample {sample}")
         jobs.append(WritingJob(ask, None, language, now, origin))
-    return jobs
+    return [job for job in jobs if ticket("written", job.origin.item, job.origin.part) < share]
 
 
 def _focus(
@@ -185,9 +191,10 @@ def _count_sources(metrics: StageMetrics, chain: Chain | None, plan: Sequence[Ch
 def merge_plan(chain: Sequence[ChainStep], written: Sequence[ChainStep]) -> tuple[ChainStep, ...]:
     """The chain with the written task's values; the order of tools must be the chain's.
 
-    What the user was to give may come from an earlier result instead, optional arguments may be
-    added, and a default may be said otherwise. What the chain takes from a result stays so, but for
-    the positions in its lists: the request may be about the second of what was found.
+    What the user was to give may come from an earlier result instead, or be left to the agent;
+    optional arguments may be added, and a default may be said otherwise. What the chain takes from
+    a result stays so, but for the positions in its lists: the request may be about the second of
+    what was found.
     Raises TaskProblem if the written plan uses other tools or leaves a value out.
     """
     if [step.tool for step in chain] != [step.tool for step in written]:
@@ -200,7 +207,7 @@ def merge_plan(chain: Sequence[ChainStep], written: Sequence[ChainStep]) -> tupl
             if source.origin is ArgumentOrigin.OUTPUT:
                 elsewhere = _other_position(source, arguments.get(name))
                 arguments[name] = arguments[name] if elsewhere else source
-            elif _same_value(source, arguments.get(name)):
+            elif _says_nothing_else(source, arguments.get(name)):
                 arguments[name] = source
             elif name not in given.arguments and source.origin is ArgumentOrigin.TASK:
                 raise TaskProblem("plan_argument_missing", f"{index}.{name} of {step.tool}")
@@ -220,10 +227,12 @@ def _other_position(source: ArgumentSource, given: ArgumentSource | None) -> boo
     return alike and given.path != source.path
 
 
-def _same_value(source: ArgumentSource, given: ArgumentSource | None) -> bool:
-    """Whether the writer repeats a default."""
+def _says_nothing_else(source: ArgumentSource, given: ArgumentSource | None) -> bool:
+    """Whether a default stays: the writer repeats it, or leaves the choice to the agent."""
     if source.origin is not ArgumentOrigin.DEFAULT or given is None:
         return False
+    if given.origin is ArgumentOrigin.CHOSEN:
+        return True
     return canonical_json([source.value]) == canonical_json([given.value])
 
 

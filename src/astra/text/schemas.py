@@ -7,6 +7,7 @@ refers to, a schema is compiled once, and what is wrong is told in a bounded tex
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from referencing.exceptions import Unresolvable
 
 from astra.records.base import canonical_json
 
+_DEFINITIONS = ("$defs", "definitions")
 MAX_TOLD = 300
 """The most characters of a problem that are told: messages quote whole values."""
 
@@ -54,6 +56,19 @@ def schema_fault(schema: Any) -> str:
     except RecursionError:
         return "nested too deep"
     return ""
+
+
+def parameter_schema(parameters: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The schema of one of a call's ``parameters``, with the definitions that it points to.
+
+    An unknown parameter has an empty one, which every value satisfies.
+    """
+    schema = parameters.get("properties", {}).get(name, {})
+    if not isinstance(schema, Mapping):
+        return {"not": {}} if schema is False else {}
+    if "$ref" not in canonical_json(schema):
+        return schema
+    return {**schema, **{key: parameters[key] for key in _DEFINITIONS if key in parameters}}
 
 
 def validator(schema: Any) -> Draft202012Validator:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from astra.llm.protocol import Ask
 from astra.records.base import Frozen
@@ -19,11 +22,31 @@ BACK_QUERY = "toolgraph/back_query"
 BACK_CHAIN = "toolgraph/back_chain"
 
 
+PROPOSED_ORIGINS = (ArgumentOrigin.TASK, ArgumentOrigin.DEFAULT, ArgumentOrigin.OUTPUT)
+
+
+class _Proposed:
+    """Marks an origin that a proposal may state: only whoever writes a task leaves values open."""
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core_schema)
+        handler.resolve_ref_schema(schema)["enum"] = [origin.value for origin in PROPOSED_ORIGINS]
+        return schema
+
+
+def _check_proposed(origin: ArgumentOrigin) -> ArgumentOrigin:
+    if origin not in PROPOSED_ORIGINS:
+        raise ValueError(f"an origin is one of {', '.join(PROPOSED_ORIGINS)}")
+    return origin
+
+
 class ProposedArgument(Frozen):
     """Where an argument comes from; ``step`` and ``path`` are of an output."""
 
     name: str
-    origin: ArgumentOrigin
+    origin: Annotated[ArgumentOrigin, _Proposed(), AfterValidator(_check_proposed)]
     step: int | None = None
     path: tuple[str | int, ...] = ()
 

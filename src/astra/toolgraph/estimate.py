@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from astra.estimate.asks import Amount, AskForm, ExpectedAsks
-from astra.estimate.chains import ChainFacts
+from astra.estimate.plans import PlanFacts
 from astra.estimate.servers import ServerFacts
 from astra.llm.protocol import ModelConfig
 from astra.settings import StageConfig
@@ -101,7 +101,7 @@ def _unknown(name: str, model: ModelConfig, chains: Amount, shown: float) -> Exp
     return ExpectedAsks(name, model, kind, chains, like.prompt_tokens, like.completion_tokens)
 
 
-def expected_chains(config: ChainsConfig, graphs: Amount, servers: ServerFacts) -> ChainFacts:
+def expected_chains(config: ChainsConfig, graphs: Amount, servers: ServerFacts) -> PlanFacts:
     """The facts of table ``chains`` before it is there."""
     kept = ACCEPTED ** len(config.operators)
-    return ChainFacts(_candidates(config, graphs, servers).guessed(kept), STEPS)
+    return PlanFacts(_candidates(config, graphs, servers).guessed(kept), STEPS)

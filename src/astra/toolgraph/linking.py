@@ -14,6 +14,7 @@ from typing import Any
 from astra.records.tool import Tool
 from astra.text.paths import alternatives, kinds, takes
 from astra.text.values import ENTITY
+from astra.text.verbs import singular
 
 _GENERIC_NAMES = (
     "id name type query value text data result results status date month year day time count "
@@ -39,13 +40,7 @@ class Output:
 
 def tokens(name: str) -> tuple[str, ...]:
     """Lower-case singular words of a snake_case, camelCase or dotted name."""
-    return tuple(_singular(part.lower()) for part in _TOKEN.findall(name))
-
-
-def _singular(word: str) -> str:
-    if len(word) > 3 and word.endswith("ies"):
-        return word[:-3] + "y"
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+    return tuple(singular(part.lower()) for part in _TOKEN.findall(name))
 
 
 def outputs(tool: Tool) -> tuple[Output, ...]:

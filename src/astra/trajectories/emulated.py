@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from astra.agent.episode import parse_arguments
 from astra.llm.protocol import Ask, Teacher
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Tool, ToolServer
-from astra.text.names import suggested_names
+from astra.text.names import kinds_of_names, suggested_names
 from astra.text.schemas import violation
 from astra.trajectories.failures import FailureInjector
 from astra.trajectories.stated import Thing
@@ -89,7 +89,7 @@ class EmulatedEnv:
         arguments = parse_arguments(tool, call.arguments)
         async with self._turn:
             # A failed call never reached the tool: it leaves no trace in the state.
-            failure = self._failures.draw(call.name)
+            failure = self._failures.draw(tool)
             if failure is not None:
                 return failure
             reply = await self._emulator.ask(self._ask(tool, arguments))
@@ -116,13 +116,27 @@ class EmulatedEnv:
             "known": list(self._setting.known),
             "now": self._setting.now,
         }
-        names = suggested_names(self._server.id, tool.name, arguments)
+        wanted = kinds_of_names(_texts(tool.result_schema))
+        names = suggested_names(
+            self._server.id, tool.name, arguments, kinds=wanted, language=self._server.language
+        )
         limits = {"max_result_chars": self._max_result_chars}
 
         def check(reply: EmulatedReply) -> None:
             check_reply(reply, tool.result_schema, self._max_result_chars)
 
         return Ask(TEMPLATE, variables, EmulatedReply, self._sample, limits, names, check)
+
+
+def _texts(schema: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every named place of a schema of results, nested ones and items of lists included."""
+    if not isinstance(schema, Mapping):
+        return
+    if name:
+        yield name, schema
+    for inner, nested in schema.get("properties", {}).items():
+        yield from _texts(nested, inner)
+    yield from _texts(schema.get("items"))
 
 
 def shown_state(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -169,5 +183,5 @@ def _result(reply: EmulatedReply) -> ToolResult:
 
 
 def result_text(value: Any) -> str:
-    """A typed result as the agent reads it: text as it is, everything else as compact JSON."""
+    """A typed result as the agent reads it: text as it is, everything else as JSON on one line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from astra.estimate.asks import AskForm, ExpectedAsks, expected
 from astra.estimate.episodes import EpisodeFacts
+from astra.estimate.plans import PlanFacts
 from astra.estimate.servers import ServerFacts
-from astra.estimate.tasks import TaskFacts
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.emulated import TEMPLATE as EMULATE
 from astra.trajectories.emulated import EmulatedReply
@@ -38,7 +38,7 @@ another task has to share a person or thing with the first (measured with the of
 
 
 def expected_episodes(
-    config: TrajectoriesConfig, tasks: TaskFacts, servers: ServerFacts
+    config: TrajectoriesConfig, tasks: PlanFacts, servers: ServerFacts
 ) -> EpisodeFacts:
     """The facts of table ``trajectories`` before it is there."""
     share = config.conversations.share
@@ -57,7 +57,7 @@ def expected_episodes(
 
 
 def episode_asks(
-    config: TrajectoriesConfig, tasks: TaskFacts, servers: ServerFacts
+    config: TrajectoriesConfig, tasks: PlanFacts, servers: ServerFacts
 ) -> list[ExpectedAsks]:
     """The asks of stage ``trajectories``, and the agent's turns. The most are the limits."""
     episode = expected_episodes(config, tasks, servers)

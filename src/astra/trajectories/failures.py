@@ -10,6 +10,8 @@ import random
 
 from astra.records.base import content_id
 from astra.records.message import CallStatus, ToolResult
+from astra.records.tool import Tool
+from astra.text.verbs import changes_state
 
 TRANSIENT_MARKS = ("timed out", "is unreachable", "gave no answer")
 """Texts by which an agent can tell a result that is worth a retry."""
@@ -23,15 +25,23 @@ class FailureInjector:
         self._episode = episode
         self._calls = 0
 
-    def draw(self, tool: str) -> ToolResult | None:
-        """The failure of the episode's next call, or None if it goes through."""
+    def draw(self, tool: Tool) -> ToolResult | None:
+        """The failure of the episode's next call, or None if it goes through.
+
+        That of a change says that its end is unknown: of a real outage nobody knows more.
+        """
         rng = random.Random(int(content_id(["failure", self._episode, self._calls]), 16))
         self._calls += 1
         if rng.random() >= self._rate:
             return None
         if rng.random() < 0.5:
-            return ToolResult(status=CallStatus.TIMEOUT, content=f"error: {tool} timed out")
-        return ToolResult(status=CallStatus.UNREACHABLE, content=f"error: {tool} is unreachable")
+            return _failure(CallStatus.TIMEOUT, f"{tool.name} timed out", tool)
+        return _failure(CallStatus.UNREACHABLE, f"{tool.name} is unreachable", tool)
+
+
+def _failure(status: CallStatus, problem: str, tool: Tool) -> ToolResult:
+    open_end = "; it may have taken effect" if changes_state(tool.name, tool.effect) else ""
+    return ToolResult(status=status, content=f"error: {problem}{open_end}")
 
 
 def looks_transient(text: str) -> bool:

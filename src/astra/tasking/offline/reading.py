@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra.llm.protocol import ProviderError
-from astra.records.graph import ChainStep
+from astra.records.graph import ArgumentOrigin, ChainStep
 from astra.records.tool import Tool
 from astra.tasking.asks import PlannedArgument, PlannedStep
 from astra.tasking.offline import grammar, grammar_zh
@@ -55,6 +55,7 @@ def planned(plan: Sequence[ChainStep]) -> tuple[PlannedStep, ...]:
                 PlannedArgument(
                     name=name,
                     said=source.said,
+                    chosen=source.origin is ArgumentOrigin.CHOSEN,
                     value=source.value,
                     step=source.step,
                     path=source.path,
