@@ -2,8 +2,8 @@
 
 With irrelevant tools (``irrelevant_tools: banded``) and without (``none``) are two entries of
 ``bench.suites``, told apart by their labels. The headline is the paper's F1; ``success`` is what
-pass^k counts. Both are also told for look-ups and hard arenas apart (``f1_hard``). Token limits hold
-as in training: a turn, prompt or conversation that exceeds them ends its episode.
+pass^k counts. Both are also told for look-ups and hard arenas apart (``f1_hard``). Token limits
+hold as in training: a turn, prompt or conversation that exceeds them ends its episode.
 """
 
 from __future__ import annotations
