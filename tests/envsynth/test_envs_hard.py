@@ -163,10 +163,16 @@ def test_a_check_knows_both_things_it_is_asked_about(
     assert called(tool, sandbox, berth="Low Tide", quay="?") == "ValueError: no quay named ?"
 
 
+def deep(*steps: SubQuestion) -> QAInstance:
+    """An instance that says it goes four levels deep: it is no look-up."""
+    last = steps[-1].model_copy(update={"hop_level": 4})
+    return instance(*steps[:-1], last)
+
+
 def test_names_repeat_no_word_of_the_question_where_that_is_wished(
     teacher: OfflineTeacher, sandbox: Sandbox
 ) -> None:
-    whole = instance(*EVERY_OP)
+    whole = deep(*EVERY_OP)
     questions = {question.id: question.question for question in whole.sub_questions}
     plain = made(whole, teacher, sandbox)
     assert all(shared_words(one.tool.name, questions[one.sub_question_id]) for one in plain)
@@ -194,7 +200,7 @@ def test_a_name_like_the_question_goes_back_to_the_teacher(sandbox: Sandbox) -> 
                     return reply.model_copy(update={"tool": named})
             return reply
 
-    whole = instance(
+    whole = deep(
         price(1, "Amber Cove", 812).model_copy(update={"question": "The price of Amber Cove?"})
     )
     obeying = Stubborn(obeys=True)
@@ -265,9 +271,7 @@ def test_hard_tools_make_hard_arenas_that_honest_play_solves(
 
 
 def test_the_shares_decide_what_is_wished(teacher: OfflineTeacher) -> None:
-    many = [
-        instance(price(1, "Amber Cove", 800 + n), price(2, "Jade Mill", 455)) for n in range(400)
-    ]
+    many = [deep(price(1, "Amber Cove", 800 + n), price(2, "Jade Mill", 455)) for n in range(400)]
     config = ENVS.model_copy(update={"unlike_names": 0.3, "formats": 0.2})
     drawn = [[wishes_of(whole, q, config) for q in whole.sub_questions] for whole in many]
     assert all(first == second for first, second in drawn)  # one tool could serve both
@@ -280,6 +284,22 @@ def test_the_shares_decide_what_is_wished(teacher: OfflineTeacher) -> None:
     assert wishes_of(many[0], chinese, sure) == Wishes(unlike_name=False, other_form=True)
     bare = many[0].sub_questions[0].model_copy(update={"operation": None})
     assert wishes_of(many[0], bare, sure) == Wishes(unlike_name=True, other_form=True)
+
+
+def test_a_look_up_keeps_names_that_its_question_has() -> None:
+    sure = ENVS.model_copy(update={"unlike_names": 1.0})
+    whole = instance(price(1, "Amber Cove", 812))
+    assert wishes_of(whole, whole.sub_questions[0], sure) == NO_WISHES
+    picked = price(2, "Amber Cove", 812)
+    operation = picked.operation
+    assert operation is not None
+    of_part = operation.model_copy(update={"arguments": {"listing": {"from": 1, "pick": "name"}}})
+    picking = instance(
+        price(1, "Amber Cove", 812), picked.model_copy(update={"operation": of_part})
+    )
+    free = instance(price(1, "Amber Cove", 812).model_copy(update={"operation": None}))
+    for other in (picking, free):
+        assert wishes_of(other, other.sub_questions[0], sure).unlike_name
 
 
 def test_only_a_name_that_was_wished_for_is_judged() -> None:

@@ -20,7 +20,8 @@ class EnvsConfig(StageConfig):
     inner_attempts: int = Field(ge=1)
     """Tries of call and code per document: of the part at fault, told what was wrong with it."""
     unlike_names: float = Field(ge=0.0, le=1.0)
-    """The share of tools whose name must share no content word with the question."""
+    """The share of tools, those of plain look-ups aside, whose name must share no content word with
+    the question."""
     formats: float = Field(ge=0.0, le=1.0)
     """The share of tools that should want a value in another form than the question has it."""
     other_keys: int = Field(ge=1)

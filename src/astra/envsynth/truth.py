@@ -80,7 +80,7 @@ class Meaning:
         return list(dict.fromkeys(row[at] for row in table.rows if row[at] is not None))
 
     def rows(self, optional: str = "") -> list[dict[str, Any]]:
-        """The plain call about each row of the table, with the optional parameter if one is named."""
+        """The plain call about each row, with the optional parameter if one is named."""
         table = self.table
         if table is None or self.fixed:
             return []

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.static import Problem
+from astra.envsynth.traits import DEEP
 from astra.envsynth.worlds import is_stateful
+from astra.qa.knowledge.references import is_reference
 from astra.records.base import content_id
-from astra.records.qa import QAInstance, SubQuestion
+from astra.records.qa import Operation, QAInstance, SubQuestion
 from astra.records.tool import Tool
 from astra.text.likeness import shared_words
 from astra.text.words import has_cjk
@@ -33,15 +35,31 @@ def wishes_of(instance: QAInstance, question: SubQuestion, config: EnvsConfig) -
     """The wishes that are drawn for a sub-question's tool.
 
     Sub-questions of an instance that ask for the same draw the same, so that one tool can serve
-    them. Names say nothing to questions of another script. What a tool does to shared tables is
+    them. Names say nothing to questions of another script, and a look-up keeps the names that make
+    it one: alone they would make no arena hard. What a tool does to shared tables is
     stated in the tables' own forms, so stateful tools keep those.
     """
     return Wishes(
         unlike_name=not has_cjk(question.question)
+        and not is_lookup(instance)
         and _drawn("unlike_name", instance, question) < config.unlike_names,
         other_form=not is_stateful(instance, question)
         and _drawn("other_form", instance, question) < config.formats,
     )
+
+
+def is_lookup(instance: QAInstance) -> bool:
+    """Whether operations show that a question uses its answers whole, and not four levels deep."""
+    operations = [question.operation for question in instance.sub_questions]
+    return all(
+        operation is not None and operation.op != "page" and not _picks(operation)
+        for operation in operations
+    ) and all(question.hop_level < DEEP for question in instance.sub_questions)
+
+
+def _picks(operation: Operation) -> bool:
+    given = operation.arguments.values()
+    return any(is_reference(value) and "pick" in value for value in given)
 
 
 def name_problem(wishes: Wishes, tool: Tool, question: str) -> Problem | None:
