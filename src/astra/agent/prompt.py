@@ -22,7 +22,7 @@ AGENT_SYSTEM_PROMPT = (
     "<answer> and </answer>: only the values asked for, as short as they come, several ones "
     "separated by '; '; for an action, what was done; "
     f"'{NO_TOOL}' if nothing offered can help, '{MISSING_VALUE}' if a value that a tool needs was "
-    f"neither given nor left to you, '{NOT_FOUND}' if the tools report that there is none."
+    f"not given, '{NOT_FOUND}' if the tools report that there is none."
 )
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
