@@ -160,6 +160,7 @@ def test_prompts_list_tells_which_template_a_hash_is(root: Path, workspace: Path
 def test_prompts_render_shows_the_request_for_a_real_record(root: Path, workspace: Path) -> None:
     composed = yaml.safe_load((root / "params.yaml").read_text())
     composed["qa"]["instances"] = {"train": 4, "dev": 2, "heldout": 2}
+    composed["qa_valid"]["audit_share"] = 1.0  # planned questions are hardly judged otherwise
     composed["qa_valid"]["judge"] = ONLINE  # no endpoint and no key: nothing may be asked
     for name in ("stages", "sources", "contamination"):
         (workspace / name).symlink_to(root / name)

@@ -243,10 +243,10 @@ def test_every_prompt_renders(teacher: OfflineTeacher) -> None:
             answer=answer("number", 1), checks={},
         )  # fmt: skip
         call, code = (
-            asks.Rejected("constant: why", reply)
+            asks.LastTry("constant: why", reply)
             for reply in ({"amount": 17}, "def wrong():\n    pass\n")
         )
-        merge = asks.Rejected("constant: why", {"code": "def wrong():\n    pass\n", "calls": []})
+        merge = asks.LastTry("constant: why", {"code": "def wrong():\n    pass\n", "calls": []})
         asked = [
             asks.document_ask(owner, question, NO_WISHES, "constant: why", 0),
             asks.document_ask(owner, question, Wishes(True, True), "constant: why", 0),

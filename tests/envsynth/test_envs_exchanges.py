@@ -19,7 +19,7 @@ from astra.envsynth.asks import (
     DocumentReply,
     MergeReply,
 )
-from astra.envsynth.faults import Part, fault_of
+from astra.envsynth.faults import ToolPart, fault_of
 from astra.envsynth.grouping import Member, can_merge, classes_of, doubtful
 from astra.envsynth.static import call_problem, code_problem
 from astra.llm.structured import parse_reply
@@ -111,7 +111,7 @@ def test_most_calls_were_asked_again_for_a_fault_of_the_code(
 ) -> None:
     told = [re.search(r"was rejected\n(\w+): (.+)", prompt) for prompt, _ in exchanges["call"]]
     parts = Counter(fault_of((found[1], found[2])).part for found in told if found)
-    assert parts == {Part.CODE: 12, Part.CALL: 2}
+    assert parts == {ToolPart.CODE: 12, ToolPart.CALL: 2}
 
 
 def test_few_groupings_are_still_a_question(exchanges: dict[str, list[tuple[str, Any]]]) -> None:

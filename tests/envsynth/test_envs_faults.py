@@ -11,7 +11,7 @@ from env_samples import ENVS, instance, price
 from merge_samples import Asked
 
 from astra.envsynth import asks
-from astra.envsynth.faults import Part, fault_of
+from astra.envsynth.faults import ToolPart, fault_of
 from astra.envsynth.offline.handlers import HANDLERS
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ProviderError
@@ -161,13 +161,15 @@ def test_a_sandbox_that_failed_costs_no_further_ask(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("reason", "part"),
     [
-        ("answer_in_document", Part.DOCUMENT),
-        ("too_few_perturbations", Part.DOCUMENT),
-        ("call_violates_schema", Part.CALL),
-        ("row_order", Part.CODE),
-        ("forbidden_import", Part.CODE),
-        ("never heard of", Part.CODE),
+        ("answer_in_document", ToolPart.DOCUMENT),
+        ("too_few_perturbations", ToolPart.DOCUMENT),
+        ("call_violates_schema", ToolPart.CALL),
+        ("row_order", ToolPart.CODE),
+        ("forbidden_import", ToolPart.CODE),
+        ("never heard of", ToolPart.CODE),
     ],
 )
-def test_what_is_neither_of_document_nor_of_call_is_of_the_code(reason: str, part: Part) -> None:
+def test_what_is_neither_of_document_nor_of_call_is_of_the_code(
+    reason: str, part: ToolPart
+) -> None:
     assert fault_of((reason, "why")).part == part

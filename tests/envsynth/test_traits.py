@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from astra.envsynth.traits import DEEP, traits_of
-from astra.records.environment import Arena, ArenaStep, ArenaTool, Trait
+from astra.envsynth.traits import traits_of
+from astra.records.environment import DEEP, Arena, ArenaStep, ArenaTool, Trait
 from astra.records.qa import Answer, QuestionKind, Scenario, Split
 from astra.records.tool import Tool
 

@@ -62,13 +62,14 @@ def test_both_kinds_train_in_one_batch_and_are_logged_apart() -> None:
         driver = RolloutDriver(engine, codec, sandbox, limits, config.reward, config.final_answer)
         read, write = GroupRoller(driver, config).roll([(0, READ), (1, WRITE)], seed=0)
     assert (read.kind, write.kind) == (QuestionKind.READ_ONLY, QuestionKind.WRITE)
-    # n sub-tasks, the final answer one of them: 2 * 3 / (3 + 3) and 2 * 2 / (3 + 2)
-    assert [sample.reward for sample in read.samples] == pytest.approx([1.0, 0.8], abs=1e-5)
+    # n sub-tasks, the final answer one of them, paid where its steps are: 2 * 3 / (3 + 3), and
+    # 2 * 1 / (3 + 2)
+    assert [sample.reward for sample in read.samples] == pytest.approx([1.0, 0.4], abs=1e-5)
     # The wrong guest's row is another end state: neither the call nor the answer counts.
     assert [sample.reward for sample in write.samples] == pytest.approx([1.0, 0.0], abs=1e-5)
     assert read.informative(1e-6)
     assert write.informative(1e-6)
     means = mean_figures([read, write])
-    assert means["read_only_reward"] == pytest.approx(0.9, abs=1e-5)
+    assert means["read_only_reward"] == pytest.approx(0.7, abs=1e-5)
     assert means["write_reward"] == pytest.approx(0.5, abs=1e-5)
     assert means["reward"] == pytest.approx(0.7, abs=1e-5)

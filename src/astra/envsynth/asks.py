@@ -95,7 +95,7 @@ class MergeReply(Reply):
 
 
 @dataclass(frozen=True)
-class Rejected:
+class LastTry:
     """A reply that failed, as the next ask for the same shows it."""
 
     feedback: str
@@ -108,7 +108,7 @@ class Rejected:
         return {"feedback": self.feedback, "rejected": self.reply}
 
 
-FIRST_TRY = Rejected("")
+FIRST_TRY = LastTry("")
 """Nothing was rejected yet."""
 
 
@@ -173,7 +173,7 @@ def call_ask(
     question: SubQuestion,
     tool: Tool,
     sample: int,
-    rejected: Rejected = FIRST_TRY,
+    rejected: LastTry = FIRST_TRY,
 ) -> Ask[CallReply]:
     """Ask for the gold call's arguments."""
     return Ask(
@@ -191,7 +191,7 @@ def code_ask(
     arguments: dict[str, Any],
     other_keys: int,
     sample: int,
-    rejected: Rejected = FIRST_TRY,
+    rejected: LastTry = FIRST_TRY,
 ) -> Ask[CodeReply]:
     """Ask for the tool's source, over its own data or over the world of a stateful tool."""
     stateful = is_stateful(instance, question)
@@ -216,7 +216,7 @@ def cluster_ask(members: list[tuple[SubQuestion, Environment]]) -> Ask[ClusterRe
 
 
 def merge_ask(
-    members: list[tuple[SubQuestion, Environment]], sample: int, rejected: Rejected = FIRST_TRY
+    members: list[tuple[SubQuestion, Environment]], sample: int, rejected: LastTry = FIRST_TRY
 ) -> Ask[MergeReply]:
     """``members[0]`` is the base: its document stays, its data grow."""
     return Ask(

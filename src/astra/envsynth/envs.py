@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra.envsynth import asks
-from astra.envsynth.asks import FIRST_TRY, Rejected
+from astra.envsynth.asks import FIRST_TRY, LastTry
 from astra.envsynth.batching import Batcher
 from astra.envsynth.candidates import CandidateTool, candidate_of
 from astra.envsynth.envs_config import EnvsConfig
-from astra.envsynth.faults import OUTAGES, Fault, Part, failure, fault_of
+from astra.envsynth.faults import OUTAGES, FailedTry, ToolPart, failure, fault_of
 from astra.envsynth.leaks import secrets_of
 from astra.envsynth.proof import Proof
 from astra.envsynth.reach import reach_problem
@@ -162,18 +162,18 @@ class _Draft:
     tool: Tool | None = None
     arguments: dict[str, Any] | None = None
     code: str = ""
-    rejected: dict[Part, Rejected] = field(default_factory=dict[Part, Rejected])
+    rejected: dict[ToolPart, LastTry] = field(default_factory=dict[ToolPart, LastTry])
     """What the next ask for a part is told; nothing of what rests on a part taken back."""
 
-    def take_back(self, fault: Fault) -> None:
+    def take_back(self, fault: FailedTry) -> None:
         """Drop the part that failed and remember why; an outage says nothing about any."""
         if fault.problem[0] in OUTAGES:
             return
         reply = self.code or None
-        if fault.part == Part.CALL:
+        if fault.part == ToolPart.CALL:
             reply, self.arguments = self.arguments, None
-            self.rejected.pop(Part.CODE, None)
-        self.rejected[fault.part] = Rejected(": ".join(fault.problem), reply)
+            self.rejected.pop(ToolPart.CODE, None)
+        self.rejected[fault.part] = LastTry(": ".join(fault.problem), reply)
         self.code = ""
 
 
@@ -219,23 +219,23 @@ class _Synthesis:
                 if isinstance(result, Environment):
                     return result
                 self._problems.append(result.problem)
-                if result.part == Part.DOCUMENT:  # nothing that rests on it can be tried again
+                if result.part == ToolPart.DOCUMENT:  # nothing that rests on it can be tried again
                     break
                 draft.take_back(result)
         return None
 
-    async def _try(self, draft: _Draft, outer: int, sample: int) -> Environment | Fault:
+    async def _try(self, draft: _Draft, outer: int, sample: int) -> Environment | FailedTry:
         """Ask for the parts that are missing; cheap checks at once, then the proof.
 
         ``outer`` numbers the samples of documents, ``sample`` those of calls and codes.
         """
         instance, question = self._asked.instance, self._asked.question
         tool = draft.tool or await self._document(outer)
-        if isinstance(tool, Fault):
+        if isinstance(tool, FailedTry):
             return tool
         draft.tool = tool
         arguments = draft.arguments or await self._call(draft, tool, sample)
-        if isinstance(arguments, Fault):
+        if isinstance(arguments, FailedTry):
             return arguments
         draft.arguments = arguments
         fault = None if draft.code else await self._code(draft, tool, arguments, sample)
@@ -256,7 +256,7 @@ class _Synthesis:
             prompt_hash=self._notes.prompt_hash,
         )
 
-    async def _document(self, outer: int) -> Tool | Fault:
+    async def _document(self, outer: int) -> Tool | FailedTry:
         """A document with its scaling."""
         instance, question = self._asked.instance, self._asked.question
         ask, last = self._teacher.ask, self._last_problem
@@ -266,50 +266,50 @@ class _Synthesis:
             if asks.gains_filter(question):
                 reply = await ask(asks.complexity_ask(instance, question, reply.tool.tool(), outer))
         except (ProviderError, ParseError) as error:
-            return Fault(Part.DOCUMENT, failure(error))
+            return FailedTry(ToolPart.DOCUMENT, failure(error))
         tool = reply.tool.tool()
         problem = document_problem(
             tool, secrets_of(instance), filters_of(instance, question)
         ) or name_problem(wishes, tool, question.question)
-        return Fault(Part.DOCUMENT, problem) if problem else tool
+        return FailedTry(ToolPart.DOCUMENT, problem) if problem else tool
 
-    async def _call(self, draft: _Draft, tool: Tool, sample: int) -> dict[str, Any] | Fault:
+    async def _call(self, draft: _Draft, tool: Tool, sample: int) -> dict[str, Any] | FailedTry:
         """The gold call's arguments; those that fail stay in ``draft``."""
         instance, question = self._asked.instance, self._asked.question
-        rejected = draft.rejected.get(Part.CALL, FIRST_TRY)
+        rejected = draft.rejected.get(ToolPart.CALL, FIRST_TRY)
         ask = asks.call_ask(instance, question, tool, sample, rejected)
         try:
             reply = await self._teacher.ask(ask)
         except (ProviderError, ParseError) as error:
-            return Fault(Part.CALL, failure(error))
+            return FailedTry(ToolPart.CALL, failure(error))
         if reply.unreachable:
-            return Fault(Part.DOCUMENT, ("unreachable", reply.unreachable[:SAID_CHARS]))
+            return FailedTry(ToolPart.DOCUMENT, ("unreachable", reply.unreachable[:SAID_CHARS]))
         draft.arguments = reply.arguments
         problem = call_problem(tool, reply.arguments)
         # The call of a barred step need not be one that an agent can make.
         if problem is None and question.bar is None:
             problem = reach_problem(tool, reply.arguments, _told(instance, question))
-        return Fault(Part.CALL, problem) if problem else reply.arguments
+        return FailedTry(ToolPart.CALL, problem) if problem else reply.arguments
 
     async def _code(
         self, draft: _Draft, tool: Tool, arguments: dict[str, Any], sample: int
-    ) -> Fault | None:
+    ) -> FailedTry | None:
         """Write the code into ``draft``; the fault of what came, if it has one."""
         instance, question = self._asked.instance, self._asked.question
-        rejected = draft.rejected.get(Part.CODE, FIRST_TRY)
+        rejected = draft.rejected.get(ToolPart.CODE, FIRST_TRY)
         others = self._config.other_keys
         ask = asks.code_ask(instance, question, tool, arguments, others, sample, rejected)
         try:
             reply = await self._teacher.ask(ask)
         except (ProviderError, ParseError) as error:
-            return Fault(Part.CODE, failure(error))
+            return FailedTry(ToolPart.CODE, failure(error))
         if reply.impossible:
-            return Fault(Part.DOCUMENT, ("impossible", reply.impossible[:SAID_CHARS]))
+            return FailedTry(ToolPart.DOCUMENT, ("impossible", reply.impossible[:SAID_CHARS]))
         draft.code = reply.code
         stateful = is_stateful(instance, question)
         allowed = self._config.sandbox.allowed_imports
         problem = code_problem(tool, reply.code, allowed, stateful)
-        return Fault(Part.CODE, problem) if problem else None
+        return FailedTry(ToolPart.CODE, problem) if problem else None
 
 
 def _told(instance: QAInstance, question: SubQuestion) -> list[Any]:

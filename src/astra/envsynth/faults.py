@@ -9,7 +9,7 @@ from astra.envsynth.static import Problem
 from astra.llm.protocol import ParseError, ProviderError
 
 
-class Part(StrEnum):
+class ToolPart(StrEnum):
     """A part of a tool, in the order in which they are asked for. Each rests on those before it."""
 
     DOCUMENT = "document"
@@ -31,21 +31,21 @@ OUTAGES = frozenset({"provider_error", "sandbox_infra"})
 
 
 @dataclass(frozen=True)
-class Fault:
+class FailedTry:
     """A failed try: what was wrong, and with which part."""
 
-    part: Part
+    part: ToolPart
     problem: Problem
 
 
-def fault_of(problem: Problem) -> Fault:
+def fault_of(problem: Problem) -> FailedTry:
     """The fault of a tool that is complete: what is said of neither document nor call is said of
     the code.
     """
     reason = problem[0]
     if reason in OF_DOCUMENT:
-        return Fault(Part.DOCUMENT, problem)
-    return Fault(Part.CALL if reason in OF_CALL else Part.CODE, problem)
+        return FailedTry(ToolPart.DOCUMENT, problem)
+    return FailedTry(ToolPart.CALL if reason in OF_CALL else ToolPart.CODE, problem)
 
 
 def failure(error: ProviderError | ParseError) -> Problem:

@@ -19,7 +19,7 @@ from itertools import chain, count
 from typing import Any
 
 from astra.envsynth import asks
-from astra.envsynth.asks import FIRST_TRY, MergeReply, Rejected
+from astra.envsynth.asks import FIRST_TRY, LastTry, MergeReply
 from astra.envsynth.candidates import candidate_of
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.faults import failure
@@ -248,13 +248,13 @@ class _Merge:
                 if result[0] == "not_served":  # the teacher's last word
                     break
                 if isinstance(reply, MergeReply):
-                    rejected = Rejected(": ".join(result), reply.model_dump(mode="json"))
+                    rejected = LastTry(": ".join(result), reply.model_dump(mode="json"))
         except AskBudgetSpent as error:
             last = ": ".join(self.problems[-1]) if self.problems else "none"
             self.problems.append(("ask_budget_spent", f"{error}; the last problem was {last}"))
         return None
 
-    async def _reply(self, attempt: int, rejected: Rejected) -> MergeReply | Problem:
+    async def _reply(self, attempt: int, rejected: LastTry) -> MergeReply | Problem:
         try:
             return await self._teacher.ask(asks.merge_ask(self._members, attempt, rejected))
         except (ProviderError, ParseError) as error:

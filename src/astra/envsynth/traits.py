@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from astra.records.environment import Arena, ArenaStep, Trait
+from astra.records.environment import DEEP, Arena, ArenaStep, Trait
 from astra.records.qa import QuestionKind
 from astra.records.tool import Tool
 from astra.text.forms import readings
 from astra.text.likeness import shared_words
 from astra.text.words import has_cjk, numbers, plain, says
-
-DEEP = 4
-"""How many hop levels make trait ``hops``; ours."""
 
 
 def traits_of(arena: Arena) -> tuple[Trait, ...]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.static import Problem
-from astra.envsynth.traits import DEEP
 from astra.envsynth.worlds import is_stateful
 from astra.qa.knowledge.references import is_reference
 from astra.records.base import content_id
+from astra.records.environment import DEEP
 from astra.records.qa import Operation, QAInstance, SubQuestion
 from astra.records.tool import Tool
 from astra.text.likeness import shared_words

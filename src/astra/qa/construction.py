@@ -22,7 +22,7 @@ from astra.records.score import Score, Scored
 
 
 @dataclass(frozen=True)
-class Known:
+class ByConstruction:
     """What holds by construction: verdicts on necessity by step, and scores by verifier."""
 
     needs: Mapping[int, Necessity] = field(default_factory=dict[int, Necessity])
@@ -34,11 +34,11 @@ class Known:
         return len(self.scores) + (carried_out == set(self.needs) and bool(carried_out))
 
 
-def known(instance: QAInstance, config: QAValidConfig) -> Known:
+def known(instance: QAInstance, config: QAValidConfig) -> ByConstruction:
     """What holds of an instance by construction; nothing of one that is audited."""
     if audited(instance, config):
-        return Known()
-    return Known(_necessity(instance), _scores(instance))
+        return ByConstruction()
+    return ByConstruction(_necessity(instance), _scores(instance))
 
 
 def audited(instance: QAInstance, config: QAValidConfig) -> bool:

@@ -48,7 +48,9 @@ class Trait(StrEnum):
 
 
 HARD_TRAITS = 2
-"""How many traits make an arena a hard one; ours."""
+"""How many traits make a question and its arena hard; ours."""
+DEEP = 4
+"""The hop levels from which on trait ``hops`` holds; ours."""
 
 
 class ArenaTool(Frozen):

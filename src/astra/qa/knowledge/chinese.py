@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from astra.qa.knowledge.schema import Choice, Relation
+from astra.qa.knowledge.schema import Relation, RowChoice
 from astra.records.base import content_id
 from astra.text.names import Pool, pool_of
 
@@ -174,7 +174,7 @@ def _only(column: str) -> str:
     return f"{WORDS[column]}为{{y}}的" if column else ""
 
 
-def _choice(relation: Relation) -> Choice:
+def _choice(relation: Relation) -> RowChoice:
     choice = relation.choice
     assert choice is not None
     if relation.op == "record":

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from astra.qa.knowledge.domains import Domain, EntityType
-from astra.qa.knowledge.schema import CellType, Choice, Relation
+from astra.qa.knowledge.schema import CellType, Relation, RowChoice
 
 SUPERLATIVES: Mapping[str, tuple[str, str]] = {
     "asking_price": ("cheapest", "dearest"),
@@ -106,21 +106,21 @@ def _listed(held: _Held, domain: Domain, most_pages: int) -> Iterator[Relation]:
             )
 
 
-def _choices(held: _Held, domain: Domain) -> Iterator[tuple[Choice, str]]:
+def _choices(held: _Held, domain: Domain) -> Iterator[tuple[RowChoice, str]]:
     """Each way to choose one of the things, or its measure, and what can be asked of that."""
     thing, measure = held.thing.name, held.measure
     low, high = SUPERLATIVES[measure]
     amount = "amount" if f"{thing}.{measure}" in domain.money else ""
     entity, number = CellType.ENTITY, CellType.NUMBER
-    yield Choice(thing, f"the {low} {thing} of {{x}}", entity, lowest=measure), thing
-    yield Choice(thing, f"the {high} {thing} of {{x}}", entity, highest=measure), thing
+    yield RowChoice(thing, f"the {low} {thing} of {{x}}", entity, lowest=measure), thing
+    yield RowChoice(thing, f"the {high} {thing} of {{x}}", entity, highest=measure), thing
     words = measure.replace("_", " ")
     phrase = f"the {words} of the {low} {thing} of {{x}}"
-    yield Choice(measure, phrase, number, lowest=measure), amount
+    yield RowChoice(measure, phrase, number, lowest=measure), amount
     if held.filter:
         only = f"the {thing} {FILTERED[held.filter]} of {{x}}"
-        yield Choice(thing, only, entity, where=held.filter), thing
-        yield Choice(measure, f"the {words} of {only}", number, where=held.filter), amount
+        yield RowChoice(thing, only, entity, where=held.filter), thing
+        yield RowChoice(measure, f"the {words} of {only}", number, where=held.filter), amount
 
 
 def _twins(held: _Held) -> Iterator[Relation]:
@@ -188,5 +188,5 @@ def _records(domain: Domain) -> Iterator[Relation]:
                 phrase="the facts of {x}",
                 kind=CellType.ENTITY,
                 target=link,
-                choice=Choice(link, f"the {link} of {{x}}", CellType.ENTITY),
+                choice=RowChoice(link, f"the {link} of {{x}}", CellType.ENTITY),
             )

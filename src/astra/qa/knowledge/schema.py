@@ -50,7 +50,7 @@ OP_TYPES = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class RowChoice:
     """What is chosen of an answer of several cells: a field of a record, or of one of its rows.
 
     It becomes a reference that picks (references.py).
@@ -127,7 +127,7 @@ class Relation:
     """The phrase without the literal of ``extra``, for questions that leave it out."""
     unit: str = ""
     """Unit of a number."""
-    choice: Choice | None = None
+    choice: RowChoice | None = None
     """What of its answer the question goes on with; None: all of it."""
     twin: str = ""
     """The relation that asks the same without ``extra``, where a question may need both."""

@@ -20,7 +20,7 @@ from itertools import chain, combinations
 
 from astra.qa.knowledge.calculations import DAYS_BETWEEN
 from astra.qa.knowledge.operations import CLASSIC_OPS, PLAIN_OPS
-from astra.qa.knowledge.schema import CellType, Choice, KnowledgeSource, Relation
+from astra.qa.knowledge.schema import CellType, KnowledgeSource, Relation, RowChoice
 from astra.records.base import content_id
 from astra.records.qa import (
     AnswerType,
@@ -75,7 +75,7 @@ class Node:
     start: int | None = None
     parents: tuple[int, ...] = ()
     """Ids of earlier nodes; a node's id is its position counted from 1."""
-    choice: Choice | None = None
+    choice: RowChoice | None = None
     """What of its parents' answers it is asked of; None: of all."""
     page_after: int | None = None
     """Id of the node with the page before, where it asks for the next one."""
@@ -359,6 +359,6 @@ def _twins(source: KnowledgeSource, path: RelationPath) -> Iterator[Composition]
             yield Composition(source.domain, "fork", (*both, *ends), (start,), "list")
 
 
-def _alike(one: Choice | None, other: Choice | None) -> bool:
+def _alike(one: RowChoice | None, other: RowChoice | None) -> bool:
     """Whether two relations choose in the same way, in whatever words."""
     return (one and one.signature) == (other and other.signature)

@@ -5,23 +5,8 @@ An arena of a hard composition has these traits too (envsynth/traits.py reads th
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from astra.qa.questions.shapes import Composition
-
-DEEP = 4
-"""The hop levels from which on a question is deep."""
-HARD = 2
-"""The traits that make a question hard."""
-
-
-class Trait(StrEnum):
-    """One thing that makes a question hard."""
-
-    SELECTION = "selection"  # a part of a record or list is used, which the asker has to choose
-    PAGES = "pages"  # a list goes over several pages
-    TWINS = "twins"  # two tools that differ by one parameter are both needed
-    HOPS = "hops"  # four hop levels or more
+from astra.records.environment import DEEP, HARD_TRAITS, Trait
 
 
 def traits_of(composition: Composition) -> frozenset[Trait]:
@@ -39,4 +24,4 @@ def traits_of(composition: Composition) -> frozenset[Trait]:
 
 def is_hard(composition: Composition) -> bool:
     """Whether a composition has as many traits as make it hard."""
-    return len(traits_of(composition)) >= HARD
+    return len(traits_of(composition)) >= HARD_TRAITS

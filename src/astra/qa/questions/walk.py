@@ -21,7 +21,7 @@ from astra.qa.knowledge.operations import (
     perform,
 )
 from astra.qa.knowledge.references import NEXT_PAGE, resolve, rows_of
-from astra.qa.knowledge.schema import Choice, KnowledgeSource, Relation
+from astra.qa.knowledge.schema import KnowledgeSource, Relation, RowChoice
 from astra.qa.questions.shapes import Composition, Node
 from astra.records.base import canonical_json
 from astra.records.qa import AnswerType, Operation, QuestionKind, Table
@@ -88,7 +88,7 @@ class CompositionWalk:
         self._rng = rng
         self._calls: set[str] = set()
         self._met = set(names)
-        self._cells: dict[tuple[tuple[int, ...], Choice], Any] = {}
+        self._cells: dict[tuple[tuple[int, ...], RowChoice], Any] = {}
         """The cell by which each choice of a row was made."""
         self.answers: dict[int, Any] = {}
         self.operations: list[Operation] = []
@@ -145,7 +145,7 @@ class CompositionWalk:
         self.writes.append(writes)
         return answer
 
-    def _chosen(self, ids: tuple[int, ...], choice: Choice) -> Any:
+    def _chosen(self, ids: tuple[int, ...], choice: RowChoice) -> Any:
         """What a choice picks of the answers of ``ids``; the same whenever it is made again."""
         drawn = (ids, choice) in self._cells
         if not drawn:
