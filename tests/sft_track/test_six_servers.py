@@ -36,9 +36,11 @@ from astra.scoring.config import SFTSetConfig
 from astra.scoring.judge import score
 from astra.scoring.select import shortlisted
 from astra.scoring.view import View, view_of
+from astra.store.metrics import StageMetrics
 from astra.store.tables import read_records
 from astra.tasking.asks import TaskScores, WrittenCall, WrittenTask, as_plan
 from astra.tasking.checks import check_plan, check_question
+from astra.tasking.measures import SetMeasures
 from astra.tasking.stated import Standing, given_values
 from astra.tasking.variant_asks import PersonalRequest, Replanned, Rewritten, Solvability
 from astra.toolbank.domains import DomainLabel
@@ -167,17 +169,35 @@ def test_nothing_private_is_in_them(exchanges: list[Exchange]) -> None:
     assert {hit for text in texts for hit in PRIVATE.findall(text)} == set()
 
 
-def test_the_card_tells_the_sets_figures() -> None:
+def test_card_and_page_tell_the_sets_figures() -> None:
     card = (PILOT / "README.md").read_text("utf-8")
+    page = (PILOT.parents[1] / "docs" / "strong-model.md").read_text("utf-8")
     samples = table("sft_set", SFTSample)
     calls = [sum(len(message.tool_calls) for message in one.messages) for one in samples]
     few = sum(1 <= number <= 5 for number in calls) / len(calls)
     assert f"| calls per conversation | 4.42 | {fmean(calls):.2f} |" in card
+    assert f"| calls per sample | 4.42 | {fmean(calls):.2f} |" in page
     messages = fmean(len(one.messages) for one in samples)
     assert f"| messages per conversation | 10.59 | {messages:.2f} |" in card
-    assert f"| share with 1 to 5 calls | 72.2 % | {100 * few:.1f} % |" in card
+    assert f"| messages per sample | 10.59 | {messages:.2f} |" in page
+    for text in (card, page):
+        assert f"| share with 1 to 5 calls | 72.2 % | {100 * few:.1f} % |" in text
     for server in table("tools", ToolServer):
         assert f"| `{server.name}` | {len(server.tools)} |" in card
+
+
+def test_requests_of_a_family_share_few_words_and_no_name_is_common() -> None:
+    metrics = StageMetrics("tasks")
+    measures = SetMeasures(metrics)
+    for server in table("tools", ToolServer):
+        measures.know(server)
+        for task in table("tasks", Task):
+            if task.server_id == server.id:
+                measures.add(task)
+    measures.finish()
+    values = metrics.document()
+    assert values["family_shared_wording"] == 0.0527
+    assert values["top_name"]["tasks"] == 1
 
 
 def test_the_commands_take_the_pilots_set(tmp_path: Path) -> None:

@@ -72,4 +72,4 @@ def test_both_kinds_train_in_one_batch_and_are_logged_apart() -> None:
     means = mean_figures([read, write])
     assert means["read_only_reward"] == pytest.approx(0.7, abs=1e-5)
     assert means["write_reward"] == pytest.approx(0.5, abs=1e-5)
-    assert means["reward"] == pytest.approx(0.7, abs=1e-5)
+    assert means["reward"] == pytest.approx(0.6, abs=1e-5)
