@@ -182,6 +182,7 @@ def qa_parameters(**changes: Any) -> dict[str, Any]:
         },
         "hops": {1: 1, 2: 1, 3: 1, 4: 1, 5: 1},
         "max_steps": 6,
+        "paraphrased": 1.0,
         "hard": 0.0,
         "pages": 2,
         "compositions": {"train": 0.7, "dev": 0.05, "heldout": 0.25},

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from astra.prompting import render
 from astra.qa.offline import phrases, phrases_zh
 from astra.qa.offline.synonyms import CHINESE, ENGLISH, QUESTIONS, own_words, reworded
+from astra.qa.qa import QuestionWriter
+from astra.qa.questions.plan import QuestionPlan
 
 CHOICE = {
     "field": "boat",
@@ -131,17 +134,45 @@ def test_a_question_keeps_to_its_words() -> None:
         step(2, "lookup", "boat.price", "the price of {x}", start=1),
     ]
     for seed in range(20):
-        asked = phrases.main_question("list", steps, ["Heron", "Kite"], random.Random(seed))
+        asked = phrases.main_question("list", steps, ["Heron", "Kite"], random.Random(seed), True)
         assert ("cost" in asked) is not ("price" in asked)
 
 
 def test_a_look_up_is_asked_in_several_forms() -> None:
     only = [step(1, "lookup", "room.beds", "the beds of {x}", start=0)]
     asked = {
-        phrases.main_question("last", only, ["Blue Room"], random.Random(seed))
+        phrases.main_question("last", only, ["Blue Room"], random.Random(seed), True)
         for seed in range(40)
     }
     assert "How many beds does Blue Room have?" in asked
     assert len(asked) > 4
     assert all("Blue Room" in question for question in asked)
     assert all("{x}" in form for forms in QUESTIONS.values() for form in forms)
+
+
+def test_questions_that_are_not_paraphrased_keep_the_words_of_their_relations() -> None:
+    only = [step(1, "lookup", "room.beds", "the beds of {x}", start=0)]
+    named = [step(1, "lookup", "boat.price", "the price of {x}", start=0)]
+    for seed in range(40):
+        for steps, word in ((only, "the beds of"), (named, "the price of")):
+            draw = random.Random(seed)
+            assert word in phrases.main_question("last", steps, ["Blue Room"], draw, False)
+
+
+def test_the_share_says_how_many_questions_are_paraphrased(qa_config: Any) -> None:
+    shares: dict[float, float] = {}
+    for wanted in (0.0, 0.5, 1.0):
+        writer = QuestionWriter(qa_config(instances={"train": 60}, paraphrased=wanted))
+        asks = [
+            writer.ask(stratum, plan)
+            for stratum, plan in (one for one in writer.wanted() if isinstance(one, tuple))
+            if isinstance(plan, QuestionPlan)
+        ]
+        shares[wanted] = sum(ask.variables["paraphrased"] for ask in asks) / len(asks)
+        assert all(
+            ("paraphrase as people talk" in render(ask.template, ask.variables))
+            is ask.variables["paraphrased"]
+            for ask in asks
+        )
+    assert (shares[0.0], shares[1.0]) == (0.0, 1.0)
+    assert 0.3 < shares[0.5] < 0.7

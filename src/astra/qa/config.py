@@ -172,6 +172,8 @@ class QAConfig(StageConfig):
     """Deepest hop level -> weight within a scenario; other levels do not occur."""
     max_steps: int = Field(ge=1, le=20)
     """The most sub-questions that an instance has."""
+    paraphrased: Share
+    """The share of planned questions that use other words than their relations."""
     hard: Share
     """The share of planned questions whose composition has two traits of questions/traits.py."""
     pages: int = Field(ge=2, le=5)

@@ -36,6 +36,7 @@ from astra.qa.questions.shapes import Shape
 from astra.qa.replies import Wording
 from astra.qa.report import refusal_detail
 from astra.qa.rules import check
+from astra.records.base import content_id
 from astra.records.qa import (
     QAInstance,
     QuestionKind,
@@ -158,10 +159,16 @@ class QuestionWriter:
     def ask(self, stratum: Stratum, plan: QuestionPlan) -> Ask[Wording]:
         """The ask that words a plan."""
         closes = self._config.kinds_used != [QuestionKind.READ_ONLY]
-        if plan.composition.classic and stratum.language == "en" and not closes:
-            return Ask(TEMPLATE, ask_variables(plan, stratum.language), Wording)
-        variables = outline_variables(plan, stratum.language, closes)
-        return Ask(OUTLINES[stratum.language], variables, Wording)
+        language, paraphrased = stratum.language, {"paraphrased": self._is_paraphrased(plan)}
+        if plan.composition.classic and language == "en" and not closes:
+            return Ask(TEMPLATE, ask_variables(plan, language) | paraphrased, Wording)
+        variables = outline_variables(plan, language, closes) | paraphrased
+        return Ask(OUTLINES[language], variables, Wording)
+
+    def _is_paraphrased(self, plan: QuestionPlan) -> bool:
+        told = [operation.model_dump(mode="json") for operation in plan.operations]
+        ticket = int(content_id(["paraphrased", plan.names, told]), 16) / 16**16
+        return ticket < self._config.paraphrased
 
     async def _word(self, stratum: Stratum, plan: QuestionPlan, teacher: Teacher) -> Outcome:
         item = f"{stratum.split}/{plan.composition.signature}/{', '.join(plan.names)}"

@@ -21,7 +21,7 @@ def decompose(variables: Mapping[str, Any], rng: random.Random) -> Wording:
     main_question, sub_question = WORDING[variables["language"]]
     steps: Sequence[Mapping[str, Any]] = variables["steps"]
     names: Sequence[str] = variables["names"]
-    question = main_question(variables["form"], steps, names, rng)
+    question = main_question(variables["form"], steps, names, rng, variables["paraphrased"])
     if closing := variables.get("closing"):
         question += closing if variables["language"] == "zh" else f" {closing}"
     return Wording(

@@ -63,7 +63,7 @@ def synthesise(variables: Mapping[str, Any], rng: random.Random) -> Synthesis:
         plan = _given(question, variables, rng)
     else:
         plan = _free(variables, rng)
-    outlined = outline_variables(plan, language, closes=False)
+    outlined = outline_variables(plan, language, closes=False) | {"paraphrased": True}
     reply = decompose(outlined, rng)
     steps = tuple(
         planned_step(plan, number, step.question) for number, step in enumerate(reply.sub_questions)

@@ -157,10 +157,10 @@ def _capital(text: str) -> str:
 
 
 def main_question(
-    form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random
+    form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random, paraphrased: bool
 ) -> str:
-    """One of the shape's wordings, drawn by ``rng``."""
-    if form not in WORDS:  # a comparison is cut out of its phrases
+    """One of the shape's wordings, drawn by ``rng``, in other words than its relations' or not."""
+    if paraphrased and form not in WORDS:  # a comparison is cut out of its phrases
         steps = respoken(steps, "en", rng)
     last = steps[-1]
     if form in ("act", "and", "then"):
@@ -175,7 +175,7 @@ def main_question(
         ends = [noun_phrase(steps[p - 1], steps, names) for p in last["parents"]]
         return rng.choice(INTERVAL).format(np=join(ends))
     if form == "last":
-        return _single(last, steps, names, rng)
+        return _single(last, steps, names, rng, paraphrased)
     return rng.choice(PLURAL).format(np=_several(form, steps, names, rng))
 
 
@@ -189,10 +189,12 @@ def _action(form: str, steps: Sequence[Step], names: Sequence[str], rng: random.
     return _capital(rng.choice(ACT).format(np=join(acts)))
 
 
-def _single(last: Step, steps: Sequence[Step], names: Sequence[str], rng: random.Random) -> str:
+def _single(
+    last: Step, steps: Sequence[Step], names: Sequence[str], rng: random.Random, paraphrased: bool
+) -> str:
     """A question about the last step's answer."""
     asked = QUESTIONS.get(str(last["relation"]).partition(".")[2], ())
-    if last["op"] == "lookup" and asked and rng.random() < 0.5:
+    if paraphrased and last["op"] == "lookup" and asked and rng.random() < 0.5:
         return rng.choice(asked).format(x=_asked(last, steps, names))
     phrase = noun_phrase(last, steps, names)
     if last["op"] == "check":

@@ -104,10 +104,10 @@ def _what(step: Step) -> str:
 
 
 def main_question(
-    form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random
+    form: str, steps: Sequence[Step], names: Sequence[str], rng: random.Random, paraphrased: bool
 ) -> str:
-    """One of the shape's wordings, drawn by ``rng``."""
-    if form not in WORDS:  # a comparison is cut out of its phrases
+    """One of the shape's wordings, drawn by ``rng``, in other words than its relations' or not."""
+    if paraphrased and form not in WORDS:  # a comparison is cut out of its phrases
         steps = respoken(steps, "zh", rng)
     last = steps[-1]
     if form in ("act", "and", "then"):
