@@ -19,6 +19,7 @@ from astra.llm.protocol import ModelConfig
 from astra.prompting import render
 from astra.qa.budgets import LEAST, deepest, draw_budget
 from astra.qa.config import QAConfig
+from astra.qa.free import FreeRequest
 from astra.qa.knowledge.schema import KnowledgeError
 from astra.qa.offline.handlers import HANDLERS
 from astra.qa.qa import QuestionWriter, corpus_counts, instances
@@ -176,7 +177,8 @@ def test_the_teacher_is_told_the_budget(paper: QAConfig, corpora: Path) -> None:
     requests = list(QuestionWriter(paper, corpora).wanted())
     assert len(requests) == 1 + 2 + 2 + 17 + 1
     for request in requests:
-        variables = getattr(request, "variables")  # noqa: B009
+        assert isinstance(request, FreeRequest)
+        variables = request.variables
         template = "qa/synthesise_zh" if variables["language"] == "zh" else "qa/synthesise"
         if variables["mode"] == "question":
             assert variables["steps"] is None
