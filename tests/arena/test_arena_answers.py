@@ -113,11 +113,63 @@ def test_matches_compares_types_never_text(gold: Answer, value: object, expected
         (answer("record", {"price": 5, "sold": True}), "price: 5; sold: yes", True),
         (answer("record", {"price": 5}), '{"price": 5}', True),
         (answer("record", {"price": 5}), "price: 5; price: 5", False),
+        (answer("record", {"price": 276, "stock": 93}), "276; 93", True),
+        (answer("record", {"price": 276, "stock": 93}), "93; 276", False),  # the keys' order
+        (answer("record", {"price": 276, "stock": 93}), "276", False),
+        (answer("record", {"price": 276, "stock": 93}), "276; 93; 93", False),
+        (answer("record", {"price": 276, "stock": 93}), "price: 276; 93", False),  # half and half
+        (answer("record", {"price": 276, "stock": 93}), "cost: 276; left: 93", False),
+        (answer("record", {"opens": "07:30", "seats": 12}), "07:30; 12", True),
+        (answer("record", {"opens": "07:30", "seats": 12}), "opens: 07:30; seats: 12", True),
+        (answer("record", {"opens": "07:30", "seats": 12}), "", False),
         (answer("string", "x"), "", False),
     ],
 )
 def test_final_text_is_read_as_the_answers_type(gold: Answer, text: str, expected: bool) -> None:
     assert final_matches(gold, text) is expected
+
+
+CLASSES = answer("list", ["B-2", "A-1"], ordered=False)
+TIMETABLE = answer("list", [["B-2", "A-1"], "Room 4"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[["B-2", "A-1"], "Room 4"]', True),
+        ('[["A-1", "B-2"], "Room 4"]', True),
+        ('["A-1", "B-2"]; Room 4', True),
+        ("A-1; B-2; room 4", True),
+        ('["Room 4", ["B-2", "A-1"]]', False),
+        ('["A-1", "B-2", "Room 4"]', False),
+        ("A-1; A-1; Room 4", False),
+        ("A-1; Room 4", False),
+        ("A-1; B-2; Room 4; Room 5", False),
+        ('["A-1", "B-2"; Room 4', False),
+        ("[; Room 4", False),
+    ],
+)
+def test_a_list_in_a_list_is_compared_as_the_answer_that_it_is(text: str, expected: bool) -> None:
+    assert final_matches(TIMETABLE, text, [CLASSES, answer("string", "Room 4")]) is expected
+
+
+def test_of_an_inner_list_the_order_counts_unless_its_answer_has_none() -> None:
+    turned = '[["A-1", "B-2"], "Room 4"]'
+    assert not final_matches(TIMETABLE, turned)
+    assert not final_matches(TIMETABLE, turned, [CLASSES.model_copy(update={"ordered": True})])
+    assert not final_matches(TIMETABLE, '[["A-1"], "Room 4"]', [CLASSES])
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        TIMETABLE,
+        answer("list", [{"id": "A-1", "seats": 3}, {"id": "B-2", "seats": 4}], ordered=False),
+        answer("list", [{"rows": [], "next_page": None}, 3]),
+    ],
+)
+def test_an_answer_of_lists_or_records_reads_its_own_rendering(gold: Answer) -> None:
+    assert final_matches(gold, render_answer(gold))
 
 
 def test_the_last_answer_block_counts() -> None:

@@ -57,6 +57,28 @@ def test_f1_with_the_final_answer_as_a_subtask(
     assert score.success is (solved == 4)
 
 
+@pytest.mark.parametrize(
+    ("final", "ordered", "correct"),
+    [
+        ('[["B-2", "A-1"], 455, 3]', False, True),
+        ('["B-2", "A-1"]; 455; 3', False, True),
+        ('[["B-2", "A-1"], 455, 3]', True, False),
+        ('[["B-2", "B-2"], 455, 3]', False, False),
+    ],
+)
+def test_a_list_in_the_final_answer_counts_as_its_step_does(
+    arena: Arena, final: str, ordered: bool, correct: bool
+) -> None:
+    codes = Answer(type=AnswerType.LIST, value=["A-1", "B-2"], ordered=ordered)
+    first, *others = arena.steps
+    whole = arena.final_answer.model_copy(update={"value": [codes.value, 455, 3]})
+    steps = (first.model_copy(update={"answer": codes}), *others)
+    nested = arena.model_copy(update={"final_answer": whole, "steps": steps})
+    listed = made("get_price", {"listing": "Amber Cove"}, codes.value)
+    score = score_episode(nested, [listed, JADE, ROOMS], f"<answer>{final}</answer>")
+    assert score.answer_correct is correct
+
+
 def test_the_papers_modes(arena: Arena) -> None:
     calls = [AMBER, JADE, AMBER, AMBER]
 

@@ -151,7 +151,7 @@ def test_all_checkpoints_meet_the_same_arenas_between_floor_and_ceiling(
         "single_hop": 5,
     }
     by = document["checkpoints"]["base"]["by_difficulty"]
-    assert {name: block["n"] for name, block in by.items()} == {"hard": 2, "lookup": 8}
+    assert {name: block["n"] for name, block in by.items()} == {"hard": 1, "lookup": 9}
     lines = (workspace / "plots/bench/f1.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["label", "base", "sft", "rl"]
     lines = (workspace / "plots/bench/success_by_scenario.csv").read_text().splitlines()

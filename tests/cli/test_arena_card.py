@@ -29,24 +29,31 @@ PARAMETERS = {
 }
 
 
-def arena(split: Split, berth: str, depth: int, *traits: Trait) -> Arena:
-    gold = Answer(type=AnswerType.NUMBER, value=depth)
-    question = f"What is the depth of {berth}?"
+def arena(split: Split, depths: dict[str, int], *traits: Trait) -> Arena:
+    """An arena with a look-up for every berth."""
+    answers = [Answer(type=AnswerType.NUMBER, value=depth) for depth in depths.values()]
+    asked = [f"What is the depth of {berth}?" for berth in depths]
+    both = Answer(type=AnswerType.LIST, value=list(depths.values()))
     tool = Tool(name="get_depth", description="Get the depth of a berth.", parameters=PARAMETERS)
     return Arena(
-        qa_id=f"{split}:{berth}", split=split, domain="harbour", language="en", source="test",
-        kind=QuestionKind.READ_ONLY, scenario=Scenario.SINGLE_HOP, hops=1, main_question=question,
-        final_answer=gold, tools=(ArenaTool(tool=tool, code=CODE),), entities=(berth,),
-        steps=(ArenaStep(id=1, hop_level=1, question=question, answer=gold, tool_name="get_depth",
-                         arguments={"berth": berth}),),
+        qa_id=f"{split}:{'+'.join(depths)}", split=split, domain="harbour", language="en",
+        source="test", kind=QuestionKind.READ_ONLY, scenario=Scenario.SINGLE_HOP, hops=1,
+        main_question=" ".join(asked), final_answer=both if len(depths) > 1 else answers[0],
+        tools=(ArenaTool(tool=tool, code=CODE),), entities=tuple(depths),
+        steps=tuple(
+            ArenaStep(id=number, hop_level=1, question=question, answer=gold,
+                      tool_name="get_depth", arguments={"berth": berth})
+            for number, (berth, question, gold) in enumerate(
+                zip(depths, asked, answers, strict=True), 1)
+        ),
         composition="c", traits=traits,
     )  # fmt: skip
 
 
 ARENAS = (
-    arena(Split.TRAIN, "Low Tide", 4),
-    arena(Split.TRAIN, "Tall Mast", 29, Trait.HOPS, Trait.PAGES),
-    arena(Split.HELDOUT, "Tall Mast", 29, Trait.HOPS),
+    arena(Split.TRAIN, {"Low Tide": 4}),
+    arena(Split.TRAIN, {"Tall Mast": 29, "Low Tide": 4}, Trait.HOPS, Trait.PAGES),
+    arena(Split.HELDOUT, {"Tall Mast": 29}, Trait.HOPS, Trait.PAGES),  # of one call: a look-up
 )
 
 
@@ -70,9 +77,9 @@ def test_policies_are_paid_by_difficulty(sandbox: Sandbox) -> None:
     assert row(text, "gold")[1:] == ["1.000", "1.000", "1.000", "1.000"]
     assert row(text, "silent")[1:] == ["0.000", "0.000", "0.000", "0.000"]
     assert row(text, "names")[1:] == ["1.000", "1.000", "1.000", "1.000"]
-    assert [float(paid) for paid in row(text, "repeat")[1:]] == pytest.approx([0.5] * 4)
+    assert max(float(paid) for paid in row(text, "repeat")[1:] if paid != "-") <= 0.5
     assert row(text, "hops") == ["50.0 %", "-", "100.0 %"]
-    assert row(text, "pages") == ["50.0 %", "-", "0.0 %"]
+    assert row(text, "pages") == ["50.0 %", "-", "100.0 %"]
     assert row(text, "hard") == ["50.0 %", "-", "0.0 %"]
 
 

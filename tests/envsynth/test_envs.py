@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from astra.envsynth import asks
 from astra.envsynth.envs import Outcome
+from astra.envsynth.faults import FailedTry, ToolPart
 from astra.envsynth.offline.handlers import HANDLERS
 from astra.envsynth.wishes import NO_WISHES, Wishes
 from astra.llm.offline import OfflineTeacher
@@ -213,7 +214,7 @@ def test_arguments_that_nobody_was_told_are_unreachable(
     hidden = price(1, "Amber Cove", 812).model_copy(update={"question": "What is its price?"})
     dropped = run([instance(hidden)], teacher, sandbox)[0]
     assert isinstance(dropped, Rejection)
-    assert dropped.reason == "unreachable_argument"
+    assert dropped.reason == "untold_argument"
     undeclared = EVERY_OP[2].model_copy(update={"dependencies": ()})
     operation = undeclared.operation
     assert operation is not None
@@ -221,7 +222,13 @@ def test_arguments_that_nobody_was_told_are_unreachable(
     secret = undeclared.model_copy(update={"operation": written, "question": "Whose office?"})
     dropped = run([instance(EVERY_OP[1], secret)], teacher, sandbox)[1]
     assert isinstance(dropped, Rejection)
-    assert dropped.reason == "unreachable_argument"
+    assert dropped.reason == "untold_argument"
+    # What only the step's own question says is told to no agent.
+    own = price(1, "Amber Cove", 812)
+    whole = instance(own).model_copy(update={"main_question": "What does my listing cost?"})
+    dropped = run([whole], teacher, sandbox)[0]
+    assert isinstance(dropped, Rejection)
+    assert dropped.reason == "untold_argument"
 
 
 def test_batches_and_concurrency_change_nothing(teacher: OfflineTeacher, sandbox: Sandbox) -> None:
@@ -236,7 +243,7 @@ def test_every_prompt_renders(teacher: OfflineTeacher) -> None:
     for owner in (whole, free):
         question = owner.sub_questions[12]
         tool = asyncio.run(
-            teacher.ask(asks.document_ask(whole, whole.sub_questions[12], NO_WISHES, "", 0))
+            teacher.ask(asks.document_ask(whole, whole.sub_questions[12], NO_WISHES, None, 0))
         ).tool.tool()
         made = Environment(
             qa_id="q", sub_question_id=13, tool=tool, code="CODE", arguments={"amount": 1},
@@ -246,11 +253,12 @@ def test_every_prompt_renders(teacher: OfflineTeacher) -> None:
             asks.LastTry("constant: why", reply)
             for reply in ({"amount": 17}, "def wrong():\n    pass\n")
         )
+        failed = FailedTry(ToolPart.CODE, ("constant", "why"))
         merge = asks.LastTry("constant: why", {"code": "def wrong():\n    pass\n", "calls": []})
         asked = [
-            asks.document_ask(owner, question, NO_WISHES, "constant: why", 0),
-            asks.document_ask(owner, question, Wishes(True, True), "constant: why", 0),
-            asks.complexity_ask(owner, question, tool, 0),
+            asks.document_ask(owner, question, NO_WISHES, failed, 0),
+            asks.document_ask(owner, question, Wishes(True, True), failed, 0),
+            asks.complexity_ask(owner, question, tool, failed, 0),
             asks.call_ask(owner, question, tool, 0, call),
             asks.code_ask(owner, question, tool, {"amount": 1}, 6, 0, code),
             asks.cluster_ask([(question, made)] * 2),

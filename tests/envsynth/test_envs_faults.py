@@ -59,10 +59,10 @@ def test_a_fault_of_the_call_asks_for_the_call_and_shows_it(sandbox: Sandbox) ->
     wrong = asks.CallReply(arguments={"listing": "Opal Mist"})
     teacher, outcomes = tried(sandbox, call=[wrong])
     assert teacher.templates == ["document", "call", "call", "code"]
-    assert reasons(outcomes) == ["unreachable_argument"]
+    assert reasons(outcomes) == ["other_value"]
     again = teacher.asks[2].variables
     assert again["rejected"] == {"listing": "Opal Mist"}
-    assert again["feedback"].startswith("unreachable_argument: ")
+    assert again["feedback"].startswith("other_value: ")
 
 
 def test_a_fault_of_the_code_asks_for_the_code_and_shows_it(sandbox: Sandbox) -> None:
@@ -96,6 +96,20 @@ def test_code_that_nobody_can_write_rejects_the_document(sandbox: Sandbox) -> No
     teacher, outcomes = tried(sandbox, code=[asks.CodeReply(impossible="no column term")])
     assert teacher.templates == ["document", "call", "code", "document", "call", "code"]
     assert reasons(outcomes) == ["impossible"]
+    assert isinstance(outcomes[-1], Environment)
+
+
+def test_code_that_the_call_makes_impossible_asks_for_the_call_again(sandbox: Sandbox) -> None:
+    blamed = asks.CodeReply(impossible="listing: no such cell", call_at_fault=True)
+    teacher, outcomes = tried(sandbox, code=[blamed])
+    assert teacher.templates == ["document", "call", "code", "call", "code"]
+    assert reasons(outcomes) == ["impossible"]
+    again = teacher.asks[3].variables
+    assert again["feedback"] == "impossible: listing: no such cell"
+    assert again["rejected"] == {"listing": "Amber Cove"}
+    assert (teacher.asks[4].variables["feedback"], teacher.asks[4].variables["rejected"]) == (
+        "", None,
+    )  # fmt: skip
     assert isinstance(outcomes[-1], Environment)
 
 

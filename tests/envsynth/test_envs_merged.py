@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from env_runs import Merged, everything, merged
 from env_samples import ENVS, EVERY_OP, LISTINGS, answer, asked, instance, price
-from merge_samples import Asked, free_pair, price_code
+from merge_samples import Asked, environment, free_pair, price_code
 
 from astra.envsynth import asks
+from astra.envsynth.candidates import candidate_of
 from astra.envsynth.merge import MergedTool, rename, unique_names
 from astra.envsynth.offline.handlers import HANDLERS
 from astra.envsynth.offline.tool_code import read_rows
@@ -200,6 +201,65 @@ def test_the_member_that_serves_all_stays_even_if_it_is_not_the_first(sandbox: S
     found = merged([whole], [first, second], asked, sandbox)
     assert asked.templates == ["cluster"]
     assert [tool.code for tool in found.arenas[0].tools] == [knows_all]
+
+
+def known_pair(first: str, second: str, **arguments: str) -> tuple[QAInstance, list[Environment]]:
+    """Two look-ups of a table by one operation, each with a tool that has its own code."""
+    whole = instance(*PAIR, final=BOTH)
+    made = [environment(whole, 1, "Amber Cove", first), environment(whole, 2, "Jade Mill", second)]
+    return whole, [made[0], made[1].model_copy(update=arguments and {"arguments": arguments})]
+
+
+def test_two_tools_for_one_operation_make_no_arena(sandbox: Sandbox) -> None:
+    whole, made = known_pair(price_code("Amber Cove"), price_code("Jade Mill"))
+    refuses = Merger(
+        lambda _, reply: asks.MergeReply(calls=[]) if isinstance(reply, asks.MergeReply) else reply
+    )
+    found = merged([whole], made, refuses, sandbox)
+    assert found.arenas == []
+    assert [(one.item, one.reason) for one in found.dropped] == [(whole.id, "twin_tools")]
+    assert "steps [1, 2]" in found.dropped[0].detail
+    assert found.tries[-1].reason == "not_served"
+
+
+def test_a_member_that_contradicts_the_operation_is_the_wrong_one(sandbox: Sandbox) -> None:
+    right = price_code(*(row[0] for row in LISTINGS.rows))
+    wrong = right.replace("290", "291")  # a row that neither step asks for
+    for codes in ((right, wrong), (wrong, right)):
+        whole, made = known_pair(*codes)
+        asked = Asked(OfflineTeacher(ENVS.teacher, HANDLERS))
+        found = merged([whole], made, asked, sandbox)
+        assert asked.asks == []
+        assert [tool.code for tool in found.arenas[0].tools] == [right]
+
+
+def test_a_member_that_wants_another_form_is_served_in_the_merged_one(sandbox: Sandbox) -> None:
+    plain = price_code(*(row[0] for row in LISTINGS.rows))
+    code = plain
+    for row in LISTINGS.rows:
+        code = code.replace(row[0], row[0].upper().replace(" ", "-"))
+    whole, made = known_pair(plain, code, listing="JADE-MILL")
+    asked = Asked(OfflineTeacher(ENVS.teacher, HANDLERS))
+    found = merged([whole], made, asked, sandbox)
+    assert asked.asks == []
+    (arena,) = found.arenas
+    assert [step.arguments for step in arena.steps] == [
+        {"listing": "Amber Cove"}, {"listing": "Jade Mill"},
+    ]  # fmt: skip
+
+
+def test_what_no_table_tells_is_asked_of_members_in_a_form_that_both_read() -> None:
+    whole, (first, second) = free_pair()
+    tool, code, calls = first.tool, first.code, {1: first.arguments, 2: {"listing": "JADE-MILL"}}
+    members = candidate_of(whole, tool, code, calls, [first, second]).members
+    assert [member.calls for member in members] == [
+        (({"listing": "Jade Mill"}, {"listing": "JADE-MILL"}),)
+    ]
+    calls[2] = second.arguments
+    (other,) = candidate_of(whole, tool, code, calls, [first, second]).members
+    assert [own for own, _ in other.calls or ()] == [
+        {"listing": name} for name in ("Jade Mill", "Opal Dale", "Onyx Pass")
+    ]
 
 
 @pytest.mark.parametrize("groups", [[[1, 1]], [[1, 2], [2]], [[1, 7]]])

@@ -9,9 +9,10 @@ from env_samples import EVERY_OP, answer, asked, instance, price
 from planted import tool
 
 from astra.envsynth.leaks import NO_SECRETS, mentions, secrets_of, told_by_error
-from astra.envsynth.reach import reach_problem
-from astra.envsynth.static import document_problem
+from astra.envsynth.reach import reach_problem, value_problem
+from astra.envsynth.static import document_problem, operation_problem
 from astra.records.qa import SubQuestion
+from astra.records.state import Write, WriteAction
 from astra.records.tool import Tool
 
 ESTATE = instance(*EVERY_OP)
@@ -181,6 +182,11 @@ TRIP = "Fly from Houston to Los Angeles, departing March 5 and returning on the 
         ("Jade Mill", ["", [{"listing": "Jade Mill", "rooms": 2}]], True),
         ('7" pipe', ['The 7" pipe'], True),
         (12, [TRIP], True),  # numbers are not judged
+        ("19:00", ["Dinner at 7:00 PM"], True),
+        ("19:00", ["Dinner at 7pm."], True),
+        ("07:00", ["Dinner at 7 PM"], False),
+        ("19:30", ["Dinner at 7:00 PM"], False),
+        ("7:00 PM", ["Dinner at 19:00"], True),
     ],
 )
 def test_every_value_of_a_gold_call_must_be_told(
@@ -193,6 +199,144 @@ def test_every_value_of_a_gold_call_must_be_told(
     assert (found is None) == reachable
     if found:
         assert found[0] == "unreachable_argument"
+
+
+@pytest.mark.parametrize(
+    ("purpose", "text", "reason"),
+    [
+        ("Find.", "Whether it can be had.", "untold_argument"),
+        ("Find an available berth.", "Which ones.", ""),
+        ("Find.", "Either available or taken.", ""),
+        ("Find an unavailable berth.", "Which ones.", "untold_argument"),
+    ],
+)
+def test_a_word_may_be_told_by_the_document_alone(purpose: str, text: str, reason: str) -> None:
+    schema = {"type": "string", "description": text}
+    document = Tool(name="find", description=purpose,
+                    parameters={"type": "object", "properties": {"status": schema}})  # fmt: skip
+    found = reach_problem(document, {"status": "available"}, ["Which berth is free?"], ["status"])
+    assert (found[0] if found else "") == reason
+
+
+def test_of_a_value_in_a_form_of_the_schemas_own_the_call_is_to_blame() -> None:
+    schema = {"type": "string", "pattern": "^..:..$"}
+    document = tool("find", at=schema)
+    told = ["Dinner at 7:00 PM"]
+    assert reach_problem(document, {"at": "19:00"}, told, ["at"]) is None
+    found = reach_problem(document, {"at": "07:00"}, told, ["at"])
+    assert found is not None
+    assert found[0] == "unreachable_argument"
+
+
+DINNER = asked(1, "lookup", "table.host", "tables",
+               {"time": "7:00 PM", "state": "upcoming", "day": "October 14, 2025", "seats": 4,
+                "trip": "round trip", "host": "Nora Holt", "date": "2025-10-14"},
+               "host", answer("string", "x"))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"time": "7:00 PM"}, ""),
+        ({"time": "19:00"}, ""),
+        ({"time": "07:00"}, "other_value"),
+        ({"state": "to come"}, "other_value"),
+        ({"state": "Upcoming"}, ""),
+        ({"day": "2025-10-14"}, ""),
+        ({"day": "2025-10-15"}, "other_value"),
+        ({"date": "14/10/2025"}, ""),
+        ({"date": "2025-04-10"}, "other_value"),
+        ({"seats": "4"}, ""),
+        ({"seats": 5}, "other_value"),
+        ({"trip": "round-trip"}, "other_value"),
+        ({"host": "HOLT, NORA"}, "other_value"),
+        ({"host": "Holt, Nora"}, ""),
+        ({"party": 9}, ""),  # nothing says what it stands for
+    ],
+)
+def test_an_argument_of_the_operation_has_its_value(arguments: dict[str, Any], reason: str) -> None:
+    document = tool("find", dict.fromkeys(arguments, "string"))
+    found = value_problem(instance(DINNER), DINNER, document, arguments)
+    assert (found[0] if found else "") == reason
+
+
+def test_a_stated_form_may_want_what_no_known_form_is() -> None:
+    schema = {"type": "string", "pattern": "^[A-Z]{2}$"}
+    assert (
+        value_problem(instance(DINNER), DINNER, tool("find", host=schema), {"host": "NH"}) is None
+    )
+    later = asked(2, "lookup", "agent.office", "agents", {"agent": {"from": 1}}, "office",
+                  answer("string", "Iron Tower"), (1,), 2)  # fmt: skip
+    both = instance(EVERY_OP[0].model_copy(update={"answer": answer("string", "Ada Finch")}), later)
+    document = tool("find", {"agent": "string"})
+    assert value_problem(both, later, document, {"agent": "Ada Finch"}) is None
+    assert value_problem(both, later, document, {"agent": "Ada Fink"}) is not None
+    free = later.model_copy(update={"operation": None})
+    assert value_problem(both, free, document, {"agent": "Ada Fink"}) is None
+
+
+PAGE = asked(1, "page", "district.listings", "listings", {"district": "Sage Park", "page": 1},
+             "listing", answer("record", {}))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("description", "schema", "reason"),
+    [
+        ("Browse listings.", {"type": "integer", "minimum": 1}, ""),
+        ("Browse listings.", {"type": "integer", "minimum": 0}, "page_base"),
+        ("Browse listings.", {"type": "integer", "description": "Zero-based page."}, "page_base"),
+        ("Browse listings, pages counted from zero.", {"type": "integer"}, "page_base"),
+        ("Browse listings. Numbers of pages start at 0.", {"type": "integer"}, "page_base"),
+        ("Browse listings.", {"type": "integer", "description": "Pages count from 1."}, ""),
+        ("Browse listings with 0 or more rooms.", {"type": "integer"}, ""),
+    ],
+)
+def test_pages_are_counted_from_one(description: str, schema: dict[str, Any], reason: str) -> None:
+    named = tool("browse", {"district": "string"}).model_copy(update={"description": description})
+    properties = {"district": {"type": "string"}, "portion": schema}
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    document = named.model_copy(update={"parameters": parameters})
+    for operation, expected in ((PAGE.operation, reason), (EVERY_OP[0].operation, "")):
+        found = operation_problem(document, operation, ESTATE.knowledge)
+        assert (found[0] if found else "") == expected
+
+
+@pytest.mark.parametrize(
+    ("schemas", "reason"),
+    [
+        ({"listing": {"type": "string", "maxLength": 10}}, ""),
+        ({"listing": {"type": "string", "maxLength": 9}}, "cell_violates_schema"),
+        ({"listed_date": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d$"}}, ""),
+        ({"listed_date": {"type": "string", "pattern": r"^\d\d/\d\d/\d{4}$"}}, ""),
+        ({"listed_date": {"type": "string", "pattern": r"^\d\d/\d\d/\d\d$"}},
+         "cell_violates_schema"),
+        ({"rooms": {"type": "integer", "maximum": 5}}, ""),
+        ({"rooms": {"type": "integer", "maximum": 4}}, "cell_violates_schema"),
+        ({"price": {"type": "integer", "maximum": 800}}, "cell_violates_schema"),
+        ({"budget": {"type": "integer", "maximum": 3}}, ""),  # no column
+        ({"rooms": {"$ref": "#/$defs/few"}}, "cell_violates_schema"),
+        ({"rooms": {"$ref": "#/$defs/many"}}, ""),
+    ],
+)  # fmt: skip
+def test_every_cell_of_a_column_fits_its_parameter(schemas: dict[str, Any], reason: str) -> None:
+    document = tool(**schemas)
+    few, many = ({"type": "integer", "maximum": most} for most in (4, 9))
+    parameters = document.parameters | {"$defs": {"few": few, "many": many}}
+    document = document.model_copy(update={"parameters": parameters})
+    found = operation_problem(document, EVERY_OP[0].operation, ESTATE.knowledge)
+    assert (found[0] if found else "") == reason
+
+
+def test_the_very_cell_that_a_call_writes_is_no_secret() -> None:
+    cell = Write(action=WriteAction.UPDATE, table="listings", where={"listing": "Amber Cove"},
+                 values={"agent": "Nora Holt"})  # fmt: skip
+    moved = EVERY_OP[1].model_copy(update={"writes": (cell,)})
+    other = price(2, "Jade Mill", 455)
+    assert "Nora Holt" in secrets_of(instance(EVERY_OP[1], other)).answers
+    assert "Nora Holt" not in secrets_of(instance(moved, other)).answers
+    gone = cell.model_copy(update={"action": WriteAction.DELETE, "values": {}})
+    removed = moved.model_copy(update={"writes": (gone,)})
+    assert "Nora Holt" in secrets_of(instance(removed, other)).answers
 
 
 def test_values_of_an_enumeration_are_in_the_document_also_nested() -> None:

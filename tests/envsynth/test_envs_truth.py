@@ -90,8 +90,14 @@ def test_a_right_tool_of_every_operation_passes(
         ("check", "if not rows:", "if False:", "unclean_error"),
         ("rows", "for row in rows]", "for row in rows[::-1]]", ""),  # rows have no order
         ("page", "0 <= first < len(rows)", "0 <= first", "answers_unknown"),
+        ("page", "    if not 0 <=", "    if rows and not 0 <=", ""),  # no rows: an empty page
+        ("lookup", 'row["listing"] == listing', 'listing in row["listing"]',
+         "perturbed_returns_gold"),
+        ("list", 'row["agent"] == agent', 'row["agent"].startswith(agent)',
+         "perturbed_returns_gold"),
         ("count", 'row["rooms"] == rooms', 'row["rooms"] >= rooms', "wrong_result"),
         ("subtract", "amount - minus", "abs(amount - minus)", "perturbed_returns_gold"),
+        ("subtract", "amount - minus", "float(int(amount - minus))", "perturbed_returns_gold"),
         ("divide", "    if by == 0:\n", "    if by == 1:\n", "unclean_error"),
         ("share", "100 * part / whole", "round(100 * part / whole, 1) + 0.04", "wrong_result"),
         ("sort", 'key=lambda row: row["asking_price"]', 'key=lambda row: row["listing"]',
@@ -154,6 +160,9 @@ def test_the_truth_of_other_calls_follows_from_operation_and_table() -> None:
     assert listed.truth({"agent": "Nobody"}) == Truth([], required=False)
     page = meaning(OPERATIONS["page"], {"district": "Sage Park", "page": 1})
     assert page.truth({"district": "Sage Park", "page": 2}) == NOTHING
+    assert page.truth({"district": "Nowhere", "page": 2}) == NOTHING
+    empty = {"rows": [], "next_page": None}
+    assert page.truth({"district": "Nowhere", "page": 1}) == Truth(empty, required=False)
     assert meaning(OPERATIONS["divide"], {"amount": 90, "by": 40}).truth(
         {"amount": 90, "by": 0}
     ) == NOTHING  # fmt: skip
@@ -295,5 +304,66 @@ def test_rows_that_only_a_filter_shows_are_asked_for(sandbox: Sandbox) -> None:
         candidate_of(instance(question), document, f"ROWS = {known}\n\n\n{code}", calls)
         for known in (rows, rows[:-1])  # Hugo Penn's last listing is not the dearest
     ]
+    proofs = verify(candidates, sandbox, ENVS.sandbox)
+    assert [proof.problem and proof.problem[0] for proof in proofs] == [None, "rows_missing"]
+
+
+def test_a_second_page_is_no_excuse_for_a_wrong_first_one(sandbox: Sandbox) -> None:
+    """Gold Rock's rows fill one page exactly, and only Sage Park has two."""
+    rows = [*LISTINGS.rows, ("Iron Vale", "Lena Orr", "Sage Park", 700, 4, "2024-05-05"),
+            ("Teal Brook", "Lena Orr", "Gold Rock", 300, 4, "2024-05-06")]  # fmt: skip
+    knowledge = (LISTINGS.model_copy(update={"rows": tuple(rows)}),)
+    second = {"rows": [{"listing": "Iron Vale"}], "next_page": None}
+    arguments = {"district": "Sage Park", "page": 2}
+    question = asked(1, "page", "district.listings", "listings", arguments, "listing",
+                     answer("record", second))  # fmt: skip
+    source = instance(question).model_copy(update={"knowledge": knowledge})
+    code = (
+        f"ROWS = {[(row[0], row[2]) for row in rows]}\n\n\ndef browse(district, page):\n"
+        "    if type(page) is not int or not isinstance(district, str):\n"
+        "        raise ValueError('a district is text and a page a whole number')\n"
+        "    found = [row[0] for row in ROWS if row[1] == district]\n"
+        "    first, end = 3 * page - 3, 3 * page\n"
+        "    if not 0 <= first < len(found):\n        raise ValueError('no such page')\n"
+        "    shown = [{'listing': name} for name in found[first:end]]\n"
+        "    more = page + 1 if end < len(found) else None\n"
+        "    return {'rows': shown, 'next_page': more}\n"
+    )
+    document = tool("browse", {"district": "string", "page": "integer"})
+    document = document.model_copy(update={"output_schema": {"type": "object"}})
+    candidates = [
+        candidate_of(source, document, one, {1: arguments})
+        for one in (code, code.replace("end < len(found)", "end <= len(found)"))
+    ]
+    proofs = verify(candidates, sandbox, ENVS.sandbox)
+    assert [proof.problem and proof.problem[0] for proof in proofs] == [None, "wrong_result"]
+
+
+def test_names_are_also_tried_without_their_last_letter() -> None:
+    def tried(listing: str, **changes: Any) -> list[Any]:
+        question = price(1, listing, 812).model_copy(update=changes)
+        wrong = perturbations(instance(question), question, "", {"listing": listing})
+        unknown = [one for one in wrong if one.kind == PerturbationKind.UNKNOWN]
+        return [one.arguments["listing"] for one in unknown]
+
+    assert "Amber Cov" in tried("Amber Cove")
+    assert "Cove In" in tried("Cove Inc.")
+    assert tried("7:00 PM") == ["Qwrx Vzzt"]
+    assert tried("Amber Cove", operation=None) == ["Qwrx Vzzt"]  # it may search for parts
+    assert tried("Cov") == ["Qwrx Vzzt"]
+    assert tried("2024-01-08") == ["Qwrx Vzzt"]
+
+
+def test_a_number_that_the_schema_refuses_needs_no_answer(sandbox: Sandbox) -> None:
+    code = (
+        "def subtract(amount, minus):\n"
+        "    if type(amount) is not int or type(minus) is not int:\n"
+        "        raise ValueError('whole numbers, please')\n"
+        "    return amount - minus\n"
+    )
+    arguments = {"amount": 90, "minus": 40}
+    source = instance(OPERATIONS["subtract"])
+    documents = [tool("subtract", dict.fromkeys(arguments, kind)) for kind in ("integer", "number")]
+    candidates = [candidate_of(source, one, code, {1: arguments}) for one in documents]
     proofs = verify(candidates, sandbox, ENVS.sandbox)
     assert [proof.problem and proof.problem[0] for proof in proofs] == [None, "rows_missing"]

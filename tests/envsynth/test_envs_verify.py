@@ -131,7 +131,9 @@ def test_a_document_makes_nobody_fetch_what_it_refers_to(
     document = tool().model_copy(
         update={"parameters": tool().parameters | {"properties": properties}}
     )
-    assert reason(sandbox, GOOD, document) == "call_violates_schema"
+    assert reason(sandbox, GOOD, document) == "cell_violates_schema"
+    free = QUESTION.model_copy(update={"operation": None})
+    assert reason(sandbox, GOOD, document, question=free) == "call_violates_schema"
 
 
 def test_perturbations_cover_every_argument_and_never_repeat_the_gold_call() -> None:

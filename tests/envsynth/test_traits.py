@@ -200,6 +200,8 @@ def test_two_traits_make_a_hard_arena_and_code_has_none() -> None:
     found = deep.model_copy(update={"traits": traits_of(deep)})
     assert found.traits == (Trait.PAGES, Trait.HOPS)
     assert found.is_hard
+    single = found.model_copy(update={"steps": found.steps[:1]})
+    assert not single.is_hard  # one call, however well hidden
     assert traits_of(deep.model_copy(update={"kind": QuestionKind.CODE})) == ()
 
 

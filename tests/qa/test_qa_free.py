@@ -124,6 +124,18 @@ def test_hops_are_fixed_or_a_range_and_scenarios_fit(
         Corpus.model_validate({**every_mode["base_en"], "hops": {"min": 3, "max": 2}})
 
 
+def test_what_is_given_has_the_scenario_that_fits_it(config: QAConfig, knowledge: Path) -> None:
+    chosen: dict[str, set[str]] = {}
+    for request in requests_of(config, knowledge):
+        chosen.setdefault(request.spec.mode, set()).add(request.variables["scenario"])
+        if request.spec.mode in (Mode.CONTEXT, Mode.QUESTION):
+            most = request.spec.hops.max
+            assert (request.variables["max_hops"], request.variables["steps"]) == (most, None)
+            assert request.variables["min_hops"] == min(most, request.spec.hops.min)
+    assert chosen[Mode.CONTEXT] == chosen[Mode.QUESTION] == {""}
+    assert "" not in chosen[Mode.BASE] | chosen[Mode.TAXONOMY] | chosen[Mode.KNOWLEDGE_BASE]
+
+
 def test_examples_are_masked_as_often_as_stated(
     qa_config: Any, every_mode: dict[str, Any], knowledge: Path
 ) -> None:

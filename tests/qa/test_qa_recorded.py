@@ -227,22 +227,40 @@ def test_a_constant_is_a_plain_word_that_a_onesays(reply: dict[str, Any], said: 
 
 
 def test_a_slip_counts_only_in_a_question_that_was_given() -> None:
-    question = "What is the fare of Elisabeht Kane?"
-    rows = [["Elisabeth Kane", 12], ["Ann Poe", 9], ["Bea Low", 8], ["Cy Day", 7]]
-    table = {"name": "fares", "columns": ["rider", "fare"], "rows": rows}
+    question = "What is the fare of the Retrun class?"
+    rows = [["Return", 12], ["Single", 9], ["Night", 8], ["Season", 7]]
+    table = {"name": "fares", "columns": ["class", "fare"], "rows": rows}
     steps = [
         lookup(
-            1, "What is the fare of Elisabeth Kane?", 12, "fares", "fare", rider="Elisabeth Kane"
+            1, "What is the fare of the Return class?", 12, "fares", "fare", **{"class": "Return"}
         )
     ]
-    reply = reply_of(question, 12, steps, table, entities=["Elisabeth Kane"])
+    reply = reply_of(question, 12, steps, table, entities=[])
     given = outcomes(request_of(Mode.QUESTION, "buses", question), Scripted(reply))
     assert isinstance(given[0], QAInstance), given
     made = outcomes(request_of(Mode.CONTEXT, "buses", text="A bus."), Scripted(reply, reply))
     assert [type(outcome) for outcome in made] == [Rejection, Rejection]
-    steps[0]["question"] = "What is her fare?"  # nobody says which spelling is meant
+    steps[0]["question"] = "What is its fare?"  # nobody says which spelling is meant
     unsaid = outcomes(request_of(Mode.QUESTION, "buses", question), Scripted(reply, reply))
     assert [type(outcome) for outcome in unsaid] == [Rejection, Rejection]
+
+
+def test_a_name_stays_as_a_given_question_spells_it() -> None:
+    question = "What is the fare of Elisabeht Kane?"
+
+    def reply(name: str) -> dict[str, Any]:
+        rows = [[name, 12], ["Ann Poe", 9], ["Bea Low", 8], ["Cy Day", 7]]
+        table = {"name": "fares", "columns": ["rider", "fare"], "rows": rows}
+        steps = [lookup(1, f"What is the fare of {name}?", 12, "fares", "fare", rider=name)]
+        return reply_of(question, 12, steps, table, entities=[name])
+
+    wanted = request_of(Mode.QUESTION, "buses", question)
+    mended = Scripted(reply("Elisabeth Kane"), reply("Elisabeht Kane"))
+    refused, made = outcomes(wanted, mended)
+    assert isinstance(refused, Rejection)
+    assert refused.reason == "not_in_question"
+    assert isinstance(made, QAInstance)
+    assert "not_in_question" in mended.asked[1].variables["why"]
 
 
 @pytest.mark.parametrize("fault", [ProviderError("no route"), ParseError("no JSON")])

@@ -17,6 +17,8 @@ from astra.text.likeness import shared_words
         ("pricing", "Tell me the prices.", ["pricing"]),
         ("booking_of_cabin", "Book the cabin that is booked.", ["booking", "cabin"]),
         ("query_cities", "In which city is it?", ["cities"]),
+        ("stated", "Which state is it in?", ["stated"]),
+        ("planning", "What was planned?", ["planning"]),
     ],
 )  # fmt: skip
 def test_words_are_shared_in_any_regular_form(name: str, text: str, shared: list[str]) -> None:
@@ -32,6 +34,7 @@ def test_words_are_shared_in_any_regular_form(name: str, text: str, shared: list
         ("get_gate", "闸口在哪里？"),
         ("", "Which gate is it?"),
         ("get_gate", ""),
+        ("switch_state", "Turn on the live stats, please."),
         ("read_bedroom", "How many beds does it have?"),  # another word that begins alike
     ],
 )

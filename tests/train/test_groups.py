@@ -148,7 +148,9 @@ def test_hard_arenas_are_logged_apart_from_look_ups() -> None:
 
 def test_a_group_has_the_difficulty_of_its_arena() -> None:
     driver = ScriptedDriver([(1.0, 0), (0.0, 0)] * 2)
-    hard = make_arena(2).model_copy(update={"traits": (Trait.HOPS, Trait.PAGES)})
+    arenas = [make_arena(seed) for seed in range(2, 40)]
+    several = next(arena for arena in arenas if len(arena.steps) > 1)
+    hard = several.model_copy(update={"traits": (Trait.HOPS, Trait.PAGES)})
     groups = GroupRoller(driver, config()).roll([(0, make_arena(1)), (1, hard)], 3)
     assert [group.difficulty for group in groups] == ["lookup", "hard"]
 

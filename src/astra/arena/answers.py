@@ -10,7 +10,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, cast
 
@@ -47,16 +47,38 @@ def matches(answer: Answer, value: Any) -> bool:
             return isinstance(value, dict) and same_value(answer.value, value, answer.tolerance)
 
 
-def final_matches(answer: Answer, text: str) -> bool:
+def final_matches(answer: Answer, text: str, parts: Sequence[Answer] = ()) -> bool:
     """Whether ``text`` (of a final message, see ``parse_final``) states the typed answer.
 
-    A list is JSON or separated by ``;``; a record is JSON or ``key: value; key: value``.
+    A list is JSON or separated by ``;``; a record is JSON, ``key: value; key: value`` or its values
+    alone in the order of the keys. ``parts`` are answers that the typed one may be made of: a list
+    within a list is compared as they are.
     """
     for written in (text.strip(), _trim(text)):
         value = _read(answer, written)
-        if value is not _UNREADABLE and matches(answer, value):
+        if value is not _UNREADABLE and matches(answer, _arranged(answer, value, parts)):
             return True
     return False
+
+
+def _arranged(answer: Answer, value: Any, parts: Sequence[Answer]) -> Any:
+    """The value with each inner list that matches its part as the part has it."""
+    expected: Any = answer.value
+    if not _is_nested(answer) or not isinstance(value, list) or len(value) != len(expected):
+        return value
+    own: dict[str, Answer] = {
+        json.dumps(part.value): part for part in parts if part.type == AnswerType.LIST
+    }
+    return [
+        item if (part := own.get(json.dumps(item))) and matches(part, one) else one
+        for item, one in zip(expected, cast("list[Any]", value), strict=True)
+    ]
+
+
+def _is_nested(answer: Answer) -> bool:
+    """Whether an answer is a list that holds lists or records."""
+    items: Any = answer.value if answer.type == AnswerType.LIST else ()
+    return any(isinstance(item, list | dict) for item in items)
 
 
 def parse_final(text: str) -> str:
@@ -68,6 +90,8 @@ def parse_final(text: str) -> str:
 def render_answer(answer: Answer) -> str:
     """The answer as a final message writes it; ``final_matches`` reads it back."""
     if answer.type == AnswerType.LIST:
+        if _is_nested(answer):
+            return json.dumps(answer.value, ensure_ascii=False)
         return "; ".join(_render(item) for item in answer.value)
     if answer.type == AnswerType.RECORD:
         return json.dumps(answer.value, ensure_ascii=False)
@@ -248,10 +272,14 @@ def _read_date(text: str) -> Any:
 
 
 def _read_list(answer: Answer, text: str) -> Any:
-    if text.startswith("["):
-        parsed = _read_json(text)
-        return parsed if isinstance(parsed, list) else _UNREADABLE
+    parsed = _read_json(text) if text.startswith("[") else None
+    if isinstance(parsed, list):
+        return parsed
     expected: list[Any] = list(answer.value)
+    if _is_nested(answer):
+        return _read_nested(expected, text, answer.unit)
+    if parsed is _UNREADABLE:
+        return _UNREADABLE
     if not answer.ordered and len({type(item) for item in expected}) > 1:
         return _UNREADABLE  # which text is of which type is unknown: only JSON can say
     parts = [_trim(part) for part in text.split(";")] if text else []
@@ -260,19 +288,41 @@ def _read_list(answer: Answer, text: str) -> Any:
     return [_read_like(one, part, answer.unit) for one, part in zip(expected, parts, strict=True)]
 
 
+def _read_nested(expected: list[Any], text: str, unit: str) -> Any:
+    """A list of lists whose parts are separated by ``;``: each inner list is JSON, or its items
+    stand one after the other like all others.
+    """
+    written = [_trim(part) for part in text.split(";")]
+    items: list[Any] = []
+    for one in expected:
+        inner = cast("list[Any]", one) if isinstance(one, list) else [one]
+        if isinstance(one, list) and written and written[0].startswith("["):
+            items.append(_read_json(written.pop(0)))
+            continue
+        parts, written = written[: len(inner)], written[len(inner) :]
+        if len(parts) < len(inner) or any(isinstance(item, list | dict) for item in inner):
+            return _UNREADABLE
+        read = [_read_like(gold, part, unit) for gold, part in zip(inner, parts, strict=True)]
+        items.append(read if isinstance(one, list) else read[0])
+    return _UNREADABLE if written else items
+
+
 def _read_record(answer: Answer, text: str) -> Any:
     if text.startswith("{"):
         parsed = _read_json(text)
         return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else _UNREADABLE
     expected: dict[str, Any] = dict(answer.value)
     keys = {normalise(key): key for key in expected}
+    parts = [part.partition(":") for part in text.split(";")]
+    named = [keys.get(normalise(name)) if colon else None for name, colon, _ in parts]
+    written = [value for _, _, value in parts]
+    if not any(named) and len(parts) == len(expected):
+        named, written = list(expected), text.split(";")
     record: dict[str, Any] = {}
-    for part in text.split(";"):
-        name, _, written = part.partition(":")
-        key = keys.get(normalise(name))
+    for key, value in zip(named, written, strict=True):
         if key is None or key in record:
             return _UNREADABLE
-        record[key] = _read_like(expected[key], _trim(written), answer.unit)
+        record[key] = _read_like(expected[key], _trim(value), answer.unit)
     return record
 
 

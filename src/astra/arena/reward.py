@@ -112,7 +112,10 @@ def score_episode(
     written = {step.id for step in steps if writes(state, step)}
     # Writes are one goal: all of them or none.
     solved_ids = (useful.keys() - written) | (written if reached else set())
-    correct = final_text is not None and final_matches(arena.final_answer, parse_final(final_text))
+    parts = [step.answer for step in arena.steps]
+    correct = final_text is not None and final_matches(
+        arena.final_answer, parse_final(final_text), parts
+    )
     credited = correct and reached is not False and rests_on(arena) <= solved_ids
     success = credited and len(solved_ids) == len(steps)
     solved, subtasks, n_calls = len(solved_ids), len(steps), len(charged)

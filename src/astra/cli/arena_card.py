@@ -17,7 +17,7 @@ from pathlib import Path
 
 from astra.arena.scripted import MOST, REPEATS, ScriptedPolicy, misordered, rate
 from astra.errors import AstraError
-from astra.records.environment import HARD_TRAITS, Arena, Trait
+from astra.records.environment import HARD_CALLS, HARD_TRAITS, Arena, Trait
 from astra.records.qa import QuestionKind, Scenario, Split
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
@@ -93,7 +93,8 @@ def card(arenas: Sequence[Arena], rewards: Rewards) -> str:
         "",
         "## Traits",
         "",
-        f"Shares of arenas with each. A hard one has {HARD_TRAITS} or more; the rest are look-ups.",
+        f"Shares of arenas with each. A hard one has {HARD_TRAITS} or more and takes "
+        f"{HARD_CALLS} calls or more; the rest are look-ups.",
         "`docs/arenas.md` says what each trait is.",
         "",
         *_table(("", *Split), _traits(arenas)),

@@ -8,12 +8,14 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from astra.envsynth.leaks import secrets_of
-from astra.envsynth.truth import WHOLE_TABLE
+from astra.envsynth.faults import FailedTry, ToolPart
+from astra.envsynth.leaks import MIN_NUMBER, secrets_of
+from astra.envsynth.truth import WHOLE_TABLE, filters_of
 from astra.envsynth.wishes import Wishes
 from astra.envsynth.worlds import around, effects, is_refused, is_stateful, key_of, may_write
 from astra.llm.protocol import Ask
 from astra.qa.knowledge.operations import PAGE_ROWS, TABLE_OPS
+from astra.qa.knowledge.references import NEXT_PAGE
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion, Table
 from astra.records.state import FieldClass
@@ -62,6 +64,8 @@ class CodeReply(Reply):
     code: str = ""
     impossible: str = ""
     """Why no code can do what document and call ask for; empty where there is code."""
+    call_at_fault: bool = False
+    """Whether that lies in the call: the document could stay."""
 
     @model_validator(mode="after")
     def _code_or_reason(self) -> Self:
@@ -113,22 +117,35 @@ FIRST_TRY = LastTry("")
 
 
 def document_ask(
-    instance: QAInstance, question: SubQuestion, wishes: Wishes, feedback: str, sample: int
+    instance: QAInstance,
+    question: SubQuestion,
+    wishes: Wishes,
+    failed: FailedTry | None,
+    sample: int,
 ) -> Ask[DocumentReply]:
-    """Ask for the document of a tool that could answer the sub-question."""
+    """Ask for the document of a tool that could answer the sub-question; ``failed``: how the tool
+    of the document before failed.
+    """
     context = _context(instance, question)
     return Ask(
         "envsynth/document",
         {
             **context,
-            "shape": shape_of(context["answer"]["value"]),
+            "user_question": instance.main_question,
+            "shape": _result_shape(question),
             "unlike_name": wishes.unlike_name,
             "other_form": wishes.other_form,
-            "feedback": feedback,
+            "feedback": feedback_of(failed),
+            "blamed": (failed.part if failed else ToolPart.DOCUMENT).value,
         },
         DocumentReply,
         sample,
     )
+
+
+def feedback_of(failed: FailedTry | None) -> str:
+    """Why a try failed, as the next ask shows it."""
+    return ": ".join(failed.problem) if failed else ""
 
 
 def gains_filter(question: SubQuestion) -> bool:
@@ -139,20 +156,45 @@ def gains_filter(question: SubQuestion) -> bool:
 
 
 def complexity_ask(
-    instance: QAInstance, question: SubQuestion, tool: Tool, sample: int
+    instance: QAInstance,
+    question: SubQuestion,
+    tool: Tool,
+    failed: FailedTry | None,
+    sample: int,
 ) -> Ask[DocumentReply]:
     """Ask for the same tool with a richer signature (the paper's complexity scaling)."""
     secrets = secrets_of(instance)
+    columns = filters_of(instance, question)
+    stated = question.operation.arguments if question.operation else {}
     return Ask(
         "envsynth/complexity",
         {
             **_context(instance, question),
             "tool": tool.view(),
-            "kept_out": [*secrets.answers, *secrets.given][:KEPT_OUT],
+            "columns": columns and [name for name in columns if name not in stated],
+            "kept_out": [one for one in (*secrets.answers, *secrets.given) if _tells(one)][
+                :KEPT_OUT
+            ],
+            "feedback": feedback_of(failed),
         },
         DocumentReply,
         sample,
     )
+
+
+def _tells(value: Any) -> bool:
+    """Whether a document that states the value tells anything: small numbers stand anywhere."""
+    if isinstance(value, bool) or value is None:
+        return False
+    return isinstance(value, str) or abs(value) >= MIN_NUMBER
+
+
+def _result_shape(question: SubQuestion) -> Any:
+    """The shape of the answer; every page may have a next one or none."""
+    shape = shape_of(question.answer.value)
+    if question.operation is not None and question.operation.op == "page":
+        return {**shape, NEXT_PAGE: ["integer", "null"]}
+    return shape
 
 
 def shape_of(value: Any) -> Any:

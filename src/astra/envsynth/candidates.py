@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra.arena.state import state_hash
+from astra.envsynth.effects import KnownEffect, known_effects
 from astra.envsynth.known import known_calls
 from astra.envsynth.leaks import NO_SECRETS, Secrets, secrets_of
 from astra.envsynth.perturb import (
@@ -15,8 +16,8 @@ from astra.envsynth.perturb import (
     optional_probes,
     perturbations,
 )
-from astra.envsynth.static import call_problem
-from astra.envsynth.truth import filters_of, meaning_of
+from astra.envsynth.static import Problem, call_problem, operation_problem
+from astra.envsynth.truth import WHOLE_TABLE, filters_of, meaning_of
 from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write, taken
 from astra.records.base import canonical_json
 from astra.records.environment import Environment
@@ -43,6 +44,8 @@ class GoldCall:
     """Whether the tool must refuse the call, cleanly and without a change."""
     taken: World | None = None
     """The world in which the row that the call adds would be the second of its key."""
+    effects: tuple[KnownEffect, ...] = ()
+    """Further calls of a tool that writes, with what they must do."""
     paged: bool = False
     """Whether the answer is one page of rows, so that their order decides which are on it."""
 
@@ -73,7 +76,9 @@ class CandidateTool:
     filters: tuple[str, ...] | None = None
     """The names that its optional parameters can have; None where any will do."""
     members: tuple[Member, ...] = ()
-    """The tools that it was merged from, where their own calls have to tell what it must know."""
+    """The tools that it was merged from, where only their own calls tell what it must know."""
+    unfit: Problem | None = None
+    """Why its document does not fit an operation that it serves."""
 
     @property
     def writes(self) -> bool:
@@ -96,11 +101,13 @@ class CandidateTool:
                         call.after,
                         call.refused,
                         call.taken and call.taken.model_dump(mode="json"),
+                        [[effect.arguments, effect.after] for effect in call.effects],
                     ]
                     for call in self.calls
                 ],
                 self.state and self.state.writes,
                 [*self.secrets.answers, *self.secrets.given],
+                self.unfit,
                 [[member.code, member.calls] for member in self.members],
             ]
         )
@@ -124,7 +131,8 @@ def candidate_of(
 ) -> CandidateTool:
     """A tool as it must prove itself; ``calls``: gold arguments by id of the sub-question.
 
-    A merged tool has ``members``: it must answer what they answer.
+    A merged tool has ``members``: it must answer what they answer, but for those whose operation
+    says what is true. One that contradicts that is itself wrong.
     """
     served = [question for question in instance.sub_questions if question.id in calls]
     state = None
@@ -132,6 +140,7 @@ def candidate_of(
         allowed = {table for question in served for table in may_write(question)}
         state = arena_state(instance, {tool.name: sorted(allowed)})
     filters = [filters_of(instance, question) for question in served]
+    unfit = (operation_problem(tool, one.operation, instance.knowledge) for one in served)
     return CandidateTool(
         tool,
         code,
@@ -141,18 +150,46 @@ def candidate_of(
         state,
         secrets_of(instance, list(calls.values())),
         filters[0] if filters else None,
-        tuple(_member(one, calls) for one in members if not state and one.code != code),
+        tuple(
+            _member(one, calls)
+            for one in members
+            if not state and one.code != code and not _is_told(instance, one, calls)
+        ),
+        next(filter(None, unfit), None),
     )
 
 
+def _is_told(
+    instance: QAInstance, environment: Environment, calls: Mapping[int, dict[str, Any]]
+) -> bool:
+    """Whether operation and table tell what every other call of a member's truly gives."""
+    merged = calls[environment.sub_question_id]
+    (question,) = (one for one in instance.sub_questions if one.id == environment.sub_question_id)
+    meaning = meaning_of(instance, question, list(merged), merged, instance.knowledge)
+    if meaning is None or meaning.fixed:
+        return False
+    return meaning.table is None or len(meaning.table.rows) <= WHOLE_TABLE
+
+
 def _member(environment: Environment, calls: Mapping[int, dict[str, Any]]) -> Member:
-    """A merged tool's member, with calls about the data in its code."""
+    """A merged tool's member, with calls about the data in its code. A value that the merged tool
+    wants in another form is asked about as in the gold call alone.
+    """
     gold, code = environment.arguments, environment.code
-    names = _names(gold, calls[environment.sub_question_id])
+    merged = calls[environment.sub_question_id]
+    names = _names(gold, merged)
     if not names:
         return Member(environment.tool.name, code, None)
     known = [gold, *known_calls(code, gold, None)[:MOST_KNOWN]]
-    pairs = [(call, {names[name]: value for name, value in call.items()}) for call in known]
+    reformed = {name for name in gold if merged[names[name]] != gold[name]}
+    readable = [call for call in known if all(call[name] == gold[name] for name in reformed)]
+    pairs = [
+        (
+            call,
+            {own: merged[own] if name in reformed else call[name] for name, own in names.items()},
+        )
+        for call in readable
+    ]
     return Member(environment.tool.name, code, tuple(pairs))
 
 
@@ -202,6 +239,7 @@ def _gold_call(
         after,
         refused,
         taken=None if refused else taken(instance, question, before),
+        effects=() if refused else known_effects(instance, question, tool, arguments, before),
         paged=question.operation is not None and question.operation.op == "page",
     )
 

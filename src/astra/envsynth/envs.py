@@ -30,12 +30,13 @@ from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.faults import OUTAGES, FailedTry, ToolPart, failure, fault_of
 from astra.envsynth.leaks import secrets_of
 from astra.envsynth.proof import Proof
-from astra.envsynth.reach import reach_problem
+from astra.envsynth.reach import reach_problem, value_problem
 from astra.envsynth.static import (
     Problem,
     call_problem,
     code_problem,
     document_problem,
+    operation_problem,
     recorded,
 )
 from astra.envsynth.truth import filters_of
@@ -45,12 +46,14 @@ from astra.envsynth.worlds import Nodes, has_writes, is_stateful, needing_tool, 
 from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes
 from astra.llm.pool import flow
 from astra.llm.protocol import ParseError, ProviderError, Teacher
+from astra.qa.knowledge.references import literals
 from astra.records.environment import Environment
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.score import Rejection
 from astra.records.tool import Tool
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
+from astra.text.mentions import misspells
 
 Outcome = Environment | Rejection
 SAID_CHARS = 300
@@ -189,6 +192,8 @@ class _Synthesis:
         self._verify = verify
         self._config = config
         self._problems: list[Problem] = []
+        self._failed: FailedTry | None = None
+        """The last try that failed as a whole."""
 
     async def outcomes(self) -> list[Outcome]:
         """The failed tries that were followed by another, and what came of the last one."""
@@ -219,6 +224,7 @@ class _Synthesis:
                 if isinstance(result, Environment):
                     return result
                 self._problems.append(result.problem)
+                self._failed = result
                 if result.part == ToolPart.DOCUMENT:  # nothing that rests on it can be tried again
                     break
                 draft.take_back(result)
@@ -259,19 +265,48 @@ class _Synthesis:
     async def _document(self, outer: int) -> Tool | FailedTry:
         """A document with its scaling."""
         instance, question = self._asked.instance, self._asked.question
-        ask, last = self._teacher.ask, self._last_problem
         wishes = wishes_of(instance, question, self._config)
+        ask = asks.document_ask(instance, question, wishes, self._failed, outer)
         try:
-            reply = await ask(asks.document_ask(instance, question, wishes, last, outer))
-            if asks.gains_filter(question):
-                reply = await ask(asks.complexity_ask(instance, question, reply.tool.tool(), outer))
+            tool = (await self._teacher.ask(ask)).tool.tool()
         except (ProviderError, ParseError) as error:
             return FailedTry(ToolPart.DOCUMENT, failure(error))
-        tool = reply.tool.tool()
-        problem = document_problem(
-            tool, secrets_of(instance), filters_of(instance, question)
-        ) or name_problem(wishes, tool, question.question)
+        problem = self._document_problem(tool)
+        if asks.gains_filter(question):
+            return await self._scaled(tool, problem, outer)
         return FailedTry(ToolPart.DOCUMENT, problem) if problem else tool
+
+    async def _scaled(self, tool: Tool, problem: Problem | None, outer: int) -> Tool | FailedTry:
+        """The document with a richer signature, as the teacher reviews it; ``problem``: its own.
+
+        Where only the review fails, the document stays as it was: a filter is a wish.
+        """
+        instance, question = self._asked.instance, self._asked.question
+        ask = asks.complexity_ask(instance, question, tool, self._failed, outer)
+        try:
+            scaled = (await self._teacher.ask(ask)).tool.tool()
+        except ProviderError as error:
+            return FailedTry(ToolPart.DOCUMENT, failure(error))
+        except ParseError as error:
+            fault = failure(error)
+        else:
+            found = self._document_problem(scaled)
+            if found is None:
+                return scaled
+            fault = found
+        if problem is not None:
+            return FailedTry(ToolPart.DOCUMENT, fault)
+        self._problems.append(fault)
+        return tool
+
+    def _document_problem(self, tool: Tool) -> Problem | None:
+        instance, question = self._asked.instance, self._asked.question
+        wishes = wishes_of(instance, question, self._config)
+        return (
+            document_problem(tool, secrets_of(instance), filters_of(instance, question))
+            or operation_problem(tool, question.operation, instance.knowledge)
+            or name_problem(wishes, tool, question.question)
+        )
 
     async def _call(self, draft: _Draft, tool: Tool, sample: int) -> dict[str, Any] | FailedTry:
         """The gold call's arguments; those that fail stay in ``draft``."""
@@ -285,11 +320,14 @@ class _Synthesis:
         if reply.unreachable:
             return FailedTry(ToolPart.DOCUMENT, ("unreachable", reply.unreachable[:SAID_CHARS]))
         draft.arguments = reply.arguments
-        problem = call_problem(tool, reply.arguments)
+        problem = call_problem(tool, reply.arguments) or value_problem(
+            instance, question, tool, reply.arguments
+        )
         # The call of a barred step need not be one that an agent can make.
         if problem is None and question.bar is None:
-            problem = reach_problem(tool, reply.arguments, _told(instance, question))
-        return FailedTry(ToolPart.CALL, problem) if problem else reply.arguments
+            stated = question.operation.arguments if question.operation else ()
+            problem = reach_problem(tool, reply.arguments, _told(instance, question), stated)
+        return fault_of(problem) if problem else reply.arguments
 
     async def _code(
         self, draft: _Draft, tool: Tool, arguments: dict[str, Any], sample: int
@@ -304,7 +342,8 @@ class _Synthesis:
         except (ProviderError, ParseError) as error:
             return FailedTry(ToolPart.CODE, failure(error))
         if reply.impossible:
-            return FailedTry(ToolPart.DOCUMENT, ("impossible", reply.impossible[:SAID_CHARS]))
+            part = ToolPart.CALL if reply.call_at_fault else ToolPart.DOCUMENT
+            return FailedTry(part, ("impossible", reply.impossible[:SAID_CHARS]))
         draft.code = reply.code
         stateful = is_stateful(instance, question)
         allowed = self._config.sandbox.allowed_imports
@@ -313,7 +352,10 @@ class _Synthesis:
 
 
 def _told(instance: QAInstance, question: SubQuestion) -> list[Any]:
-    """What an agent can know before the call: the questions, and earlier answers."""
+    """What an agent can know before the call: the main question, what that misspells, and earlier
+    answers."""
     answers = {other.id: other.answer.value for other in instance.sub_questions}
     earlier = [answers[number] for number in question.dependencies]
-    return [instance.main_question, question.question, *earlier]
+    stated = literals(question.operation) if question.operation else []
+    meant = [value for value in stated if misspells(instance.main_question, value)]
+    return [instance.main_question, *meant, *earlier]

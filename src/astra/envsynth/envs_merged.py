@@ -4,7 +4,8 @@ Each instance goes its own way:
 
 1. ``splits`` refuses it where its entities or its composition belong to another split.
 2. ``merge`` has the teacher group its tools, and replays the gold calls on merged ones by way of
-   ``verify``: the same proof as in stage ``envs``.
+   ``verify``: the same proof as in stage ``envs``. An instance that keeps two tools for one
+   operation is dropped.
 3. ``assemble`` puts the arena together; ``selfcheck`` plays its reference and mutants of it, and
    the arena ships only if the reward tells them apart.
 
@@ -36,7 +37,7 @@ from astra.envsynth.batching import Batcher, drawn_in_thread
 from astra.envsynth.candidates import CandidateTool
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.interpreter.arenas import code_arenas
-from astra.envsynth.merge import ArenaDraft, merge_tools
+from astra.envsynth.merge import ArenaDraft, merge_tools, twin_tools
 from astra.envsynth.proof import Proof
 from astra.envsynth.selfcheck import check_arenas
 from astra.envsynth.splits import SplitGuard
@@ -159,11 +160,13 @@ async def proved_arenas(
 
 
 async def _checked(draft: ArenaDraft, check: Check) -> Outcome:
-    arena = assemble(draft)
-    problem = await check(arena)
+    problem = twin_tools(draft)
     if problem is None:
-        return arena
-    return Rejection(item=arena.qa_id, reason=problem[0], detail=problem[1])
+        arena = assemble(draft)
+        problem = await check(arena)
+        if problem is None:
+            return arena
+    return Rejection(item=draft.instance.id, reason=problem[0], detail=problem[1])
 
 
 def _draft(

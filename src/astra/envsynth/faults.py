@@ -20,11 +20,12 @@ class ToolPart(StrEnum):
 OF_DOCUMENT = frozenset(
     {
         "bad_name", "no_description", "bad_schema", "answer_in_document", "default_in_document",
-        "unknown_filter", "impossible", "too_few_perturbations", "unreachable",
+        "unknown_filter", "page_base", "cell_violates_schema", "impossible",
+        "too_few_perturbations", "unreachable", "untold_argument",
     }
 )  # fmt: skip
 """Reasons that neither another call nor other code can remove."""
-OF_CALL = frozenset({"call_violates_schema", "unreachable_argument"})
+OF_CALL = frozenset({"call_violates_schema", "other_value", "unreachable_argument"})
 """Reasons that lie in the arguments."""
 OUTAGES = frozenset({"provider_error", "sandbox_infra"})
 """Reasons that say nothing about what the teacher wrote."""

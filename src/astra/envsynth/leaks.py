@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from astra.arena.answers import same_value
 from astra.envsynth.known import leaves_of
 from astra.qa.knowledge.references import literals
 from astra.records.base import canonical_json
-from astra.records.qa import QAInstance
+from astra.records.qa import QAInstance, SubQuestion
 from astra.records.tool import Tool
 from astra.text.words import has_cjk, numbers, says, stands_in
 
@@ -41,7 +42,8 @@ NO_SECRETS = Secrets()
 
 def secrets_of(instance: QAInstance, calls: Sequence[Mapping[str, Any]] = ()) -> Secrets:
     """The secrets of an instance; ``calls``: gold arguments beyond those that operations state."""
-    answers = [instance.final_answer, *(step.answer for step in instance.sub_questions)]
+    found_out = [step.answer for step in instance.sub_questions if not _is_written(step)]
+    answers = [instance.final_answer, *found_out]
     stated = [
         value
         for step in instance.sub_questions
@@ -66,6 +68,12 @@ def secrets_of(instance: QAInstance, calls: Sequence[Mapping[str, Any]] = ()) ->
             for cells in zip(*table.rows, strict=True)
         ),
     )
+
+
+def _is_written(step: SubQuestion) -> bool:
+    """Whether a step's answer is a cell that its own call writes: nobody has to find that out."""
+    cells = [cell for write in step.writes for cell in write.values.values()]
+    return any(same_value(step.answer.value, cell) for cell in cells)
 
 
 def _is_common(value: str) -> bool:

@@ -6,6 +6,9 @@ Else the first member is the base, as in the paper: the teacher extends the data
 it serves all. ``_Merge`` replays every member's gold call: the merged code is one more candidate,
 proved in the sandbox like the tools of stage ``envs``. A merge that keeps failing falls back to the
 separate tools. Tool names end up unique.
+
+Two tools for one operation are *twins*: a question cannot say which of them a step means, so an
+instance that is left with some becomes no arena.
 """
 
 from __future__ import annotations
@@ -100,17 +103,33 @@ async def merge_tools(
             draft.failed(merge.part, problem, attempt)
 
 
-async def _groups(draft: ArenaDraft, teacher: Teacher, metrics: StageMetrics) -> list[Class]:
-    """Groups of members, by first id: the classes that are one by construction, joined where the
-    teacher sees one tool for several. If it cannot say, they stay apart, with the reason noted.
-    """
-    classes = classes_of(
+def twin_tools(draft: ArenaDraft) -> Problem | None:
+    """The tools that are left for one operation, if any are, once the draft is merged."""
+    served = {number: merged.tool.name for merged in draft.tools for number in merged.calls}
+    for members in _classes(draft):
+        names = sorted({served[question.id] for question, _ in members})
+        if len(names) > 1:
+            ids = [question.id for question, _ in members]
+            return "twin_tools", f"steps {ids} ask for the same and have the tools {names}"
+    return None
+
+
+def _classes(draft: ArenaDraft) -> list[Class]:
+    """The members that are one by construction, together."""
+    return classes_of(
         [
             (question, draft.environments[question.id])
             for question in draft.instance.sub_questions
             if question.id in draft.environments
         ]
     )
+
+
+async def _groups(draft: ArenaDraft, teacher: Teacher, metrics: StageMetrics) -> list[Class]:
+    """Groups of members, by first id: the classes that are one by construction, joined where the
+    teacher sees one tool for several. If it cannot say, they stay apart, with the reason noted.
+    """
+    classes = _classes(draft)
     metrics.count("groups_by_construction", sum(len(members) > 1 for members in classes))
     unclear = doubtful(classes)
     joined: list[list[int]] = []

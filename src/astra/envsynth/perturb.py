@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -17,9 +18,11 @@ from typing import Any
 
 from astra.envsynth.known import known_calls, known_values, leaves_of, replaced
 from astra.envsynth.truth import NOTHING, Meaning, Truth
+from astra.qa.knowledge.operations import ARITHMETIC
 from astra.records.base import canonical_json, content_id
 from astra.records.qa import AnswerType, QAInstance, SubQuestion
 from astra.records.tool import Tool
+from astra.text.forms import clock
 
 MOST_VALUES = 24
 """Values tried per argument where each has a known truth: all cells of nearly every column."""
@@ -29,6 +32,8 @@ KNOWN_VALUES, FURTHER_VALUES = 5, 2
 """Other values tried per argument: some that the code mentions, some that it may not know."""
 PROBES = 2
 """Real values given to each optional argument."""
+SHORTEST_NAME = 4
+"""Characters of a text that is also tried without its last letter."""
 UNKNOWN_NAME = "Qwrx Vzzt"
 _UNKNOWN = {"string": UNKNOWN_NAME, "integer": 987_654_321, "number": 987_654_321.5}
 _UNKNOWN_DAY = "1891-02-03"
@@ -79,12 +84,12 @@ def perturbations(
     """
     rng = random.Random(int(content_id([instance.id, question.id, dict(gold)]), 16))
     if meaning is not None:
-        wrong = [*_true_others(meaning, gold, rng), *_broken(gold, meaning)]
+        wrong = [*_true_others(meaning, gold, rng), *_broken(question, gold, meaning)]
     else:
         wrong = [
             *_known_others(question, code, gold),
             *_others_by_argument(instance, question, code, gold, rng),
-            *_broken(gold, None),
+            *_broken(question, gold, None),
         ]
     if (
         meaning is not None
@@ -136,11 +141,17 @@ def _probe_values(
     return [*chosen, unknown] if unknown is not None else chosen
 
 
-def _broken(gold: Mapping[str, Any], meaning: Meaning | None) -> Iterator[Perturbation]:
+def _broken(
+    question: SubQuestion, gold: Mapping[str, Any], meaning: Meaning | None
+) -> Iterator[Perturbation]:
     """The gold call with a value that nobody knows, not in the form that the schema wants, of a
-    wrong type, or left out."""
+    wrong type, or left out.
+
+    Operations compare for equality, so a part of a name is unknown to them.
+    """
     for name, value in gold.items():
-        if meaning is not None and name in {*meaning.forms, *meaning.fixed}:
+        reformed = meaning is not None and name in {*meaning.forms, *meaning.fixed}
+        if meaning is not None and reformed:
             plain = {**gold, name: meaning.gold[name]}
             yield Perturbation(PerturbationKind.UNKNOWN, name, plain, NOTHING)
         unknown = _unknown(value)
@@ -148,10 +159,26 @@ def _broken(gold: Mapping[str, Any], meaning: Meaning | None) -> Iterator[Pertur
             given = {**gold, name: unknown}
             truth = meaning.truth({**meaning.gold, name: unknown}) if meaning else None
             yield Perturbation(PerturbationKind.UNKNOWN, name, given, truth)
+        near = _near(value) if question.operation is not None else None
+        if near is not None and (meaning is None or near not in meaning.values(name)):
+            given = {**gold, name: near}
+            known = meaning if not reformed else None
+            truth = known.truth({**known.gold, name: near}) if known else None
+            yield Perturbation(PerturbationKind.UNKNOWN, name, given, truth)
         yield Perturbation(PerturbationKind.WRONG_TYPE, name, {**gold, name: _mistyped(value)})
         rest = {other: given for other, given in gold.items() if other != name}
         yield Perturbation(PerturbationKind.MISSING, name, rest)
     yield Perturbation(PerturbationKind.MISSING, "", {})
+
+
+def _near(value: Any) -> str | None:
+    """The text without its last letter, which code that looks for a part of a name still finds."""
+    if not isinstance(value, str) or len(value) < SHORTEST_NAME:
+        return None
+    if _as_date(value) is not None or clock(value) is not None:
+        return None
+    last = re.search(r"\w(?=\W*$)", value)
+    return value[: last.start()] if last else None
 
 
 def _unknown(value: Any) -> Any:
@@ -173,11 +200,19 @@ def _true_others(
         for value in _true_values(meaning, name, rng):
             yield from _true_call(meaning, name, {**meaning.gold, name: value})
     for optional in ("", *meaning.optional):
-        rows = [row for row in meaning.rows(optional) if not row.items() >= meaning.gold.items()]
+        rows = [*meaning.rows(optional), *_first_pages(meaning, optional)]
+        rows = [row for row in rows if not row.items() >= meaning.gold.items()]
+        rows = list({canonical_json(row): row for row in rows}.values())
         drawn = rng.sample(range(len(rows)), min(MOST_ROWS, len(rows)))
         chosen = sorted({0, *drawn, len(rows) - 1})
         for at in chosen if rows else ():
             yield from _true_call(meaning, "", rows[at])
+
+
+def _first_pages(meaning: Meaning, optional: str) -> list[dict[str, Any]]:
+    """The plain calls for the first page about each row, where the answer is a page."""
+    pages = [name for name, own in meaning.names.items() if own == "page"]
+    return [{**row, name: 1} for name in pages for row in meaning.rows(optional)]
 
 
 def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
@@ -196,6 +231,8 @@ def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
         further.append(_BEYOND[meaning.operation.op])
     if meaning.names[name] == "page":
         further += range(value)  # the pages before it, and none
+    if meaning.operation.op in ARITHMETIC:
+        further.append(value + 0.25)  # code may have been written for whole numbers alone
     if meaning.table is None and isinstance(value, int | float):
         further.append(0)  # what nothing can be divided by
     return [*cells, *further]

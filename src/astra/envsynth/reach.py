@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
+from astra.arena.answers import same_value
 from astra.envsynth.known import leaves_of
 from astra.envsynth.static import Problem
+from astra.envsynth.truth import forms_between
+from astra.qa.knowledge.references import EvaluationError, resolve
+from astra.records.qa import QAInstance, SubQuestion
 from astra.records.tool import Tool
-from astra.text.forms import readings
-from astra.text.words import plain, stands_in
+from astra.text.forms import clock, clocks_in, readings
+from astra.text.words import plain, says, stands_in
 
 _WRITTEN_DAYS = (
     "%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%d %b %Y",
     "%b %d, %Y",
 )  # fmt: skip
+_OWN_FORM = frozenset({"enum", "const", "pattern", "format"})
+"""Keywords by which a schema says in which form it wants a value."""
 _STARTS_AS_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ]|$)")
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -24,21 +30,78 @@ _MONTHS = (
 )  # fmt: skip
 
 
-def reach_problem(tool: Tool, arguments: Mapping[str, Any], told: Sequence[Any]) -> Problem | None:
+def reach_problem(
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    told: Sequence[Any],
+    right: Collection[str] = (),
+) -> Problem | None:
     """Why an agent cannot know the gold arguments: text or a date that stands nowhere in ``told``.
 
     A value may be told in another form than the tool wants it (``text/forms.py``); of a date, year,
-    month and day must be told. Numbers may be written in too many ways to be judged, and values of
-    an enumeration stand in the document.
+    month and day must be told. Numbers may be written in too many ways to be judged. A value may
+    stand in the document, too: in an enumeration, or as words of a description. ``right``: the
+    arguments that have passed ``value_problem``, so that the document has to tell their value.
     """
+    described = [tool.description, *_descriptions(tool.parameters)]
     known = [str(value) for _, value in leaves_of(list(told)) if value is not None]
     for path, value in leaves_of(arguments):
         if not isinstance(value, str) or _schema(tool.parameters, path).keys() & {"enum", "const"}:
             continue
+        if any(says(value, text) for text in described):
+            continue
         if not any(_is_told(reading, known) for reading in readings(value)):
             name = ".".join(str(step) for step in path)
-            return "unreachable_argument", f"{name}: {value!r} is in no question or earlier answer"
+            untold = f"{name}: {value!r} is in no question or earlier answer"
+            if name in right and not _schema(tool.parameters, path).keys() & _OWN_FORM:
+                mend = "make it part of what the tool is for, or list the whole column as an enum"
+                return "untold_argument", f"{untold} that an agent sees: {mend}"
+            return "unreachable_argument", untold
     return None
+
+
+def value_problem(
+    instance: QAInstance, question: SubQuestion, tool: Tool, arguments: Mapping[str, Any]
+) -> Problem | None:
+    """Why the gold arguments are not those of the operation: one that is named like the operation's
+    has neither its value nor another form of it.
+
+    A schema that states a form or values of its own may want it as no known form has it.
+    """
+    stated = question.operation.arguments if question.operation else {}
+    answers = {other.id: other.answer.value for other in instance.sub_questions}
+    for name, value in arguments.items():
+        if name not in stated or _schema(tool.parameters, [name]).keys() & _OWN_FORM:
+            continue
+        try:
+            meant = resolve(stated[name], answers)
+        except EvaluationError:
+            continue
+        if not _same(meant, value):
+            return "other_value", f"{name}: {value!r} is not {meant!r}, which the question means"
+    return None
+
+
+def _same(meant: Any, value: Any) -> bool:
+    """Whether a value is the one that is meant, or a form of it."""
+    if same_value(meant, value) or forms_between(meant, value):
+        return True
+    if isinstance(meant, str) and isinstance(value, str):
+        days = {_day(meant), _day(value)}
+        return len(days) == 1 and None not in days
+    return not isinstance(meant, bool) and str(meant) == str(value)  # "3" for 3
+
+
+def _descriptions(schema: Any) -> Iterator[str]:
+    """The texts by which a schema describes its parameters, at any depth."""
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from _descriptions(inner)
+    elif isinstance(schema, Mapping):
+        for key, inner in schema.items():
+            if key == "description" and isinstance(inner, str):
+                yield inner
+            yield from _descriptions(inner)
 
 
 def _schema(schema: Mapping[str, Any], path: Sequence[Any]) -> Mapping[str, Any]:
@@ -54,10 +117,12 @@ def _schema(schema: Mapping[str, Any], path: Sequence[Any]) -> Mapping[str, Any]
 def _is_told(value: Any, known: Sequence[str]) -> bool:
     if not isinstance(value, str):
         return False  # the readings of text are text
-    day = _day(value)
-    if day is None:
-        return any(plain(value) in plain(text) for text in known)
-    return any(plain(value) in plain(text) for text in known) or _is_told_day(day, known)
+    if any(plain(value) in plain(text) for text in known):
+        return True
+    at, day = clock(value), _day(value)
+    if at is not None:
+        return any(at in clocks_in(text) for text in known)
+    return day is not None and _is_told_day(day, known)
 
 
 def _is_told_day(day: date, known: Sequence[str]) -> bool:

@@ -208,7 +208,22 @@ def _key_problem(_: CandidateTool, evidence: Evidence) -> Problem | None:
     return None
 
 
-WORLD_RULES: tuple[Rule, ...] = (_order_problem, _state_problem, _key_problem)
+def _effect_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | None:
+    """Each further call with a known effect has just that, or is refused where it must be."""
+    runs = evidence.all(Purpose.EFFECT)
+    for effect, run in zip(evidence.call.effects, runs, strict=True):
+        call = call_text(candidate.tool.name, effect.arguments)
+        told = f"{call} {outcome_text(run)}: {effect.reason}"
+        if effect.after is None:
+            served = any(effect.arguments == other.arguments for other in candidate.calls)
+            if answered(run) and not served:
+                return "not_refused", told
+        elif not answered(run) or run.end != candidate.hash(effect.after):
+            return "wrong_effect", told
+    return None
+
+
+WORLD_RULES: tuple[Rule, ...] = (_order_problem, _state_problem, _key_problem, _effect_problem)
 
 
 # Calls whose truth is known ------------------------------------------------------------------
@@ -228,7 +243,11 @@ def _truth_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | No
                 return "answers_unknown", f"{told}; no row is meant, so it must raise ValueError"
             if not _is_true(evidence, truth, run):
                 return "wrong_result", f"{told}; the data say {canonical_json(truth.value):.100}"
-        elif truth.required and not _is_unknown(perturbation):
+        elif (
+            truth.required
+            and not _is_unknown(perturbation)
+            and not violation(perturbation.arguments, candidate.tool.parameters)
+        ):
             return "rows_missing", f"{told}; the data say {canonical_json(truth.value):.100}"
     return None
 
@@ -284,7 +303,8 @@ def _leaks(
     """Whether an error states the answer or another secret, and not just as the arguments did."""
     answer = evidence.call.answer.value
     asked = canonical_json(perturbation.arguments)
-    if mentions(error, answer) and not mentions(asked, answer):
+    hidden = not candidate.writes or answer in candidate.secrets.answers
+    if hidden and mentions(error, answer) and not mentions(asked, answer):
         return True
     return told_by_error(error, candidate.secrets, perturbation.arguments) is not None
 

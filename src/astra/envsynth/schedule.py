@@ -1,7 +1,8 @@
 """The calls that two fresh sessions make of a candidate, and what each of them is made to show.
 
 Session one: every gold call, every wrong call, every gold call again. Session two: every gold call
-several times. A stateful tool also makes its gold calls in other worlds. A merged tool makes, in
+several times. A stateful tool also makes its gold calls in other worlds, and further calls whose
+effect is known. A merged tool makes, in
 session one, the calls of its members, and each member makes them in a session of its own.
 ``schedules`` lists the calls in order; ``Observed.evidence`` sorts what they returned by gold call
 and purpose.
@@ -33,6 +34,7 @@ class Purpose(StrEnum):
     REVERSED = "reversed"  # the gold call in a world whose rows are in reverse order
     EMPTY = "empty"  # the gold call in a world without rows
     TAKEN = "taken"  # the gold call where the key of the row that it adds is taken
+    EFFECT = "effect"  # another call whose effect is known
     AGAIN = "again"  # the gold call, after all the others in session one
     OTHER_SESSION = "other_session"  # the gold call in session two, for the first time
     REPEATED = "repeated"  # the same, further times
@@ -160,3 +162,5 @@ def _in_other_worlds(candidate: CandidateTool) -> Iterator[Trial]:
             worlds[Purpose.TAKEN] = call.taken
         for purpose, world in worlds.items():
             yield Trial(at, purpose, call.arguments, world)
+        for effect in call.effects:
+            yield Trial(at, Purpose.EFFECT, effect.arguments, call.before)

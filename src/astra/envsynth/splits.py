@@ -1,11 +1,18 @@
-"""Splits that never meet: no entity and no composition in two of train, dev and held-out."""
+"""Splits that never meet: no entity and no composition in two of train, dev and held-out.
+
+The entities of an instance are those that it asks about or answers with. A name that only stands in
+rows beside is never met by who solves it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from astra.envsynth.known import leaves_of
+from astra.qa.knowledge.references import literals
 from astra.records.qa import QAInstance, Split
 from astra.records.score import Rejection
+from astra.text.words import says
 
 PRIORITY = (Split.HELDOUT, Split.DEV, Split.TRAIN)
 """An instance that shares something with an earlier split is dropped: training data give way to
@@ -27,13 +34,14 @@ class SplitGuard:
         self._compositions: dict[Split, set[str]] = {split: set() for split in GUARDED}
         for instance in instances:
             if instance.split in GUARDED:
-                self._entities[instance.split].update(map(_folded, instance.entities))
+                self._entities[instance.split].update(met_entities(instance))
                 self._compositions[instance.split].add(instance.composition)
 
     def violation(self, instance: QAInstance) -> Rejection | None:
         """The rejection of an instance that meets an earlier split of ``PRIORITY``."""
+        own = met_entities(instance)
         for split in PRIORITY[: PRIORITY.index(instance.split)]:
-            shared = self._entities[split].intersection(map(_folded, instance.entities))
+            shared = self._entities[split].intersection(own)
             if shared:
                 detail = f"{min(shared)!r} is also in {split}"
                 return Rejection(item=instance.id, reason="split_entity", detail=detail)
@@ -41,6 +49,19 @@ class SplitGuard:
                 detail = f"{instance.composition!r} is also in {split}"
                 return Rejection(item=instance.id, reason="split_composition", detail=detail)
         return None
+
+
+def met_entities(instance: QAInstance) -> set[str]:
+    """The entities that questions, arguments or answers of an instance state, folded."""
+    stated = [instance.final_answer.value]
+    for step in instance.sub_questions:
+        stated += [step.answer.value, literals(step.operation) if step.operation else []]
+    values = {_folded(leaf) for _, leaf in leaves_of(stated) if isinstance(leaf, str)}
+    questions = [step.question for step in instance.sub_questions]
+    text = "\n".join([instance.main_question, *questions])
+    return {
+        _folded(name) for name in instance.entities if _folded(name) in values or says(name, text)
+    }
 
 
 def _folded(name: str) -> str:

@@ -20,7 +20,7 @@ from astra.qa.knowledge.operations import (
     evaluate,
     table_named,
 )
-from astra.qa.knowledge.references import EvaluationError, is_reference, resolve
+from astra.qa.knowledge.references import EvaluationError, is_reference, referred, resolve
 from astra.records.qa import Operation, QAInstance, SubQuestion, Table
 from astra.text.forms import Form, written
 
@@ -114,8 +114,11 @@ class Meaning:
     def _refusal(self, arguments: Mapping[str, Any]) -> Truth | None:
         """The truth where evaluation fails: no row matches, or several do and none is meant."""
         op, table = self.operation.op, self.table
-        if table is None or op == "page":
+        if table is None:
             return NOTHING
+        if op == "page":
+            empty = {"rows": [], "next_page": None}
+            return Truth(empty, required=False) if arguments.get("page") == 1 else NOTHING
         stated = {NO_FILTER.get(op), self.operation.select if op == "check" else None}
         filters = [
             (table.columns.index(name), value)
@@ -159,7 +162,7 @@ def meaning_of(
         value = evaluate(asked, tables, {})
     except (EvaluationError, ArithmeticError):
         return None
-    names = _names(plain, gold)
+    names = names_between(plain, gold)
     referring = {name for name, given in operation.arguments.items() if is_reference(given)}
     if names is None or not referring <= set(names.values()) or not matches(question.answer, value):
         return None
@@ -184,7 +187,7 @@ def column_named(name: str, columns: Iterable[str]) -> str:
     return holding[0] if len(holding) == 1 else ""
 
 
-def _names(plain: Mapping[str, Any], gold: Mapping[str, Any]) -> dict[str, str] | None:
+def names_between(plain: Mapping[str, Any], gold: Mapping[str, Any]) -> dict[str, str] | None:
     """Parameter of the gold call -> argument of the operation: of one name, else of one value."""
     names = {name: name for name in gold if name in plain}
     for name, value in gold.items():
@@ -192,7 +195,7 @@ def _names(plain: Mapping[str, Any], gold: Mapping[str, Any]) -> dict[str, str] 
             continue
         free = [own for own in plain if own not in names.values()]
         alike = [
-            own for own in free if same_value(plain[own], value) or _between(plain[own], value)
+            own for own in free if same_value(plain[own], value) or forms_between(plain[own], value)
         ]
         if len(alike) != 1:
             return None
@@ -209,7 +212,7 @@ def _forms(
     for name, own in names.items():
         if same_value(plain[own], gold[name]):
             continue
-        between = _between(plain[own], gold[name])
+        between = forms_between(plain[own], gold[name])
         if len(between) == 1:
             forms[name] = between[0]
         else:
@@ -217,18 +220,42 @@ def _forms(
     return forms, frozenset(fixed)
 
 
-def _between(plain: Any, other: Any) -> list[Form]:
+def forms_between(plain: Any, other: Any) -> list[Form]:
     """The forms in which ``other`` writes ``plain``."""
     return [form for form in Form if other is not None and written(plain, form) == other]
 
 
 def filters_of(instance: QAInstance, question: SubQuestion) -> tuple[str, ...] | None:
-    """The names that optional parameters can have: the columns of the operation's table and its own
-    arguments; None where there is no table.
+    """The names that optional parameters can have: the columns of the operation's table, but for
+    those that a later step picks rows by, and its own arguments; None where there is no table.
+
+    With a filter by such a column, one call gives what several are meant to find.
     """
     operation = question.operation
     named = operation.table if operation else ""
     columns = next((table.columns for table in instance.knowledge if table.name == named), None)
     if operation is None or columns is None:
         return None
-    return tuple(dict.fromkeys([*columns, *operation.arguments]))
+    picked = _picked_by(instance, operation)
+    free = [column for column in columns if column not in picked]
+    return tuple(dict.fromkeys([*free, *operation.arguments]))
+
+
+def _picked_by(instance: QAInstance, operation: Operation) -> set[str]:
+    """The columns by which later steps pick among the rows that steps of the operation return."""
+    asked = [operation.op, operation.table, operation.select]
+    sources = {
+        step.id
+        for step in instance.sub_questions
+        if step.operation
+        and [step.operation.op, step.operation.table, step.operation.select] == asked
+    }
+    return {
+        column
+        for step in instance.sub_questions
+        if step.operation is not None
+        for value in step.operation.arguments.values()
+        if is_reference(value) and not sources.isdisjoint(referred(value))
+        for column in [*value.get("where", {}), value.get("lowest"), value.get("highest")]
+        if column is not None
+    }

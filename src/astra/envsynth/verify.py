@@ -81,6 +81,7 @@ def static_problem(candidate: CandidateTool, limits: SandboxLimits) -> Problem |
         if call.answer.value in (None, "", [], {}):
             return "empty_answer", "the gold answer is empty"
     problem = document_problem(candidate.tool, candidate.secrets, candidate.filters)
+    problem = problem or candidate.unfit
     if problem is not None:
         return problem
     for call in candidate.calls:

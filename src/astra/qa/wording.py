@@ -2,8 +2,9 @@
 
 A literal argument counts as said if the main question mentions it (text/mentions.py). In a free
 question so does what the step's own question says, if it is a constant (a plain word that is no
-name, such as ``unpaid`` in "the unpaid ticket"), or if the main question was given and misspells
-it, since nobody may change that text.
+name, such as ``unpaid`` in "the unpaid ticket"), or if it is no name and the main question was
+given and misspells it, since nobody may change that text. A name is spelt as there: agents copy
+names.
 """
 
 from __future__ import annotations
@@ -61,8 +62,10 @@ def _said(value: Any, step: SubQuestion, instance: QAInstance, mode: Mode | None
         return False
     if _is_constant(value, instance):
         return True
+    if mode is not Mode.QUESTION or value in instance.entities:
+        return False
     cells = [cell for table in instance.knowledge for row in table.rows for cell in row]
-    return mode is Mode.QUESTION and misspells(question, value, map(str, cells))
+    return misspells(question, value, map(str, cells))
 
 
 def _is_constant(value: Any, instance: QAInstance) -> bool:

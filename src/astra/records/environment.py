@@ -49,6 +49,8 @@ class Trait(StrEnum):
 
 HARD_TRAITS = 2
 """How many traits make a question and its arena hard; ours."""
+HARD_CALLS = 2
+"""How many calls a hard arena takes at least: one well described call is a look-up; ours."""
 DEEP = 4
 """The hop levels from which on trait ``hops`` holds; ours."""
 
@@ -105,8 +107,10 @@ class Arena(Record):
 
     @property
     def is_hard(self) -> bool:
-        """Whether it has several traits of a hard arena; the others are look-ups."""
-        return len(self.traits) >= HARD_TRAITS
+        """Whether it has several traits of a hard arena and takes several calls; the others are
+        look-ups."""
+        calls = sum(step.tool_name is not None for step in self.steps)
+        return len(self.traits) >= HARD_TRAITS and calls >= HARD_CALLS
 
     @property
     def difficulty(self) -> str:

@@ -20,20 +20,25 @@ _EMPTY = frozenset(f"{_FUNCTION_WORDS} {_ANY_TOOL}".split())
 def shared_words(name: str, text: str) -> list[str]:
     """The words of a tool's name that say what it is about and stand in a text, in whatever
     regular form, without repeats."""
-    said = {_stem(word) for word in _content(text)}
-    return [word for word in dict.fromkeys(_content(name)) if _stem(word) in said]
+    said = [_forms(word) for word in _content(text)]
+    return [
+        word
+        for word in dict.fromkeys(_content(name))
+        if any(not _forms(word).isdisjoint(forms) for forms in said)
+    ]
 
 
 def _content(text: str) -> list[str]:
     return [word for word in words_of(text) if word not in _EMPTY]
 
 
-def _stem(word: str) -> str:
-    """``price``, ``prices``, ``priced`` and ``pricing`` as one; rough, for regular English."""
+def _forms(word: str) -> frozenset[str]:
+    """What a word may be without its ending: ``price``, ``prices``, ``priced`` and ``pricing`` have
+    one in common, ``state`` and ``stats`` none; rough, for regular English."""
     word = singular(word)
     for ending in ("ing", "ed"):
         trunk = word.removesuffix(ending)
         if trunk != word and len(trunk) > 2:
-            word = trunk[:-1] if trunk[-1] == trunk[-2] and trunk[-1] not in "ls" else trunk
-            break
-    return word.removesuffix("e")
+            trunk = trunk[:-1] if trunk[-1] == trunk[-2] and trunk[-1] not in "ls" else trunk
+            return frozenset({trunk, f"{trunk}e"})  # the ending may have taken an e
+    return frozenset({word})

@@ -21,6 +21,7 @@ from astra.qa.knowledge.operations import (
     WRITE_OPS,
 )
 from astra.text.forms import Form, written
+from astra.text.mentions import mentions, misspells
 
 Variables = Mapping[str, Any]
 Table = Mapping[str, Any] | None
@@ -48,11 +49,12 @@ _FILTERED = AGGREGATES | EXTREMES | {"list", "count"}
 
 
 def document(variables: Variables, _: random.Random) -> DocumentReply:
-    """A document from the operation alone: nothing in it depends on the values asked for."""
+    """A document from the operation: of the values asked for it depends on what the user says."""
     operation, table = operation_of(variables), variables["table"]
     properties = {
         name: {"type": _parameter_type(operation, table, name)} for name in operation["arguments"]
     }
+    properties |= _listed(properties, variables)
     if variables["other_form"]:
         properties |= _in_another_form(properties, operation, table)
     asked_otherwise = variables["unlike_name"]
@@ -131,6 +133,24 @@ def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
         "required": required,
         "additionalProperties": False,
     }
+
+
+def _listed(properties: Mapping[str, Any], variables: Variables) -> dict[str, Any]:
+    """The schemas of parameters for a plain word that the step alone says ("unpaid"): no agent is
+    told it, so they list what their column holds."""
+    operation, table = variables["operation"], variables["table"]
+    told, own = variables["user_question"], variables["question"]
+    listed: dict[str, Any] = {}
+    for name, value in operation["arguments"].items():
+        if table is None or name not in table["columns"] or not isinstance(value, str):
+            continue
+        if value != value.lower():  # a name
+            continue
+        if mentions(own, value) and not mentions(told, value) and not misspells(told, value):
+            position = table["columns"].index(name)
+            words = {row[position] for row in table["rows"]} | {value}
+            listed[name] = {**properties[name], "enum": sorted(words)}
+    return listed
 
 
 def _in_another_form(
