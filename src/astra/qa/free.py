@@ -61,8 +61,6 @@ OFFERED = {"person": 30, "thing": 40}
 """How many names of each sort a question is offered."""
 INVENTING_MODES = (Mode.BASE, Mode.TAXONOMY)
 """Modes in which every name is made up: only offered names may occur."""
-CHOOSING_MODES = (Mode.QUESTION, Mode.CONTEXT)
-"""Modes in which the teacher chooses the scenario: what is given has the one that fits it."""
 ASKS = 2
 """How often a teacher is asked for a question: again, once, where a reply breaks a rule; ours."""
 ROUNDING = 0.01
@@ -119,7 +117,7 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
     split = split_of(owner, config.compositions)
     rng = random.Random(int(content_id(["request", config.seed, *identity, sample]), 16))
     masked = spec.mode is Mode.TAXONOMY and rng.random() < spec.mask
-    scenario = None if spec.mode in CHOOSING_MODES else _scenario(config, spec, rng)
+    scenario = None if _chooses_scenario(spec.mode, config) else _scenario(config, spec, rng)
     single = scenario in (Scenario.SINGLE_HOP, Scenario.PARALLEL_SINGLE_HOP)
     least, most = (1, 1) if single else (2, spec.hops.max)
     steps = draw_budget(scenario, config.steps, rng)
@@ -144,6 +142,11 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
         "why": "",
     }
     return FreeRequest(name, spec, item, sample, split, variables)
+
+
+def _chooses_scenario(mode: Mode, config: QAConfig) -> bool:
+    """Whether the teacher takes the scenario that fits; a drawn budget fixes that of a text."""
+    return mode is Mode.QUESTION or (mode is Mode.CONTEXT and not config.steps)
 
 
 def _scenario(config: QAConfig, spec: Corpus, rng: random.Random) -> Scenario:
