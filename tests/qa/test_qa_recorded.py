@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,21 @@ def test_a_reply_that_only_looks_up_what_was_to_be_done_goes_back(domain: str) -
     assert (tried.reason, tried.final, tried.attempt) == ("not_acting", False, 0)
     assert Rejection(**tried.model_dump(exclude={"id"})).id == tried.id
     assert (dropped.reason, dropped.final, dropped.attempt) == ("not_acting", True, 1)
+
+
+def test_a_request_for_an_action_asks_for_information_where_nothing_may_act() -> None:
+    given, first = RECORDED["restaurants_tail"]
+    request = replace(given, variables={**given.variables, "may_act": False})
+    asked = given.item.question.replace("Book a reservation", "Find out whether there is a table")
+    assert asked != given.item.question
+    looked_up = {**first, "acts": False, "main_question": asked}
+    (instance,) = outcomes(request, Scripted(looked_up))
+    assert isinstance(instance, QAInstance), instance
+    assert (instance.kind, instance.main_question) == (QuestionKind.READ_ONLY, asked)
+    for reply, reason in ((booking(), "off_request"), ({**first, "acts": False}, "not_acting")):
+        tried, _ = outcomes(request, Scripted(reply, reply))
+        assert isinstance(tried, Rejection)
+        assert tried.reason == reason
 
 
 def test_an_action_becomes_a_write_whose_end_state_follows() -> None:

@@ -134,6 +134,8 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
         "text": item.text,
         "question": item.question,
         "description": item.description,
+        "may_act": spec.mode is not Mode.KNOWLEDGE_BASE
+        and config.kinds_used != [QuestionKind.READ_ONLY],
         "examples": [] if masked else list(item.examples),
         "names": {
             who: _offered(who, split, config, spec.language, rng) for who in ("person", "thing")
@@ -336,12 +338,16 @@ def _problem(request: FreeRequest, reply: Synthesis, instance: QAInstance) -> Pr
     wanted, given = request.variables["scenario"], request.item.question
     if wanted and instance.scenario != wanted:
         return ("off_request", f"asked for {wanted}, got {instance.scenario}")
-    if given and reply.main_question.strip() != given.strip():
+    # A question that asks for an action is turned into one for information where none may act.
+    kept = request.variables["may_act"] or not asks_for_action(given)
+    if given and kept and reply.main_question.strip() != given.strip():
         return ("off_request", f"asked to decompose {given!r}, got {reply.main_question!r}")
     acts = instance.kind is not QuestionKind.READ_ONLY
     if acts is not reply.acts:
         done = "some step writes" if acts else "no step writes"
         return ("not_acting", f"acts is {str(reply.acts).lower()}, but {done}")
+    if acts and not request.variables["may_act"]:
+        return ("off_request", "a step makes a change, but only information may be asked for")
     if not acts and asks_for_action(reply.main_question):
         return ("not_acting", "the main question asks for an action, but no step makes it")
     if request.spec.mode is Mode.KNOWLEDGE_BASE:
