@@ -360,3 +360,45 @@ def test_an_answer_of_another_type_is_refused_and_breaks_nothing() -> None:
     tried, _ = outcomes(request_of(Mode.CONTEXT, "t", text="x"), Scripted(reply, reply))
     assert isinstance(tried, Rejection)
     assert tried.reason == "answer_type"
+
+
+PORTS = {
+    "name": "boats", "columns": ["boat", "captain", "berth"],
+    "rows": [["Blue Heron", "Ada Finch", "B7"], ["Red Kite", "Ben Cole", "A2"],
+             ["Grey Gull", "Cy Park", "C1"], ["Tern", "Dee Moss", "C2"], ["Auk", "Eli Ross", "D4"]],
+}  # fmt: skip
+
+
+def _asked_for(*cells: tuple[str, str, str]) -> QAInstance:
+    """The record of a question for several cells: boat, column and value of each."""
+    steps = [
+        {**lookup(at, f"What is the {column} of {boat}?", value, "boats", column, boat=boat),
+         "hop_level": 1}
+        for at, (boat, column, value) in enumerate(cells, 1)
+    ]  # fmt: skip
+    reply = reply_of("Which?", "", steps, PORTS)
+    reply["final_answer"] = {"type": "list", "value": [value for *_, value in cells]}
+    reply["scenario"] = "parallel_single_hop"
+    return build_instance(
+        request_of(Mode.QUESTION, "sailing", "Which?"), Synthesis.model_validate(reply), ""
+    )
+
+
+def test_several_answers_have_an_order_only_where_two_of_them_tell_the_same() -> None:
+    captain, berth = ("Blue Heron", "captain", "Ada Finch"), ("Blue Heron", "berth", "B7")
+    assert not _asked_for(captain, berth).final_answer.ordered
+    other = ("Red Kite", "captain", "Ben Cole")
+    assert _asked_for(captain, other).final_answer.ordered
+    assert _asked_for(captain, berth, other).final_answer.ordered
+
+
+def test_the_closing_follows_a_full_stop() -> None:
+    request, _ = RECORDED["restaurants_tail"]
+    for end, expected in (
+        ("Book it at example.com", 'Book it at example.com. Answer "done"'),
+        ("Book it.", 'Book it. Answer "done"'),
+        ('Book "it."', 'Book "it." Answer "done"'),
+        ("Can you book it?", 'Can you book it? Answer "done"'),
+    ):
+        reply = Synthesis.model_validate({**booking(), "main_question": end})
+        assert build_instance(request, reply, "").main_question.startswith(expected)

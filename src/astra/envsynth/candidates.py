@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from astra.arena.state import state_hash
 from astra.envsynth.effects import KnownEffect, known_effects
+from astra.envsynth.fit import operation_problem
 from astra.envsynth.known import known_calls
 from astra.envsynth.leaks import NO_SECRETS, Secrets, secrets_of
 from astra.envsynth.perturb import (
@@ -16,9 +17,17 @@ from astra.envsynth.perturb import (
     optional_probes,
     perturbations,
 )
-from astra.envsynth.static import Problem, call_problem, operation_problem
-from astra.envsynth.truth import WHOLE_TABLE, filters_of, meaning_of
-from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write, taken
+from astra.envsynth.static import Problem, call_problem
+from astra.envsynth.truth import WHOLE_TABLE, Truth, filters_of, meaning_of
+from astra.envsynth.worlds import (
+    afterwards,
+    arena_state,
+    around,
+    is_refused,
+    is_stateful,
+    may_write,
+    taken,
+)
 from astra.records.base import canonical_json
 from astra.records.environment import Environment
 from astra.records.qa import Answer, QAInstance, SubQuestion, Table
@@ -46,6 +55,10 @@ class GoldCall:
     """The world in which the row that the call adds would be the second of its key."""
     effects: tuple[KnownEffect, ...] = ()
     """Further calls of a tool that writes, with what they must do."""
+    later: World | None = None
+    """The world after all that the instance writes, where the call only reads and it differs."""
+    later_truth: Truth | None = None
+    """What the call truly gives in that world; None where that is not determined."""
     paged: bool = False
     """Whether the answer is one page of rows, so that their order decides which are on it."""
 
@@ -102,6 +115,8 @@ class CandidateTool:
                         call.refused,
                         call.taken and call.taken.model_dump(mode="json"),
                         [[effect.arguments, effect.after] for effect in call.effects],
+                        call.later and call.later.model_dump(mode="json"),
+                        _truth_key(call.later_truth),
                     ]
                     for call in self.calls
                 ],
@@ -118,8 +133,11 @@ class CandidateTool:
 
 
 def _key(wrong: Perturbation) -> list[Any]:
-    truth = wrong.truth
-    return [wrong.arguments, truth and [truth.value, truth.exists, truth.required]]
+    return [wrong.arguments, _truth_key(wrong.truth)]
+
+
+def _truth_key(truth: Truth | None) -> list[Any] | None:
+    return truth and [truth.value, truth.exists, truth.required]
 
 
 def candidate_of(
@@ -140,7 +158,7 @@ def candidate_of(
         allowed = {table for question in served for table in may_write(question)}
         state = arena_state(instance, {tool.name: sorted(allowed)})
     filters = [filters_of(instance, question) for question in served]
-    unfit = (operation_problem(tool, one.operation, instance.knowledge) for one in served)
+    unfit = (operation_problem(tool, instance, one) for one in served)
     return CandidateTool(
         tool,
         code,
@@ -226,6 +244,11 @@ def _gold_call(
         if call_problem(tool, perturbation.arguments) is None  # others never reach a tool
     )
     refused = is_refused(instance, question)
+    later = afterwards(instance, question) if meaning is not None else None
+    truth = None
+    if meaning is not None and later is not None:
+        tables = tuple(_tables(instance, later))
+        truth = replace(meaning, tables=tables).truth(meaning.gold)
     return GoldCall(
         arguments,
         answer,
@@ -240,6 +263,8 @@ def _gold_call(
         refused,
         taken=None if refused else taken(instance, question, before),
         effects=() if refused else known_effects(instance, question, tool, arguments, before),
+        later=later,
+        later_truth=truth,
         paged=question.operation is not None and question.operation.op == "page",
     )
 

@@ -1,7 +1,8 @@
 """Further calls of a tool that writes, where operation and document say what they must do.
 
-Two faults leave the gold call as it should be: a condition that the document states and the code
-does not check, and a new cell that is taken for the standing one because it is much alike.
+Four faults leave the gold call as it should be: a condition that the document states and the code
+does not check, a new cell that is taken for the standing one because it is much alike, a name that
+is written though no table knows it, and one that is refused since nothing was written of it yet.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra.arena.state import apply_writes
+from astra.envsynth.perturb import UNKNOWN_NAME
 from astra.envsynth.static import call_problem
 from astra.envsynth.truth import names_between
-from astra.envsynth.worlds import effects
+from astra.envsynth.worlds import effects, key_of
+from astra.qa.knowledge.operations import WRITE_OPS
 from astra.qa.knowledge.references import EvaluationError, resolve
 from astra.records.qa import QAInstance, SubQuestion, Table
-from astra.records.state import Row, Tables, World, WriteAction
+from astra.records.state import Row, Tables, World, Write, WriteAction
 from astra.records.tool import Tool
 from astra.text.words import says
 
@@ -44,13 +47,14 @@ def known_effects(
     arguments: Mapping[str, Any],
     before: World,
 ) -> tuple[KnownEffect, ...]:
-    """The further calls about the one row that a gold call changes or removes, and about others.
+    """The further calls with a known effect: about other names, and of a tool that changes or
+    removes a row about that row and others.
 
     There are none where a parameter does not stand for an argument of the operation, value for
     value: then nobody knows how to write another.
     """
     operation, table = question.operation, _table(instance, question)
-    if operation is None or table is None or operation.op not in ("update", "delete"):
+    if operation is None or table is None or operation.op not in WRITE_OPS:
         return ()
     answers = {other.id: other.answer.value for other in instance.sub_questions}
     try:
@@ -60,17 +64,99 @@ def known_effects(
     names = names_between(plain, arguments)
     if names is None or any(arguments[name] != plain[own] for name, own in names.items()):
         return ()
+    found = [*_named_elsewhere(instance, question, arguments, names, before)]
+    if operation.op != "insert":
+        found += _about_rows(instance, question, tool, arguments, names, plain, before)
+    return tuple(one for one in found if call_problem(tool, one.arguments) is None)
+
+
+def _about_rows(
+    instance: QAInstance,
+    question: SubQuestion,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    names: Mapping[str, str],
+    plain: Mapping[str, Any],
+    before: World,
+) -> list[KnownEffect]:
+    """The calls about the one row that the gold call changes or removes, and about others."""
+    operation, table = question.operation, _table(instance, question)
+    assert operation is not None
+    assert table is not None
     written = operation.select if operation.op == "update" else None
     where = {name: own for name, own in names.items() if own in table.columns and own != written}
     rows = before.tables[table.name]
     chosen = [row for row in rows if all(row[own] == plain[own] for own in where.values())]
     if not where or len(chosen) != 1:
-        return ()
-    found = [
+        return []
+    return [
         *_barred(tool, arguments, where, chosen[0], rows),
         *_nearly_standing(instance, question, arguments, names, chosen[0], before),
     ]
-    return tuple(one for one in found if call_problem(tool, one.arguments) is None)
+
+
+def _named_elsewhere(
+    instance: QAInstance,
+    question: SubQuestion,
+    arguments: Mapping[str, Any],
+    names: Mapping[str, str],
+    before: World,
+) -> Iterator[KnownEffect]:
+    """The gold call with another name in a cell that it writes, where that column is the key of
+    another table: nobody's name, and where a row is added, one that no row has so far.
+    """
+    (write, *others) = effects(instance, question) or (None,)
+    if write is None or others:
+        return
+    keyed = {key_of(table): table for table in instance.knowledge if table.name != write.table}
+    for name, column in names.items():
+        if column not in write.values or column not in keyed:
+            continue
+        owner, value = keyed[column], arguments[name]
+        known = {row[column]: row for row in before.tables[owner.name]}
+        cells = {value, *(row[column] for row in before.tables[write.table])}
+        if not isinstance(value, str) or not cells <= known.keys():
+            continue
+        reason = f"{owner.name} has no such {column}, so it must raise ValueError"
+        yield KnownEffect({**arguments, name: UNKNOWN_NAME}, None, reason)
+        constants = [write.values[own] for own in write.values if own not in names.values()]
+        copied = any(cell in known[value].values() for cell in constants)
+        if write.action == WriteAction.INSERT and not copied:
+            used = {row[column] for row in before.tables[write.table]}
+            rest = [given for other, given in arguments.items() if other != name]
+            alike = _alike(known[value], list(known.values()), rest)
+            for other in [row[column] for row in alike if row[column] not in used][:1]:
+                changed = write.model_copy(update={"values": {**write.values, column: other}})
+                reason = f"{owner.name} has {other!r}, so the row is added"
+                after = _after(instance, before, changed)
+                yield KnownEffect({**arguments, name: other}, after, reason)
+
+
+def _alike(gold: Row, rows: list[Row], stated: list[Any]) -> list[Row]:
+    """The other rows that no condition is likely to tell from the gold one: they have its cell in
+    each column of text that repeats cells and where the call states the cell, and no 0 or blank
+    where it has something.
+    """
+    shared = [
+        column
+        for column in gold
+        if gold[column] in stated
+        or (isinstance(gold[column], str) and len({row[column] for row in rows}) < len(rows))
+    ]
+    return [
+        row
+        for row in rows
+        if row != gold
+        and all(row[column] == gold[column] for column in shared)
+        and all(row[column] or not gold[column] for column in gold)
+    ]
+
+
+def _after(instance: QAInstance, before: World, write: Write) -> Tables:
+    """The tables that a write leaves."""
+    columns = {table.name: table.columns for table in instance.knowledge}
+    fields = {table.name: table.fields for table in instance.knowledge}
+    return apply_writes(before.tables, [write], columns, fields)
 
 
 def _table(instance: QAInstance, question: SubQuestion) -> Table | None:
@@ -139,9 +225,7 @@ def _nearly_standing(
     ):
         return
     changed = write.model_copy(update={"values": {column: near}})
-    columns = {table.name: table.columns for table in instance.knowledge}
-    fields = {table.name: table.fields for table in instance.knowledge}
-    after = apply_writes(before.tables, [changed], columns, fields)
+    after = _after(instance, before, changed)
     reason = f"{column} is {gold[column]!r}, so it must become {near!r}"
     yield KnownEffect({**arguments, parameter: near}, after, reason)
 

@@ -28,6 +28,8 @@ MOST_VALUES = 24
 """Values tried per argument where each has a known truth: all cells of nearly every column."""
 MOST_ROWS, MOST_KNOWN = 8, 24
 """Whole rows tried, with a known truth and of those that the code alone holds."""
+MIXED, MIXES_TRIED = 3, 12
+"""Calls per argument that mix the cells of two rows, and draws made to find them."""
 KNOWN_VALUES, FURTHER_VALUES = 5, 2
 """Other values tried per argument: some that the code mentions, some that it may not know."""
 PROBES = 2
@@ -37,7 +39,7 @@ SHORTEST_NAME = 4
 UNKNOWN_NAME = "Qwrx Vzzt"
 _UNKNOWN = {"string": UNKNOWN_NAME, "integer": 987_654_321, "number": 987_654_321.5}
 _UNKNOWN_DAY = "1891-02-03"
-UNKNOWN_VALUES = (*_UNKNOWN.values(), _UNKNOWN_DAY)
+UNKNOWN_VALUES = (*_UNKNOWN.values(), _UNKNOWN_DAY, 0)
 """Values of optional arguments that nothing has."""
 SYMMETRIC_OPS = frozenset({"days_between", "multiply"})
 """Operations whose arguments may be swapped by definition."""
@@ -138,6 +140,10 @@ def _probe_values(
         unknown = _UNKNOWN_DAY
     middle = len(real) // 2
     chosen = [real[0], real[middle]] if middle else real[:PROBES]
+    if schema.get("type") in ("integer", "number") and 0 not in real:
+        chosen.append(
+            0
+        )  # given, though code that asks only whether it is true takes it for nothing
     return [*chosen, unknown] if unknown is not None else chosen
 
 
@@ -147,8 +153,10 @@ def _broken(
     """The gold call with a value that nobody knows, not in the form that the schema wants, of a
     wrong type, or left out.
 
-    Operations compare for equality, so a part of a name is unknown to them.
+    Operations compare for equality, so a part of a name is unknown to them. What a call writes may
+    be spelled in any way.
     """
+    written = [cell for write in question.writes for cell in write.values.values()]
     for name, value in gold.items():
         reformed = meaning is not None and name in {*meaning.forms, *meaning.fixed}
         if meaning is not None and reformed:
@@ -159,8 +167,9 @@ def _broken(
             given = {**gold, name: unknown}
             truth = meaning.truth({**meaning.gold, name: unknown}) if meaning else None
             yield Perturbation(PerturbationKind.UNKNOWN, name, given, truth)
-        near = _near(value) if question.operation is not None else None
-        if near is not None and (meaning is None or near not in meaning.values(name)):
+        for near in _near(value) if question.operation is not None else ():
+            if value in written or (meaning is not None and near in meaning.values(name)):
+                continue
             given = {**gold, name: near}
             known = meaning if not reformed else None
             truth = known.truth({**known.gold, name: near}) if known else None
@@ -171,14 +180,26 @@ def _broken(
     yield Perturbation(PerturbationKind.MISSING, "", {})
 
 
-def _near(value: Any) -> str | None:
-    """The text without its last letter, which code that looks for a part of a name still finds."""
+def _near(value: Any) -> Iterator[str]:
+    """Other texts that lenient code takes for the text: without its last letter, which code that
+    looks for a part of a name still finds, between blanks, and with a dash for its first blank or
+    the other way round.
+    """
     if not isinstance(value, str) or len(value) < SHORTEST_NAME:
-        return None
+        return
     if _as_date(value) is not None or clock(value) is not None:
-        return None
+        return
     last = re.search(r"\w(?=\W*$)", value)
-    return value[: last.start()] if last else None
+    if last:
+        yield value[: last.start()]
+    yield f" {value} "
+    levelled = re.sub(r"(?<=\w)[ -](?=\w)", _other_gap, value, count=1)
+    if levelled != value:
+        yield levelled
+
+
+def _other_gap(gap: re.Match[str]) -> str:
+    return " " if gap[0] == "-" else "-"
 
 
 def _unknown(value: Any) -> Any:
@@ -199,6 +220,8 @@ def _true_others(
     for name in gold:
         for value in _true_values(meaning, name, rng):
             yield from _true_call(meaning, name, {**meaning.gold, name: value})
+    for plain in _mixed_rows(meaning, rng):
+        yield from _true_call(meaning, "", plain)
     for optional in ("", *meaning.optional):
         rows = [*meaning.rows(optional), *_first_pages(meaning, optional)]
         rows = [row for row in rows if not row.items() >= meaning.gold.items()]
@@ -207,6 +230,21 @@ def _true_others(
         chosen = sorted({0, *drawn, len(rows) - 1})
         for at in chosen if rows else ():
             yield from _true_call(meaning, "", rows[at])
+
+
+def _mixed_rows(meaning: Meaning, rng: random.Random) -> list[dict[str, Any]]:
+    """The plain calls about another row with one argument of a third, where no row is so: code that
+    asks for an argument only where the others leave a choice answers them.
+    """
+    rows = meaning.rows()
+    known = {canonical_json(row) for row in rows}
+    mixed: list[dict[str, Any]] = []
+    for name in rows[0] if rows and len(rows[0]) > 1 else ():
+        cells = meaning.values(name)
+        drawn = [{**rng.choice(rows), name: rng.choice(cells)} for _ in range(MIXES_TRIED) if cells]
+        free = {canonical_json(call): call for call in drawn}
+        mixed += [call for key, call in free.items() if key not in known][:MIXED]
+    return mixed
 
 
 def _first_pages(meaning: Meaning, optional: str) -> list[dict[str, Any]]:
@@ -232,7 +270,10 @@ def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
     if meaning.names[name] == "page":
         further += range(value)  # the pages before it, and none
     if meaning.operation.op in ARITHMETIC:
-        further.append(value + 0.25)  # code may have been written for whole numbers alone
+        further += [
+            value + 0.25,
+            0.5,
+        ]  # code may have been written for numbers from 1, or whole ones
     if meaning.table is None and isinstance(value, int | float):
         further.append(0)  # what nothing can be divided by
     return [*cells, *further]

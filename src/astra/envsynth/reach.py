@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from astra.qa.knowledge.references import EvaluationError, resolve
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.tool import Tool
 from astra.text.forms import clock, clocks_in, readings
+from astra.text.schemas import descriptions_of, schema_at
 from astra.text.words import plain, says, stands_in
 
 _WRITTEN_DAYS = (
@@ -43,17 +44,20 @@ def reach_problem(
     stand in the document, too: in an enumeration, or as words of a description. ``right``: the
     arguments that have passed ``value_problem``, so that the document has to tell their value.
     """
-    described = [tool.description, *_descriptions(tool.parameters)]
+    described = [tool.description, *descriptions_of(tool.parameters)]
     known = [str(value) for _, value in leaves_of(list(told)) if value is not None]
     for path, value in leaves_of(arguments):
-        if not isinstance(value, str) or _schema(tool.parameters, path).keys() & {"enum", "const"}:
+        if not isinstance(value, str) or schema_at(tool.parameters, path).keys() & {
+            "enum",
+            "const",
+        }:
             continue
         if any(says(value, text) for text in described):
             continue
         if not any(_is_told(reading, known) for reading in readings(value)):
             name = ".".join(str(step) for step in path)
             untold = f"{name}: {value!r} is in no question or earlier answer"
-            if name in right and not _schema(tool.parameters, path).keys() & _OWN_FORM:
+            if name in right and not schema_at(tool.parameters, path).keys() & _OWN_FORM:
                 mend = "make it part of what the tool is for, or list the whole column as an enum"
                 return "untold_argument", f"{untold} that an agent sees: {mend}"
             return "unreachable_argument", untold
@@ -71,7 +75,7 @@ def value_problem(
     stated = question.operation.arguments if question.operation else {}
     answers = {other.id: other.answer.value for other in instance.sub_questions}
     for name, value in arguments.items():
-        if name not in stated or _schema(tool.parameters, [name]).keys() & _OWN_FORM:
+        if name not in stated or schema_at(tool.parameters, [name]).keys() & _OWN_FORM:
             continue
         try:
             meant = resolve(stated[name], answers)
@@ -90,28 +94,6 @@ def _same(meant: Any, value: Any) -> bool:
         days = {_day(meant), _day(value)}
         return len(days) == 1 and None not in days
     return not isinstance(meant, bool) and str(meant) == str(value)  # "3" for 3
-
-
-def _descriptions(schema: Any) -> Iterator[str]:
-    """The texts by which a schema describes its parameters, at any depth."""
-    if isinstance(schema, list):
-        for inner in schema:
-            yield from _descriptions(inner)
-    elif isinstance(schema, Mapping):
-        for key, inner in schema.items():
-            if key == "description" and isinstance(inner, str):
-                yield inner
-            yield from _descriptions(inner)
-
-
-def _schema(schema: Mapping[str, Any], path: Sequence[Any]) -> Mapping[str, Any]:
-    """The schema of the value at a path; an empty one where none is stated."""
-    for step in path:
-        inner = schema.get("properties", {}).get(step) if isinstance(step, str) else None
-        schema = inner if inner is not None else schema.get("items", {})
-        if not isinstance(schema, Mapping):
-            return {}
-    return schema
 
 
 def _is_told(value: Any, known: Sequence[str]) -> bool:

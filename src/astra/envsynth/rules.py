@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from astra.arena.answers import is_small_domain, matches, same_value
@@ -199,6 +200,17 @@ def _state_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | No
     return None
 
 
+def _later_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | None:
+    """A call that only reads gives what is true after all that other steps write, too."""
+    truth = evidence.call.later_truth
+    for run in evidence.all(Purpose.LATER):
+        call = call_text(candidate.tool.name, evidence.call.arguments)
+        told = f"{call}, after later steps have written, {outcome_text(run)}"
+        if truth is not None:
+            return _truth_told(evidence, truth, run, told)
+    return None
+
+
 def _key_problem(_: CandidateTool, evidence: Evidence) -> Problem | None:
     """A row whose key another row has is refused, cleanly."""
     for run in evidence.all(Purpose.TAKEN):
@@ -223,7 +235,13 @@ def _effect_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | N
     return None
 
 
-WORLD_RULES: tuple[Rule, ...] = (_order_problem, _state_problem, _key_problem, _effect_problem)
+WORLD_RULES: tuple[Rule, ...] = (
+    _order_problem,
+    _state_problem,
+    _later_problem,
+    _key_problem,
+    _effect_problem,
+)
 
 
 # Calls whose truth is known ------------------------------------------------------------------
@@ -238,18 +256,24 @@ def _truth_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | No
         if truth is None or perturbation.kind in _UNFIT:
             continue
         told = _told(candidate, perturbation, run)
-        if answered(run):
-            if not truth.exists:
-                return "answers_unknown", f"{told}; no row is meant, so it must raise ValueError"
-            if not _is_true(evidence, truth, run):
-                return "wrong_result", f"{told}; the data say {canonical_json(truth.value):.100}"
-        elif (
-            truth.required
-            and not _is_unknown(perturbation)
-            and not violation(perturbation.arguments, candidate.tool.parameters)
-        ):
-            return "rows_missing", f"{told}; the data say {canonical_json(truth.value):.100}"
+        free = _is_unknown(perturbation) or bool(
+            violation(perturbation.arguments, candidate.tool.parameters)
+        )
+        meant = replace(truth, required=False) if free else truth
+        problem = _truth_told(evidence, meant, run, told)
+        if problem is not None:
+            return problem
     return None
+
+
+def _truth_told(evidence: Evidence, truth: Truth, run: TrialRun, told: str) -> Problem | None:
+    """Why what a call did, as ``told``, is not the truth."""
+    right = f"the data say {canonical_json(truth.value):.100}"
+    if not answered(run):
+        return ("rows_missing", f"{told}; {right}") if truth.exists and truth.required else None
+    if not truth.exists:
+        return "answers_unknown", f"{told}; no row is meant, so it must raise ValueError"
+    return None if _is_true(evidence, truth, run) else ("wrong_result", f"{told}; {right}")
 
 
 TRUTH_RULES: tuple[Rule, ...] = (_truth_problem,)
@@ -334,10 +358,10 @@ def _is_gold_by_right(evidence: Evidence, perturbation: Perturbation) -> bool:
 
 def _is_unknown(perturbation: Perturbation) -> bool:
     """Whether a call holds a value that nothing has: refusing it is always right."""
-    return perturbation.kind == PerturbationKind.UNKNOWN or (
-        perturbation.kind == PerturbationKind.OPTIONAL
-        and perturbation.arguments[perturbation.argument] in UNKNOWN_VALUES
-    )
+    if perturbation.kind != PerturbationKind.OPTIONAL:
+        return perturbation.kind == PerturbationKind.UNKNOWN
+    given = perturbation.arguments[perturbation.argument]
+    return given is not False and given in UNKNOWN_VALUES
 
 
 def _told(candidate: CandidateTool, perturbation: Perturbation, run: TrialRun) -> str:

@@ -33,6 +33,7 @@ class Purpose(StrEnum):
     KEPT = "kept"  # a call of a member that was merged into the tool
     REVERSED = "reversed"  # the gold call in a world whose rows are in reverse order
     EMPTY = "empty"  # the gold call in a world without rows
+    LATER = "later"  # the gold call that only reads, after all that the instance writes
     TAKEN = "taken"  # the gold call where the key of the row that it adds is taken
     EFFECT = "effect"  # another call whose effect is known
     AGAIN = "again"  # the gold call, after all the others in session one
@@ -147,7 +148,7 @@ def _wrong(candidate: CandidateTool) -> Iterator[Trial]:
 
 
 def _in_other_worlds(candidate: CandidateTool) -> Iterator[Trial]:
-    """The gold calls of a stateful tool where the rows are reversed, missing, or in the way."""
+    """A stateful tool's gold calls where rows are reversed, missing, changed, or in the way."""
     for at, call in enumerate(candidate.calls):
         if call.before is None:
             continue
@@ -158,6 +159,8 @@ def _in_other_worlds(candidate: CandidateTool) -> Iterator[Trial]:
             Purpose.REVERSED: call.before.model_copy(update={"tables": reversed_rows}),
             Purpose.EMPTY: call.before.model_copy(update={"tables": no_rows}),
         }
+        if call.later is not None and call.later_truth is not None:
+            worlds[Purpose.LATER] = call.later
         if call.taken is not None:
             worlds[Purpose.TAKEN] = call.taken
         for purpose, world in worlds.items():

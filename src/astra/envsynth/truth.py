@@ -210,12 +210,13 @@ def _forms(
     forms: dict[str, Form] = {}
     fixed: set[str] = set()
     for name, own in names.items():
-        if same_value(plain[own], gold[name]):
+        if plain[own] == gold[name]:
             continue
+        # Values that count as the same may still differ in form: a code is a name in upper case.
         between = forms_between(plain[own], gold[name])
         if len(between) == 1:
             forms[name] = between[0]
-        else:
+        elif not same_value(plain[own], gold[name]):
             fixed.add(name)
     return forms, frozenset(fixed)
 
