@@ -18,10 +18,18 @@ from astra.envsynth.perturb import (
 )
 from astra.envsynth.static import Problem, call_problem, operation_problem
 from astra.envsynth.truth import WHOLE_TABLE, filters_of, meaning_of
-from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write, taken
+from astra.envsynth.worlds import (
+    arena_state,
+    around,
+    is_refused,
+    is_stateful,
+    may_write,
+    tables_in,
+    taken,
+)
 from astra.records.base import canonical_json
 from astra.records.environment import Environment
-from astra.records.qa import Answer, QAInstance, SubQuestion, Table
+from astra.records.qa import Answer, QAInstance, SubQuestion
 from astra.records.state import ArenaState, Tables, World
 from astra.records.tool import Tool
 
@@ -101,7 +109,10 @@ class CandidateTool:
                         call.after,
                         call.refused,
                         call.taken and call.taken.model_dump(mode="json"),
-                        [[effect.arguments, effect.after] for effect in call.effects],
+                        [
+                            [effect.arguments, effect.after, effect.answer, effect.required]
+                            for effect in call.effects
+                        ],
                     ]
                     for call in self.calls
                 ],
@@ -219,7 +230,7 @@ def _gold_call(
     # The values that a stateless tool knows stand in its code; a stateful one has its table.
     table = question.operation.table if question.operation else ""
     known = canonical_json(before.tables.get(table, before.tables))
-    meaning = meaning_of(instance, question, parameters, arguments, _tables(instance, before))
+    meaning = meaning_of(instance, question, parameters, arguments, tables_in(instance, before))
     wrong = tuple(
         perturbation
         for perturbation in perturbations(instance, question, known, arguments, meaning)
@@ -242,18 +253,3 @@ def _gold_call(
         effects=() if refused else known_effects(instance, question, tool, arguments, before),
         paged=question.operation is not None and question.operation.op == "page",
     )
-
-
-def _tables(instance: QAInstance, world: World) -> list[Table]:
-    """The knowledge as a world has it."""
-    return [
-        table.model_copy(
-            update={
-                "rows": tuple(
-                    tuple(row.get(column) for column in table.columns)
-                    for row in world.tables[table.name]
-                )
-            }
-        )
-        for table in instance.knowledge
-    ]
