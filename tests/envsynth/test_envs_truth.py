@@ -97,6 +97,9 @@ def test_a_right_tool_of_every_operation_passes(
          "perturbed_returns_gold"),
         ("lookup", 'row["listing"] == listing', 'row["listing"] == listing.replace("-", " ")',
          "perturbed_returns_gold"),
+        ("lookup", 'row["listing"] == listing', 'row["listing"] in listing',
+         "perturbed_returns_gold"),
+        ("page", "0 <= first < len(rows)", "0 <= first <= len(rows)", "answers_unknown"),
         ("list", 'row["agent"] == agent', 'row["agent"].startswith(agent)',
          "perturbed_returns_gold"),
         ("count", 'row["rooms"] == rooms', 'row["rooms"] >= rooms', "wrong_result"),
@@ -269,7 +272,7 @@ def test_calls_are_capped_and_the_ends_of_a_table_are_among_them() -> None:
     tried = [one.arguments.get("listing") for one in wrong]
     assert "House 000" in tried
     assert "House 399" in tried
-    assert MOST_VALUES <= len(wrong) <= MOST_VALUES + 16
+    assert MOST_VALUES <= len(wrong) <= MOST_VALUES + 24
 
 
 def test_a_filter_with_a_true_value_must_keep_the_answer(sandbox: Sandbox) -> None:
@@ -387,6 +390,55 @@ def test_names_are_also_tried_without_their_last_letter() -> None:
     assert tried("Amber Cove", operation=None) == ["Qwrx Vzzt"]  # it may search for parts
     assert tried("Cov") == ["Qwrx Vzzt"]
     assert tried("2024-01-08") == ["Qwrx Vzzt"]
+
+
+CODES = Table(
+    name="codes", columns=("code", "wing", "seats"),
+    rows=(("Amber Cove", "north", 4), ("Jade Mill", "north", 9), ("Pine Gate", "south", 6),
+          ("Onyx Pass", "south", 4)),
+)  # fmt: skip
+SEATS = "def get_seats(code, wing):\n    for row in ROWS:\n        if {test}:\n{body}    {end}\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "end", "expected"),
+    [
+        ("(row['code'], row['wing']) == (code, wing)", "raise ValueError('none')", ""),
+        ("(row['code'], row['wing']) == (code, wing)", "return None", "output_violates_schema"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_no_empty_result(sandbox: Sandbox, test: str, end: str, expected: str) -> None:
+    gold = {"code": "Jade Mill", "wing": "north"}
+    question = asked(1, "lookup", "code.seats", "codes", gold, "seats", answer("number", 9))
+    source = instance(question).model_copy(update={"knowledge": (CODES,)})
+    rows = [dict(zip(CODES.columns, row, strict=True)) for row in CODES.rows]
+    body = "            return row['seats']\n"
+    code = f"ROWS = {rows}\n\n\n" + SEATS.format(test=test, body=body, end=end)
+    made_of = tool("get_seats", {"code": "string", "wing": "string"}).model_copy(
+        update={"output_schema": {"type": "number"}}
+    )
+    problem = verify([candidate_of(source, made_of, code, {1: gold})], sandbox, ENVS.sandbox)
+    assert (problem[0].problem or ("",))[0] == expected
+
+
+def test_unknown_values_are_also_written_in_the_form_that_is_wanted() -> None:
+    question = asked(1, "lookup", "code.seats", "codes", {"code": "Jade Mill"}, "seats",
+                     answer("number", 9))  # fmt: skip
+    source = instance(question).model_copy(update={"knowledge": (CODES,)})
+    gold = {"code": "JADE-MILL"}
+    meaning = meaning_of(source, question, ["code"], gold, source.knowledge)
+    wrong = perturbations(source, question, "", gold, meaning)
+    assert NOTHING in [one.truth for one in wrong if one.arguments == {"code": "QWRX-VZZT"}]
+
+
+def test_known_values_are_tried_that_do_not_go_together() -> None:
+    gold = {"code": "Jade Mill", "wing": "north"}
+    question = asked(1, "lookup", "code.seats", "codes", gold, "seats", answer("number", 9))
+    source = instance(question).model_copy(update={"knowledge": (CODES,)})
+    meaning = meaning_of(source, question, ["code", "wing"], gold, source.knowledge)
+    wrong = perturbations(source, question, "", gold, meaning)
+    apart = [one for one in wrong if one.arguments == {"code": "Pine Gate", "wing": "north"}]
+    assert [one.truth for one in apart] == [NOTHING]
 
 
 def test_a_number_that_the_schema_refuses_needs_no_answer(sandbox: Sandbox) -> None:

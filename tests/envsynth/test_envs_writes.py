@@ -452,12 +452,12 @@ STAY_TOOL = Tool(
 
 
 def staying(taken: str) -> str:
-    """A tool that refuses unknown names, and rooms of which ``taken`` is true of a row ``r``."""
+    """A tool that refuses unknown rooms and guests, and where ``taken`` is true of a row ``r``."""
     return (
         "def reserve_room(world, room, guest):\n"
         "    if room not in [r['room'] for r in world.tables['rooms']]:\n"
         "        raise ValueError('no such room')\n"
-        "    if guest not in [g['guest'] for g in world.tables['guests']]:\n"
+        "    if guest not in [r['guest'] for r in world.tables['guests']]:\n"
         "        raise ValueError('no such guest')\n"
         f"    if any({taken} for r in world.tables['stays']):\n"
         "        raise ValueError('it is taken')\n"
@@ -649,3 +649,13 @@ def test_writes_follow_their_definition_and_leave_the_given_tables_alone() -> No
     assert after["bookings"] == [{**NEW, "status": "active", "booking": None, "made": None}]
     assert tables["guests"][0] == {"guest": "A", "city": "x"}
     assert tables["bookings"] == []
+
+
+def test_a_row_of_another_table_that_a_new_row_names_must_be_there(sandbox: Sandbox) -> None:
+    whole = house(STAY, knowledge=(KEYED, ROOMS, GUESTS))
+    right = staying("r['room'] == room")
+    assert found(sandbox, whole, STAY_TOOL, right, STAY) is None
+    anyone = right.replace("guest not in", "not guest in [guest] +")
+    assert found(sandbox, whole, STAY_TOOL, anyone, STAY) == "not_refused"
+    silent = right.replace("raise ValueError('it is taken')", "return guest")
+    assert found(sandbox, whole, STAY_TOOL, silent, STAY) in ("not_refused", "duplicate_key")

@@ -26,11 +26,12 @@ from astra.envsynth.worlds import (
     is_refused,
     is_stateful,
     may_write,
+    tables_in,
     taken,
 )
 from astra.records.base import canonical_json
 from astra.records.environment import Environment
-from astra.records.qa import Answer, QAInstance, SubQuestion, Table
+from astra.records.qa import Answer, QAInstance, SubQuestion
 from astra.records.state import ArenaState, Tables, World
 from astra.records.tool import Tool
 
@@ -114,7 +115,10 @@ class CandidateTool:
                         call.after,
                         call.refused,
                         call.taken and call.taken.model_dump(mode="json"),
-                        [[effect.arguments, effect.after] for effect in call.effects],
+                        [
+                            [effect.arguments, effect.after, effect.answer, effect.required]
+                            for effect in call.effects
+                        ],
                         call.later and call.later.model_dump(mode="json"),
                         _truth_key(call.later_truth),
                     ]
@@ -237,7 +241,7 @@ def _gold_call(
     # The values that a stateless tool knows stand in its code; a stateful one has its table.
     table = question.operation.table if question.operation else ""
     known = canonical_json(before.tables.get(table, before.tables))
-    meaning = meaning_of(instance, question, parameters, arguments, _tables(instance, before))
+    meaning = meaning_of(instance, question, parameters, arguments, tables_in(instance, before))
     wrong = tuple(
         perturbation
         for perturbation in perturbations(instance, question, known, arguments, meaning)
@@ -247,7 +251,7 @@ def _gold_call(
     later = afterwards(instance, question) if meaning is not None else None
     truth = None
     if meaning is not None and later is not None:
-        tables = tuple(_tables(instance, later))
+        tables = tuple(tables_in(instance, later))
         truth = replace(meaning, tables=tables).truth(meaning.gold)
     return GoldCall(
         arguments,
@@ -267,18 +271,3 @@ def _gold_call(
         later_truth=truth,
         paged=question.operation is not None and question.operation.op == "page",
     )
-
-
-def _tables(instance: QAInstance, world: World) -> list[Table]:
-    """The knowledge as a world has it."""
-    return [
-        table.model_copy(
-            update={
-                "rows": tuple(
-                    tuple(row.get(column) for column in table.columns)
-                    for row in world.tables[table.name]
-                )
-            }
-        )
-        for table in instance.knowledge
-    ]

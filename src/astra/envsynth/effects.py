@@ -1,30 +1,35 @@
 """Further calls of a tool that writes, where operation and document say what they must do.
 
-Four faults leave the gold call as it should be: a condition that the document states and the code
+Five faults leave the gold call as it should be: a condition that the document states and the code
 does not check, a new cell that is taken for the standing one because it is much alike, a name that
-is written though no table knows it, and one that is refused since nothing was written of it yet.
+is written though no table knows it, one that is refused since nothing was written of it yet, and a
+call about other rows that writes or answers as the gold call does, or that none is meant by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from astra.arena.answers import matches
 from astra.arena.state import apply_writes
-from astra.envsynth.perturb import UNKNOWN_NAME
+from astra.envsynth.perturb import UNKNOWN_NAME, near_names
 from astra.envsynth.static import call_problem
 from astra.envsynth.truth import names_between
-from astra.envsynth.worlds import effects, key_of
-from astra.qa.knowledge.operations import WRITE_OPS
+from astra.envsynth.worlds import effects, key_of, tables_in
+from astra.qa.knowledge.operations import WRITE_OPS, Refused, evaluate, rows_meant, writes_of
 from astra.qa.knowledge.references import EvaluationError, resolve
-from astra.records.qa import QAInstance, SubQuestion, Table
+from astra.records.base import canonical_json
+from astra.records.qa import Operation, QAInstance, SubQuestion, Table
 from astra.records.state import Row, Tables, World, Write, WriteAction
 from astra.records.tool import Tool
 from astra.text.words import says
 
 MOST_ROWS = 4
 """Rows tried that a condition of the document leaves out."""
+MOST_VALUES = 5
+"""Other values tried of each argument."""
 LEAST_ROWS = 3
 """Rows that a column needs so that cells without repeats show that it holds no categories."""
 
@@ -38,6 +43,10 @@ class KnownEffect:
     """None where the call must be refused."""
     reason: str
     """Why it must do so."""
+    answer: Any = None
+    """What it must answer with; None where nothing says it."""
+    required: bool = True
+    """Whether it must be done; where not, a refusal will do, since the tool may have conditions."""
 
 
 def known_effects(
@@ -65,9 +74,15 @@ def known_effects(
     if names is None or any(arguments[name] != plain[own] for name, own in names.items()):
         return ()
     found = [*_named_elsewhere(instance, question, arguments, names, before)]
+    asked = operation.model_copy(update={"arguments": plain})
+    if _is_told(asked, instance, question, before):
+        found += _others(instance, asked, arguments, names, before)
     if operation.op != "insert":
         found += _about_rows(instance, question, tool, arguments, names, plain, before)
-    return tuple(one for one in found if call_problem(tool, one.arguments) is None)
+    distinct = {canonical_json(one.arguments): one for one in reversed(found)}
+    return tuple(
+        one for one in reversed(distinct.values()) if call_problem(tool, one.arguments) is None
+    )
 
 
 def _about_rows(
@@ -188,6 +203,98 @@ def _barred(
             if len(alike) == 1:
                 reason = f"the description says {cell!r}, its {column} is {row[column]!r}"
                 yield KnownEffect(other, None, f"{reason}, so it must raise ValueError")
+
+
+def _is_told(asked: Operation, instance: QAInstance, question: SubQuestion, before: World) -> bool:
+    """Whether the operation says what the gold call writes and answers."""
+    try:
+        answer = evaluate(asked, tables_in(instance, before), {})
+    except EvaluationError:
+        return False
+    return writes_of(asked, {}) == effects(instance, question) and matches(question.answer, answer)
+
+
+def _others(
+    instance: QAInstance,
+    asked: Operation,
+    arguments: Mapping[str, Any],
+    names: Mapping[str, str],
+    before: World,
+) -> Iterator[KnownEffect]:
+    """The call with another value of one argument, that of another row or one that nothing has, and
+    the insertion of rows that stand already.
+
+    ``asked`` holds the plain values, and alone says what the gold call writes.
+    """
+    tables = tables_in(instance, before)
+    standing = before.tables[asked.table] if asked.op == "insert" else []
+    for row in [*standing[:2], *standing[-1:]]:
+        if all(own in row for own in names.values()):
+            there = {own: row[own] for own in names.values()}
+            other = asked.model_copy(update={"arguments": {**asked.arguments, **there}})
+            given = {name: row[own] for name, own in names.items()}
+            yield from _effect(instance, other, given, tables, before)
+    for name, own in names.items():
+        owner = _owner(tables, asked, own)
+        column = (owner.name, owner.columns[0]) if owner else (asked.table, own)
+        rows = before.tables[column[0]]
+        cells = [row[column[1]] for row in rows if column[1] in row]
+        cells = [cell for cell in dict.fromkeys(cells) if type(cell) is type(arguments[name])]
+        step = max(1, len(cells) // MOST_VALUES)
+        chosen = [*cells[::step][:MOST_VALUES], *cells[-1:]]
+        for cell in dict.fromkeys(one for one in chosen if one != arguments[name]):
+            other = asked.model_copy(update={"arguments": {**asked.arguments, own: cell}})
+            yield from _effect(instance, other, {**arguments, name: cell}, tables, before)
+        filters = asked.op != "insert" and own in asked.arguments and own != asked.select
+        if isinstance(arguments[name], str) and (owner or filters or asked.op == "delete"):
+            for strange in (UNKNOWN_NAME, *near_names(arguments[name])):
+                reason = f"no {own} is named {strange!r}, so it must raise ValueError"
+                if strange not in cells:
+                    yield KnownEffect({**arguments, name: strange}, None, reason)
+
+
+def _owner(tables: Sequence[Table], asked: Operation, own: str) -> Table | None:
+    """The table whose rows an argument of an insertion names by their key."""
+    if asked.op != "insert":
+        return None
+    value = asked.arguments[own]
+    return next(
+        (
+            table
+            for table in tables
+            if table.name != asked.table
+            and key_of(table)
+            and any(row[0] == value for row in table.rows)
+        ),
+        None,
+    )
+
+
+def _effect(
+    instance: QAInstance,
+    asked: Operation,
+    arguments: dict[str, Any],
+    tables: Sequence[Table],
+    before: World,
+) -> Iterator[KnownEffect]:
+    """What the operation says of a call; nothing where it means several rows."""
+    try:
+        answer = evaluate(asked, tables, {})
+    except Refused as refusal:
+        table = next(one for one in tables if one.name == asked.table)
+        if asked.op == "insert" and not key_of(table):
+            return  # its rows may look alike
+        yield KnownEffect(arguments, None, f"{refusal}, so it must raise ValueError")
+        return
+    except EvaluationError:
+        if asked.op != "insert" and not rows_meant(asked, tables):
+            yield KnownEffect(arguments, None, "no row is meant, so it must raise ValueError")
+        return
+    columns = {table.name: table.columns for table in instance.knowledge}
+    fields = {table.name: table.fields for table in instance.knowledge}
+    after = apply_writes(before.tables, writes_of(asked, {}), columns, fields)
+    reason = f"it must do to {canonical_json(asked.arguments):.100} what the gold call does"
+    yield KnownEffect(arguments, after, reason, answer, required=False)
 
 
 def _nearly_standing(

@@ -7,8 +7,9 @@ is told apart from code that is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from astra.arena.answers import matches, same_value
@@ -21,9 +22,14 @@ from astra.qa.knowledge.operations import (
     table_named,
 )
 from astra.qa.knowledge.references import EvaluationError, is_reference, referred, resolve
+from astra.records.base import canonical_json
 from astra.records.qa import Operation, QAInstance, SubQuestion, Table
 from astra.text.forms import Form, written
 
+MOST_MIXED = 8
+"""Calls tried whose values are known, but not together."""
+MOST_PAGES = 9
+"""Pages turned at most, of one list of rows."""
 WHOLE_TABLE = 40
 """A tool must know every row of a table of at most so many; of a longer one it may know a part."""
 
@@ -139,6 +145,36 @@ class Meaning:
     @property
     def _is_whole(self) -> bool:
         return self.table is None or len(self.table.rows) <= WHOLE_TABLE
+
+
+def mixed(meaning: Meaning, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The plain calls about a row with one value of another, where no row has all of them: each
+    value is known, so only looking for all of them at once can tell.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for one, other in pairwise([*rows, *rows[:1]]):
+        for name in one:
+            call = {**one, name: other[name]}
+            truth = meaning.truth(call) if other[name] != one[name] else None
+            if truth is not None and not (truth.exists and truth.required):
+                found.setdefault(canonical_json(call), call)
+        if len(found) >= MOST_MIXED:
+            break
+    return list(found.values())[:MOST_MIXED]
+
+
+def pages(meaning: Meaning, drawn: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The plain calls for all pages about some rows, and for the one after the last; none where the
+    answer is no page.
+    """
+    for name in (name for name, own in meaning.names.items() if own == "page"):
+        for row in drawn:
+            page, exists = 0, True
+            while exists and page < MOST_PAGES:
+                page += 1
+                truth = meaning.truth({**row, name: page})
+                exists = truth is not None and truth.exists and bool(truth.value["rows"])
+                yield {**row, name: page}
 
 
 def meaning_of(

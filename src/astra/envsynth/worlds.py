@@ -210,3 +210,18 @@ def world_problem(instance: QAInstance, question: SubQuestion) -> Problem | None
     if question.writes and same_state(before.tables, after, fields):
         return "idle_write", "what the sub-question writes changes nothing"
     return None
+
+
+def tables_in(instance: QAInstance, world: World) -> list[Table]:
+    """The knowledge as a world has it."""
+    return [
+        table.model_copy(
+            update={
+                "rows": tuple(
+                    tuple(row.get(column) for column in table.columns)
+                    for row in world.tables[table.name]
+                )
+            }
+        )
+        for table in instance.knowledge
+    ]
