@@ -336,8 +336,15 @@ def test_a_look_up_keeps_names_that_its_question_has() -> None:
         price(1, "Amber Cove", 812), picked.model_copy(update={"operation": of_part})
     )
     free = instance(price(1, "Amber Cove", 812).model_copy(update={"operation": None}))
-    for other in (picking, free):
+    twin = operation.model_copy(update={"arguments": {"listing": "Amber Cove", "rooms": 3}})
+    twins = instance(price(1, "Amber Cove", 812), picked.model_copy(update={"operation": twin}))
+    for other in (picking, free, twins):
         assert wishes_of(other, other.sub_questions[0], sure).unlike_name
+    other_table = twin.model_copy(update={"table": "flats"})
+    apart = instance(
+        price(1, "Amber Cove", 812), picked.model_copy(update={"operation": other_table})
+    )
+    assert wishes_of(apart, apart.sub_questions[0], sure) == NO_WISHES
 
 
 def test_only_a_name_that_was_wished_for_is_judged() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 
 from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.static import Problem
@@ -88,12 +89,24 @@ def _is_reformed(value: str) -> bool:
 
 
 def is_lookup(instance: QAInstance) -> bool:
-    """Whether operations show that a question uses its answers whole, and not four levels deep."""
+    """Whether operations show that a question uses its answers whole, not four levels deep, and
+    needs no two tools that differ by one parameter."""
     operations = [question.operation for question in instance.sub_questions]
-    return all(
-        operation is not None and operation.op != "page" and not _picks(operation)
-        for operation in operations
-    ) and all(question.hop_level < DEEP for question in instance.sub_questions)
+    known = [operation for operation in operations if operation is not None]
+    if len(known) < len(operations):
+        return False
+    return (
+        not any(operation.op == "page" or _picks(operation) for operation in known)
+        and all(question.hop_level < DEEP for question in instance.sub_questions)
+        and not any(_are_twins(one, other) for one, other in permutations(known, 2))
+    )
+
+
+def _are_twins(few: Operation, many: Operation) -> bool:
+    """Whether the second operation is the first with one parameter more."""
+    more = many.arguments.keys() - few.arguments.keys()
+    same = (few.op, few.table, few.select) == (many.op, many.table, many.select)
+    return same and few.arguments.keys() < many.arguments.keys() and len(more) == 1
 
 
 def _picks(operation: Operation) -> bool:
