@@ -74,8 +74,12 @@ def effects(question: SubQuestion, made: Tool, table: Table = STALLS) -> tuple[K
 
 
 def own(found: tuple[KnownEffect, ...]) -> list[KnownEffect]:
-    """The effects that the call must have, the refusals aside."""
-    return [one for one in found if one.required and one.after is not None]
+    """The effects on its own row that the call must have, the refusals aside."""
+    return [
+        one
+        for one in found
+        if one.required and one.after is not None and one.arguments["stall"] == "S-11"
+    ]
 
 
 def reason(sandbox: Sandbox, question: SubQuestion, made: Tool, written: str) -> str:
@@ -107,6 +111,16 @@ def test_a_row_that_another_step_changes_is_no_row_left_out(sandbox: Sandbox) ->
     kept = "if row['state'] == 'taken':\n            raise ValueError('this stall is not free')"
     candidate = candidate_of(both, made, code("state", kept), calls)
     assert verify([candidate], sandbox, ENVS.sandbox)[0].problem is None
+
+
+def test_a_row_that_stands_as_the_gold_one_does_must_be_changed_too(
+    sandbox: Sandbox,
+) -> None:
+    made = document("state")
+    other = "if row['stall'] == 'S-13':\n            raise ValueError('not this one')"
+    assert reason(sandbox, TAKE, made, code("state", other)) == "wrong_effect"
+    closed = "if row['state'] == 'closed':\n            raise ValueError('it is shut')"
+    assert reason(sandbox, TAKE, made, code("state", closed)) == ""  # S-11 and S-13 are open
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,10 @@ def known_effects(
         return ()
     found = [*_named_elsewhere(instance, question, arguments, names, before)]
     asked = operation.model_copy(update={"arguments": plain})
-    if _is_told(asked, instance, question, before):
-        found += _others(instance, asked, arguments, names, before)
     if operation.op != "insert":
         found += _about_rows(instance, question, tool, arguments, names, plain, before)
+    if _is_told(asked, instance, question, before):
+        found += _others(instance, asked, arguments, names, before, tool.description)
     distinct = {canonical_json(one.arguments): one for one in reversed(found)}
     return tuple(
         one for one in reversed(distinct.values()) if call_problem(tool, one.arguments) is None
@@ -148,16 +148,11 @@ def _named_elsewhere(
 
 
 def _alike(gold: Row, rows: list[Row], stated: list[Any]) -> list[Row]:
-    """The other rows that no condition is likely to tell from the gold one: they have its cell in
-    each column of text that repeats cells and where the call states the cell, and no 0 or blank
-    where it has something.
+    """The other rows that no condition is likely to tell from the gold one: they have its cell
+    where that is a word in lower case (a state, no name) and where the call states it, and no 0 or
+    blank where it has something.
     """
-    shared = [
-        column
-        for column in gold
-        if gold[column] in stated
-        or (isinstance(gold[column], str) and len({row[column] for row in rows}) < len(rows))
-    ]
+    shared = [column for column in gold if gold[column] in stated or _is_state(gold[column])]
     return [
         row
         for row in rows
@@ -165,6 +160,11 @@ def _alike(gold: Row, rows: list[Row], stated: list[Any]) -> list[Row]:
         and all(row[column] == gold[column] for column in shared)
         and all(row[column] or not gold[column] for column in gold)
     ]
+
+
+def _is_state(cell: Any) -> bool:
+    """Whether a cell is plain words in lower case, as states are and names are not."""
+    return isinstance(cell, str) and cell.islower() and cell.replace(" ", "").isalpha()
 
 
 def _after(instance: QAInstance, before: World, write: Write) -> Tables:
@@ -220,6 +220,7 @@ def _others(
     arguments: Mapping[str, Any],
     names: Mapping[str, str],
     before: World,
+    described: str,
 ) -> Iterator[KnownEffect]:
     """The call with another value of one argument, that of another row or one that nothing has, and
     the insertion of rows that stand already.
@@ -244,7 +245,9 @@ def _others(
         chosen = [*cells[::step][:MOST_VALUES], *cells[-1:]]
         for cell in dict.fromkeys(one for one in chosen if one != arguments[name]):
             other = asked.model_copy(update={"arguments": {**asked.arguments, own: cell}})
-            yield from _effect(instance, other, {**arguments, name: cell}, tables, before)
+            must = _is_alike(asked, other, before.tables[asked.table], described)
+            given = {**arguments, name: cell}
+            yield from _effect(instance, other, given, tables, before, must=must)
         filters = asked.op != "insert" and own in asked.arguments and own != asked.select
         if isinstance(arguments[name], str) and (owner or filters or asked.op == "delete"):
             for strange in (UNKNOWN_NAME, *near_names(arguments[name])):
@@ -270,14 +273,37 @@ def _owner(tables: Sequence[Table], asked: Operation, own: str) -> Table | None:
     )
 
 
+def _is_alike(asked: Operation, other: Operation, rows: Sequence[Row], described: str) -> bool:
+    """Whether an update of another row has to be done as the gold one is: the cell to be changed is
+    now the same in both rows, and the description names no cell that tells them apart.
+    """
+    written = asked.select
+    if asked.op != "update" or asked.arguments[written] != other.arguments[written]:
+        return False
+    (gold, *_), (row, *more) = (_meant(one, rows) or [{}] for one in (asked, other))
+    differing = [column for column in gold if row.get(column) != gold[column]]
+    told = any(isinstance(gold[one], str) and says(gold[one], described) for one in differing)
+    return bool(row) and not more and written not in differing and not told
+
+
+def _meant(operation: Operation, rows: Sequence[Row]) -> list[Row]:
+    """The rows that an update chooses."""
+    chosen = {own: value for own, value in operation.arguments.items() if own != operation.select}
+    return [row for row in rows if chosen.items() <= row.items()]
+
+
 def _effect(
     instance: QAInstance,
     asked: Operation,
     arguments: dict[str, Any],
     tables: Sequence[Table],
     before: World,
+    *,
+    must: bool = False,
 ) -> Iterator[KnownEffect]:
-    """What the operation says of a call; nothing where it means several rows."""
+    """What the operation says of a call; nothing where it means several rows. ``must``: it has to
+    be done where it can be.
+    """
     try:
         answer = evaluate(asked, tables, {})
     except Refused as refusal:
@@ -294,7 +320,7 @@ def _effect(
     fields = {table.name: table.fields for table in instance.knowledge}
     after = apply_writes(before.tables, writes_of(asked, {}), columns, fields)
     reason = f"it must do to {canonical_json(asked.arguments):.100} what the gold call does"
-    yield KnownEffect(arguments, after, reason, answer, required=False)
+    yield KnownEffect(arguments, after, reason, answer, required=must)
 
 
 def _nearly_standing(

@@ -25,9 +25,8 @@ _FROM_ZERO = re.compile(
     r"\b(?:count|number|start|begin|index|page)[^.]{0,20} (?:from|at|with) (?:zero|0)\b",
     re.IGNORECASE,
 )
-_NO_LIMITS = frozenset({"description", "enum", "const"})
-"""Keywords of a schema that do not tell which cells fit: what an enumeration lists is judged as
-what it gives away."""
+_NO_LIMITS = frozenset({"description"})
+"""Keywords of a schema that do not tell which cells fit."""
 _SHARED = ("$defs", "definitions")
 """Where a schema keeps what its parts refer to."""
 _CELL_OPS = frozenset({"lookup", "list", "argmax", "argmin", "max", "min"})

@@ -11,6 +11,7 @@ from astra.arena.answers import same_value
 from astra.envsynth.known import leaves_of
 from astra.envsynth.static import Problem
 from astra.envsynth.truth import forms_between
+from astra.qa.knowledge.operations import ARITHMETIC
 from astra.qa.knowledge.references import EvaluationError, resolve
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.tool import Tool
@@ -83,6 +84,29 @@ def value_problem(
             continue
         if not _same(meant, value):
             return "other_value", f"{name}: {value!r} is not {meant!r}, which the question means"
+    return _operand_problem(question, stated, answers, arguments)
+
+
+def _operand_problem(
+    question: SubQuestion,
+    stated: Mapping[str, Any],
+    answers: Mapping[int, Any],
+    arguments: Mapping[str, Any],
+) -> Problem | None:
+    """Why a calculation is not given what it calculates with, under whatever names."""
+    operation = question.operation
+    if operation is None or operation.op not in ARITHMETIC:
+        return None
+    left = [value for _, value in leaves_of(arguments)]
+    for name, given in stated.items():
+        try:
+            meant = resolve(given, answers)
+        except EvaluationError:
+            return None
+        found = next((value for value in left if _same(meant, value)), None)
+        if found is None:
+            return "other_value", f"no argument is {meant!r}, which is {name} of the calculation"
+        left.remove(found)
     return None
 
 

@@ -8,6 +8,7 @@ is told apart from code that is right.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -133,9 +134,20 @@ class Meaning:
         ]
         if any(all(row[at] == value for at, value in filters) for row in table.rows):
             return None
-        if op == "count":
-            return Truth(0, required=False)
-        return Truth([], required=False) if op in UNORDERED | {"sort"} else NOTHING
+        nothing = 0 if op == "count" else []
+        if op != "count" and op not in UNORDERED | {"sort"}:
+            return NOTHING
+        return Truth(nothing, required=self._is_whole and self._is_known(arguments))
+
+    def _is_known(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether each value that a call gives is a cell of its column: then that no row has all of
+        them is an answer, and no refusal.
+        """
+        return all(
+            arguments[own] in self.values(name)
+            for name, own in self.names.items()
+            if own in arguments
+        )
 
     @property
     def optional(self) -> list[str]:
@@ -198,7 +210,15 @@ def meaning_of(
         value = evaluate(asked, tables, {})
     except (EvaluationError, ArithmeticError):
         return None
+    table = next((one for one in tables if one.name == operation.table), None)
     names = names_between(plain, gold)
+    if names is None and table is not None:
+        further = _further_cells(table, plain, gold)
+        asked = asked.model_copy(update={"arguments": {**plain, **further}})
+        plain = asked.arguments
+        names = names_between(plain, gold)
+        with suppress(EvaluationError, ArithmeticError):
+            names = names if evaluate(asked, tables, {}) == value else None
     referring = {name for name, given in operation.arguments.items() if is_reference(given)}
     if names is None or not referring <= set(names.values()) or not matches(question.answer, value):
         return None
@@ -210,6 +230,26 @@ def meaning_of(
         if name not in gold and (column := column_named(name, columns))
     }
     return Meaning(asked, meaning.tables, {**names, **further}, meaning.forms, meaning.fixed)
+
+
+def _further_cells(
+    table: Table, plain: Mapping[str, Any], gold: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Column -> plain value of each argument of the gold call that the operation lacks, where the
+    argument is named as a column and just one cell of that can be meant by it.
+    """
+    cells: dict[str, Any] = {}
+    for name, value in gold.items():
+        column = column_named(name, table.columns)
+        if name in plain or not column or column in plain:
+            continue
+        at = table.columns.index(column)
+        found = dict.fromkeys(
+            row[at] for row in table.rows if row[at] == value or forms_between(row[at], value)
+        )
+        if len(found) == 1:
+            cells[column] = next(iter(found))
+    return cells
 
 
 def column_named(name: str, columns: Iterable[str]) -> str:
