@@ -65,8 +65,9 @@ check: $(DEV) ## lint, types, import contracts
 test: check $(DOCS) ## lint, types, import contracts, tests, the graph at scale test
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-params: $(STAMP) ## compose conf/ to params.yaml
+params: $(STAMP) ## compose conf/ to params.yaml, and the tables of docs/paper.md
 	$(RUN) python -m astra.devtools.params
+	$(RUN) python -m astra.devtools.paper
 
 deps: $(STAMP) ## write each stage's import closure into dvc.yaml
 	$(RUN) python -m astra.devtools.closure

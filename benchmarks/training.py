@@ -45,6 +45,7 @@ from astra.rollout.live import PAPER_LIMITS, EpisodeJob
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 from astra.store.tables import read_records
 from astra.tracking.mlflow import Run
+from astra.train.ahead import Ahead
 from astra.train.groups import Group, PromptStream, TrainingSample
 from astra.train.grpo import AdaptiveGRPOTrainer, grpo_arguments
 from astra.train.rl_config import RLConfig
@@ -248,10 +249,12 @@ def rollout_part(policy: LoadedPolicy, rows: int) -> None:
 class ReadyRoller:
     """Groups that were rolled already: what is left is the trainer."""
 
-    lost_to_infra = 0
+    lost_to_infra = infra_retries = 0
+    problem = ""
 
     def __init__(self, config: RLConfig) -> None:
         self._config = config
+        self.ahead: Ahead[Any] = Ahead()
 
     def weights_are(self, version: int) -> None:
         self._version = version
@@ -283,7 +286,7 @@ def step_part(policy: LoadedPolicy) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 shared: dict[str, Any] = {
                     "model": policy.model,
-                    "args": grpo_arguments(config, Path(folder), config.steps, "float32"),
+                    "args": grpo_arguments(config, Path(folder), config.steps),
                     "train_dataset": rows,
                     "processing_class": policy.codec.tokenizer,
                 }

@@ -32,7 +32,7 @@ from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox
-from astra.train.advantages import group_advantages
+from astra.train.advantages import group_std
 
 TINY = Path(__file__).resolve().parents[1] / "policies/tiny"
 GROUP = 32
@@ -130,11 +130,17 @@ def grpo_loss(policy: LoadedPolicy, rollout: Rollout, advantage: float) -> torch
     return -(gain * torch.tensor(rollout.mask)).sum()  # what tools returned has mask 0
 
 
+def advantages(rewards: list[float]) -> list[float]:
+    """What each episode earned above the mean of its group, in its standard deviations."""
+    mean, spread = sum(rewards) / len(rewards), group_std(rewards) + 1e-4
+    return [(reward - mean) / spread for reward in rewards]
+
+
 def step(policy: LoadedPolicy, group: list[Rollout]) -> None:
     """One optimizer step on one group: the mean over all its written tokens."""
     optimizer = torch.optim.AdamW(policy.model.parameters(), GRPO_RATE)
     written = sum(sum(rollout.mask) for rollout in group)
-    for rollout, advantage in zip(group, group_advantages(rewards_of(group)), strict=True):
+    for rollout, advantage in zip(group, advantages(rewards_of(group)), strict=True):
         (grpo_loss(policy, rollout, advantage) / written).backward()
     optimizer.step()
 

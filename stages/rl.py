@@ -9,9 +9,9 @@ from astra.sandbox.build import build_sandbox
 from astra.stage import open_stage, run_stage
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests
-from astra.train.checkpoints import claim, run_folder, save_policy
-from astra.train.distributed import is_main, world_size
-from astra.train.launch import load_device, start_processes
+from astra.train.checkpoints import claim, run_folder, save_policy, served_weights
+from astra.train.distributed import accumulation_steps, is_main, world_size
+from astra.train.launch import load_device, start_processes, weights_dtype
 from astra.train.rl import choose_arenas, report_rl, train_rl
 from astra.train.rl_config import RLConfig
 
@@ -22,18 +22,23 @@ def main() -> None:
     with open_stage("rl", RLConfig) as stage:
         config, runtime = stage.config, stage.runtime
         start_processes(runtime.rl_launch, __file__)
+        # Refuses an uneven batch before weights are loaded.
+        accumulation_steps(config.groups * config.group_size, config.micro_batch_size, "rl")
         device = load_device(prepare_torch(runtime, config.seed))
-        policy = load_policy(PolicyConfig.saved(str(START), config.dtype), device)
-        arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config)
+        start = PolicyConfig.saved(str(START), config.dtype)
+        policy = load_policy(start, device, weights_dtype(config.dtype, config.lora))
         inputs = digests(ARENAS, START)
-        folder = stage.enter(claim(run_folder("rl", config, inputs)))
+        folder = run_folder("rl", config, inputs)
+        arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config, folder)
+        stage.enter(claim(folder))
         sandbox = stage.enter(build_sandbox(config.sandbox, runtime))
         run = stage.track(inputs)
         run.tags(sandbox_tier=sandbox.tier, world_size=world_size())
         result = train_rl(policy, arenas, config, sandbox, folder, run, runtime.rollout_servers)
-        run.tags(groups_lost_to_infra=result.lost_to_infra)
+        run.tags(groups_lost_to_infra=result.trouble.lost)
         if is_main():
-            save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
+            weights = served_weights(policy.model, result.weights, config.dtype)
+            save_policy(policy.model, policy.codec.tokenizer, MODEL, weights)
             run.register("rl", MODEL, inputs)
         report_rl(stage.metrics, arenas, result)
 

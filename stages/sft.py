@@ -8,9 +8,9 @@ from astra.rollout.device import prepare_torch
 from astra.stage import open_stage, run_stage
 from astra.store.tables import read_records
 from astra.tracking.mlflow import digests
-from astra.train.checkpoints import claim, run_folder, save_policy
-from astra.train.distributed import is_main, world_size
-from astra.train.launch import load_device, start_processes
+from astra.train.checkpoints import claim, run_folder, save_policy, served_weights
+from astra.train.distributed import accumulation_steps, is_main, world_size
+from astra.train.launch import load_device, start_processes, weights_dtype
 from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
 from astra.train.sft_config import SFTConfig
 
@@ -21,8 +21,13 @@ def main() -> None:
     with open_stage("sft", SFTConfig) as stage:
         config, runtime = stage.config, stage.runtime
         start_processes(runtime.sft_launch, __file__)
+        # Refuses an uneven batch before weights are loaded.
+        accumulation_steps(
+            config.batch_size, config.micro_batch_size, "sft", config.context_parallel
+        )
         device = load_device(prepare_torch(runtime, config.seed))
-        policy = load_policy(config.policy, device)
+        dtype = config.policy.dtype
+        policy = load_policy(config.policy, device, weights_dtype(dtype, config.lora))
         train, evaluation = split_samples(read_records(SFT_SET, SFTSample))
         encoded = [encode_samples(s, policy.codec, config.max_tokens) for s in (train, evaluation)]
         base = Path(config.policy.path)
@@ -32,7 +37,8 @@ def main() -> None:
         run.tags(world_size=world_size())
         result = train_sft(policy, encoded[0], encoded[1], config, folder, run)
         if is_main():
-            save_policy(policy.model, policy.codec.tokenizer, MODEL, result.weights)
+            weights = served_weights(policy.model, result.weights, dtype)
+            save_policy(policy.model, policy.codec.tokenizer, MODEL, weights)
             run.register("sft", MODEL, inputs)
         report_sft(stage.metrics, encoded[0], encoded[1], result)
 

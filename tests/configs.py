@@ -33,6 +33,12 @@ def rl_config(**changes: Any) -> RLConfig:
     return RLConfig.model_validate(changed(block("rl"), changes))
 
 
+def engine_options(name: str, **changes: Any) -> dict[str, Any]:
+    """``rl.engine`` as conf/rl/engine/NAME.yaml has it, with changes."""
+    values: Any = OmegaConf.to_container(OmegaConf.load(CONF / "rl" / "engine" / f"{name}.yaml"))
+    return {**values, **changes}
+
+
 def sft_config(**changes: Any) -> SFTConfig:
     return SFTConfig.model_validate(changed(block("sft"), changes))
 

@@ -21,8 +21,10 @@ import pytest
 import typer
 import yaml
 from dvc.cli import DvcParserError, parse_args
+from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from omegaconf import OmegaConf
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
@@ -331,7 +333,7 @@ FILE = re.compile(
     r"/[\w/.-]+\.\w+"
 )
 FOR_READERS = {
-    "sources/mine.yaml", "sources/documents/aquarium.yaml",
+    "sources/mine.yaml", "sources/paper.yaml", "sources/documents/aquarium.yaml",
     "src/astra/toolgraph/prompts/NAME.md.j2",
 }  # fmt: skip
 """Files that a page tells its reader to make."""
@@ -365,7 +367,13 @@ def test_named_parameters_exist() -> None:
         and found[1] not in ("user.name", "user.email")  # git's
     }
     assert len(named) > 30
-    assert not [(page, name) for page, name in sorted(named) if not is_parameter(name, params)]
+    with initialize_config_dir(str(ROOT / "conf"), version_base=None):
+        paper = OmegaConf.to_container(compose("config", ["scale=paper"]))
+    assert not [
+        (page, name)
+        for page, name in sorted(named)
+        if not is_parameter(name, params) and not is_parameter(name, paper)
+    ]
 
 
 def is_parameter(name: str, node: Any) -> bool:

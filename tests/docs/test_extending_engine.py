@@ -57,7 +57,10 @@ def options(entry: str) -> EngineConfig:
 
 
 def rolled(policy: LoadedPolicy, options: EngineConfig, sampling: Sampling) -> list[Rollout]:
-    inputs = EngineInputs(policy, lambda folder: True, lambda: ([], []), (), Path("weights"))
+    inputs = EngineInputs(
+        policy, lambda folder: True, lambda: None, lambda: ([], []), (), Path("weights"),
+        ranks=1, gather=lambda value: [value],
+    )  # fmt: skip
     engine = build_engine(options, inputs)
     jobs = [EpisodeJob(arena) for arena in ARENAS[:2]]
     with LocalSandbox() as sandbox:

@@ -14,7 +14,6 @@ import loop
 
 from astra.rollout.chat import LoadedPolicy
 from astra.rollout.live import Rollout
-from astra.train.advantages import group_advantages
 
 
 def test_the_step_makes_better_episodes_likelier_and_worse_ones_less_likely(
@@ -23,7 +22,7 @@ def test_the_step_makes_better_episodes_likelier_and_worse_ones_less_likely(
     objectives: list[tuple[float, float]] = []
 
     def objective(policy: LoadedPolicy, group: list[Rollout]) -> float:
-        advantages = group_advantages(loop.rewards_of(group))
+        advantages = loop.advantages(loop.rewards_of(group))
         pairs = zip(group, advantages, strict=True)
         with torch.no_grad():
             return -sum(loop.grpo_loss(policy, one, gain).item() for one, gain in pairs)

@@ -23,7 +23,7 @@ from astra.estimate.asks import online_models
 from astra.llm.protocol import ModelsConfig
 from astra.settings import ParamsError, load, validate
 
-SCALES = ("test", "pilot", "smoke", "small", "full")
+SCALES = ("test", "pilot", "smoke", "small", "full", "paper")
 ROLES = ("teacher", "judge", "emulator", "user")
 
 

@@ -1,4 +1,6 @@
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,20 @@ def test_missing_folder_is_one_clear_error() -> None:
 def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"no config\.json"):
         load_policy(PolicyConfig.saved(str(tmp_path), "float32"))
+
+
+def test_a_missing_pad_token_is_told_before_weights_are_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "policy"
+    shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    del settings["pad_token"]
+    path.write_text(json.dumps(settings))
+    config = PolicyConfig.saved(str(folder), "float32")
+    with pytest.raises(PolicyError, match=r"policy\.pad_token is null .* not EOS \('<.im_end.>'\)"):
+        load_policy(config)
+    with pytest.raises(PolicyError, match=r"policy\.pad_token is '<none>', which .* lacks"):
+        load_policy(config.model_copy(update={"pad_token": "<none>"}))
 
 
 @pytest.mark.parametrize("revision", [None, "main", "v1.0", "7ae5576"])

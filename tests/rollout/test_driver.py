@@ -15,16 +15,24 @@ from configs import rollout_limits
 sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from training_world import make_arena
 
+from astra.arena.env import ArenaError
 from astra.records.environment import Arena
 from astra.records.message import CallStatus
 from astra.records.qa import Scenario
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
-from astra.rollout.driver import RolloutDriver, RolloutLimits
+from astra.rollout.driver import INFRA_ATTEMPTS, RolloutDriver, RolloutLimits
 from astra.rollout.engine import FakeEngine, Sampling
 from astra.rollout.live import EpisodeJob
 from astra.sandbox.local import LocalSandbox
-from astra.sandbox.protocol import Sandbox, SandboxResult, SandboxStatus, Session
+from astra.sandbox.protocol import (
+    Sandbox,
+    SandboxLoadError,
+    SandboxResult,
+    SandboxStatus,
+    SandboxUnavailable,
+    Session,
+)
 
 LIMITS = rollout_limits(
     max_turns=4, max_turn_tokens=200, max_prompt_tokens=500, max_response_tokens=600
@@ -219,3 +227,60 @@ def test_more_jobs_than_rows_keep_their_order(codec: ChatCodec, sandbox: LocalSa
     engine.max_rows = 2
     rollouts = one.run([EpisodeJob(arena) for arena in arenas], Sampling())
     assert [rollout.arena.id for rollout in rollouts] == [arena.id for arena in arenas]
+
+
+class Crowded:
+    """A sandbox whose first openings fail as a busy machine makes them fail."""
+
+    def __init__(self, inner: LocalSandbox, failures: Sequence[str]) -> None:
+        self._inner, self.failures = inner, list(failures)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def session(self, sources: Mapping[str, str]) -> Session:
+        (opened,) = self.sessions([sources])
+        if isinstance(opened, SandboxLoadError):
+            raise opened
+        return opened
+
+    def sessions(self, sources: Sequence[Mapping[str, str]]) -> list[Session | SandboxLoadError]:
+        failure = self.failures.pop(0) if self.failures else ""
+        if failure == "no room":
+            raise SandboxUnavailable("no room in time for another session")
+        opened = self._inner.sessions(sources)
+        if failure:
+            opened[0] = SandboxLoadError(failure)
+        return opened
+
+
+@pytest.mark.parametrize("failure", ["no room", "timeout: loading took too long"])
+def test_an_unlucky_opening_is_rolled_again(
+    codec: ChatCodec, sandbox: LocalSandbox, failure: str
+) -> None:
+    arena = arena_of(Scenario.SINGLE_HOP)
+    crowded: Any = Crowded(sandbox, [failure, failure])
+    one, _ = driver(codec, crowded, [call(arena, 0), answer(arena)])
+    rollouts = one.run([EpisodeJob(arena)] * 2, Sampling())
+    assert [one.score is not None and one.score.success for one in rollouts] == [True, True]
+    assert one.infra_retries == (4 if failure == "no room" else 2), "only what was not opened"
+
+
+def test_a_sandbox_that_never_has_room_is_named(codec: ChatCodec, sandbox: LocalSandbox) -> None:
+    arena = arena_of(Scenario.SINGLE_HOP)
+    crowded: Any = Crowded(sandbox, ["no room"] * 9)
+    one, _ = driver(codec, crowded, [call(arena, 0), answer(arena)])
+    (rollout,) = one.run([EpisodeJob(arena)], Sampling())
+    assert (rollout.score, rollout.stop_reason) == (None, StopReason.INFRA)
+    assert rollout.problem == "no room in time for another session"
+    assert len(crowded.failures) == 9 - INFRA_ATTEMPTS
+
+
+def test_code_that_does_not_load_is_the_arenas_fault(
+    codec: ChatCodec, sandbox: LocalSandbox
+) -> None:
+    arena = arena_of(Scenario.SINGLE_HOP)
+    crowded: Any = Crowded(sandbox, ["exception: ZeroDivisionError"])
+    one, _ = driver(codec, crowded, [call(arena, 0), answer(arena)])
+    with pytest.raises(ArenaError, match="does not load: exception: ZeroDivisionError"):
+        one.run([EpisodeJob(arena)], Sampling())

@@ -14,7 +14,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from astra.records.message import Message, MessageRole
-from astra.rollout.chat import ChatCodec, PolicyError, load_codec, split_thought, template_text
+from astra.rollout.chat import ChatCodec, PolicyError, load_codec, template_text
+from astra.rollout.template_traits import split_thought
 from configs import policy_config
 
 CHATML = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
@@ -153,7 +154,7 @@ def test_thoughts_are_told_from_speech(text: str, thought: str, spoken: str) -> 
 def test_a_pad_token_may_be_named_and_must_exist() -> None:
     codec = load_codec(policy_config(pad_token="<|im_start|>system"))
     assert codec.pad_id == codec.tokenizer.convert_tokens_to_ids("<|im_start|>system")
-    with pytest.raises(PolicyError, match="no token 'absent'"):
+    with pytest.raises(PolicyError, match=r"policy\.pad_token is 'absent'"):
         load_codec(policy_config(pad_token="absent"))
 
 

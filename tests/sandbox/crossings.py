@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from astra.sandbox.attacks import REACH
 from astra.sandbox.local import LocalSandbox
-from astra.sandbox.protocol import SandboxLoadError
 
 STATE = """
 def f(word):
@@ -32,17 +29,6 @@ def put():
     open("/tmp/secret", "w").write("s")
 def f():
     return open("/tmp/secret").read()
-"""
-
-DAEMONS = """
-os, ctypes, modules = reach()
-for _ in range(5):
-    if os.fork() == 0:
-        if os.fork() == 0:
-            while True: modules["time"].sleep(60)
-        os._exit(0)
-def f():
-    while True: pass
 """
 
 
@@ -79,30 +65,10 @@ def no_file_is_shared(sandbox: LocalSandbox) -> str:
     return "" if own.value == ("s" if sandbox.tier == "A" else None) else f"own file: {own}"
 
 
-def no_daemon_survives(sandbox: LocalSandbox) -> str:
-    """Where code may fork at all (in a template), its daemons end with their sessions."""
-    before = len(descendants(os.getpid()))
-    try:
-        one, two = sandbox.forks({"f": REACH + DAEMONS}, 2)
-    except SandboxLoadError:
-        return "" if sandbox.tier != "A" else "the template did not load"
-    during = len(descendants(os.getpid())) - before
-    status = one.call("f", {}).status
-    one.close()
-    two.close()
-    deadline = time.monotonic() + 5
-    while len(descendants(os.getpid())) > before and time.monotonic() < deadline:
-        time.sleep(0.02)
-    left = len(descendants(os.getpid())) - before
-    good = status == "timeout" and during >= 5 and left <= 0
-    return "" if good else f"daemons: {during} while open ({status}), {left} left"
-
-
 CROSSINGS: Mapping[str, Callable[[LocalSandbox], str]] = {
     "state between sessions": no_state_passes,
     "signals between sessions": no_signal_arrives,
     "a sibling's files": no_file_is_shared,
-    "daemons after a timeout": no_daemon_survives,
 }
 """What was seen; empty where the attack failed."""
 

@@ -48,8 +48,6 @@ def test_failed_and_killed_sessions_give_their_room_back(limits: SandboxLimits) 
     with LocalSandbox(quick, pool=PoolConfig(max_sessions=2, wait_s=0.0)) as sandbox:
         for _ in range(3):
             sandbox.sessions([{"f": "f = 1"}, {"f": "import os"}])
-            with pytest.raises(SandboxUnavailable):
-                sandbox.forks(ONE, 2)
         spin = sandbox.session({"f": "def f():\n    while True: pass"})
         assert spin.call("f", {}).status is SandboxStatus.TIMEOUT
         assert len(sandbox.sessions([ONE] * 2)) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +25,17 @@ from astra.records.qa import QuestionKind
 from astra.records.trajectory import StopReason
 from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
+from astra.store.metrics import StageMetrics
+from astra.train.collector import BatchCollector, Trouble
+from astra.train.curves import Curves
 from astra.train.errors import TrainingError
-from astra.train.groups import Group, GroupRoller, mean_figures, rollout_figures
+from astra.train.exchange import Exchange
+from astra.train.groups import Group, GroupRoller, PromptStream, mean_figures, rollout_figures
+from astra.train.rl import Arenas, RLResult, report_rl
 from astra.train.rl_config import RLConfig
 from astra.train.schedule import ARENAS_AT_ONCE, drop_solved, phases
-from configs import rl_config
+from astra.train.watch import _note
+from configs import engine_options, rl_config
 
 
 def rollout(job: EpisodeJob, reward: float | None, failed: int = 0, calls: int = 2) -> Rollout:
@@ -53,6 +61,7 @@ def rollout(job: EpisodeJob, reward: float | None, failed: int = 0, calls: int =
     return Rollout(
         job.arena, [1, 2], 7, [3, 4], [1, 1], [-1.0, -1.0], messages, made,
         StopReason.INFRA if score is None else StopReason.ANSWERED, score,
+        problem="no room in time" if score is None else "",
     )  # fmt: skip
 
 
@@ -64,6 +73,7 @@ class ScriptedDriver:
         self.infra_retries, self.tool_seconds, self.tool_calls = 0, 0.0, 0
         self.runs: list[int] = []
         self.version = -1
+        self.retries_a_run = 0
         self.fail_after: int | None = None
 
     def weights_are(self, version: int) -> None:
@@ -73,10 +83,11 @@ class ScriptedDriver:
         if self.fail_after is not None and len(self.runs) >= self.fail_after:
             raise KeyboardInterrupt
         self.runs.append(len(jobs))
+        self.infra_retries += self.retries_a_run
         return [rollout(job, *self.rewards[at % len(self.rewards)]) for at, job in enumerate(jobs)]
 
 
-VLLM = {"type": "vllm", "kv_tokens": None, "timeout_s": None}
+VLLM = engine_options("vllm")
 
 
 def config(**options: object) -> RLConfig:
@@ -101,7 +112,65 @@ def test_what_infrastructure_lost_is_never_a_zero() -> None:
     driver = ScriptedDriver([(None, 0), (1.0, 0), (0.0, 0), (1.0, 0)])
     roller = GroupRoller(driver, config())
     assert roller.roll([(0, make_arena(1))], 3) == []
-    assert roller.lost_to_infra == 1
+    assert (roller.lost_to_infra, roller.problem) == (1, "no room in time")
+
+
+def test_lost_groups_are_replaced_counted_and_in_the_end_named() -> None:
+    arenas = [make_arena(seed) for seed in range(9)]
+
+    def collector(rewards: Sequence[tuple[float | None, int]]) -> BatchCollector:
+        driver = ScriptedDriver(rewards)
+        driver.retries_a_run = 2
+        settings = config(max_rounds=1)
+        stream = PromptStream(arenas, 0)
+        return BatchCollector(GroupRoller(driver, settings), stream, settings, Exchange(60))
+
+    # of each two groups of four the second is lost
+    one = collector([(1.0, 0), (0.0, 0), (1.0, 0), (0.0, 0), (None, 0), (1.0, 0), (0.0, 0), (0, 0)])
+    collected = one.batch(0)
+    assert (collected.filled.informative, collected.filled.rounds) == (2, 2)
+    assert collected.trouble == Trouble(retries=4, lost=1, problem="no room in time")
+    assert one.trouble == collected.trouble
+    state = one.state()
+    again = collector([(1.0, 0), (0.0, 0)])
+    again.restore(state)
+    assert (again.state(), again.trouble) == (state, one.trouble)
+
+    with pytest.raises(
+        TrainingError,
+        match=r"step 5: only 0 of 2 .* lost 6 groups after 6 episodes .*: no room in time",
+    ):
+        collector([(None, 0)]).batch(5)
+
+
+def test_what_was_rolled_again_is_told() -> None:
+    logs = {"loss": 0.5, "filling/infra_retries": 3.0, "filling/lost_to_infra": 1.0}
+    assert _note(logs) == "loss 0.500, 3 episodes rolled again, 1 groups lost"
+    assert _note({"loss": 0.5, "filling/infra_retries": 0.0}) == "loss 0.500"
+    for trouble, told in (
+        (Trouble(3, 1, "no room"), {"infra_retries": 3, "groups_lost_to_infra": 1}),
+        (Trouble(), {}),
+    ):
+        metrics = StageMetrics("rl")
+        report_rl(metrics, Arenas(), RLResult(2, Curves(), False, trouble=trouble))
+        assert {name: n for name, n in metrics.counts.items() if "infra" in name} == told
+
+
+def test_a_hand_over_waits_for_what_is_rolled_ahead() -> None:
+    driver = ScriptedDriver([(1.0, 0), (0.0, 0)])
+    roller = GroupRoller(driver, config())
+    roller.weights_are(1)
+    gate = threading.Event()
+    roller.ahead.start(lambda: (gate.wait(5), driver.version)[1])
+    handed = threading.Thread(target=lambda: roller.weights_are(2))
+    handed.start()
+    time.sleep(0.05)
+    assert driver.version == 1, "the servers keep the weights that the rollouts began with"
+    gate.set()
+    handed.join()
+    assert (driver.version, roller.ahead.take()) == (2, 1)
+    with pytest.raises(RuntimeError, match="nothing was started"):
+        roller.ahead.take()
 
 
 def test_a_rollout_without_tokens_is_refused() -> None:
@@ -224,7 +293,7 @@ def test_phases_change_limits_and_restart_the_optimizer() -> None:
     ("options", "named"),
     [
         ({"max_staleness": 1, "importance": {"type": "trainer"}}, "stale rollouts uncorrected"),
-        ({"max_staleness": 1, "batch_filling": False}, "surplus of batch_filling"),
+        ({"max_staleness": 1, "batch_filling": False}, "which engine batched does not have"),
         ({"engine": VLLM, "lora": {"rank": 4}}, "adapters"),
         ({"engine": {"type": "continuous", "timeout_s": None}}, "kv_tokens: Field required"),
         ({"engine": {"type": "batched", "timeout_s": 5}}, "Its options: type, rows, tool_overlap"),

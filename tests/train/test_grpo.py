@@ -1,9 +1,11 @@
-"""The trainer's one override, driven by groups made by hand."""
+"""The trainer's overrides, driven by groups made by hand."""
 
 from __future__ import annotations
 
+import json
 import math
 import random
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,20 @@ from typing import Any
 import pytest
 import torch
 import trl
-from accelerate import Accelerator
 from datasets import Dataset
 from training_world import make_arena
 
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.engine import Sampling
-from astra.train.advantages import group_advantages
+from astra.rollout.errors import EngineError
+from astra.train.advantages import group_std
+from astra.train.ahead import Ahead
 from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_parts
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, PromptStream, TrainingSample
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
-from configs import rl_config
+from configs import engine_options, rl_config
 
 SAMPLER = {"type": "sampler"}
 
@@ -35,10 +38,13 @@ class ScriptedRoller:
 
     def __init__(self, size: int, informative: bool = True, every: int = 3) -> None:
         self.size, self.informative, self.every, self.version = size, informative, every, -1
-        self.lost_to_infra = 0
+        self.lost_to_infra = self.infra_retries = 0
+        self.problem = ""
+        self.ahead: Ahead[Any] = Ahead()
         self.rolled: list[int] = []
 
     def weights_are(self, version: int) -> None:
+        self.ahead.wait()
         self.version = version
 
     def roll(self, prompts: Sequence[tuple[int, Any]], seed: int) -> list[Group]:
@@ -61,6 +67,12 @@ class ScriptedRoller:
         return Group(uid, samples, {"reward": 0.5})
 
 
+def group_advantages(rewards: Sequence[float]) -> list[float]:
+    """The paper's advantages of one group, by hand."""
+    mean, std = sum(rewards) / len(rewards), group_std(rewards)
+    return [(reward - mean) / (std + 1e-4) for reward in rewards]
+
+
 @pytest.fixture
 def policy() -> LoadedPolicy:
     torch.set_num_threads(1)
@@ -80,13 +92,13 @@ def trainer(
         stream=PromptStream([make_arena(seed) for seed in range(4)], config.seed),
         config=config,
         model=policy.model,
-        args=grpo_arguments(config, folder, config.steps, "float32"),
+        args=grpo_arguments(config, folder, config.steps),
         train_dataset=Dataset.from_list([{"prompt": ""}] * config.groups),
         processing_class=policy.codec.tokenizer,
     )
     state = StreamState(made, config.patience)
     made.add_callback(state)
-    made.add_callback(CompleteCheckpoint({"stream": state}, 9))
+    made.add_callback(CompleteCheckpoint({"stream": state}, 9, 9))
     return made
 
 
@@ -145,14 +157,6 @@ def test_the_objective_is_the_papers_whatever_the_trainers_defaults(
     assert args.temperature == 0.7, "the trainer's is the engine's"
     assert (args.bf16, args.activation_checkpointing, args.use_cpu) == (False, False, True)
     assert (args.save_only_model, args.save_total_limit) == (False, None)
-
-
-def test_groups_are_shared_evenly_by_ranks(
-    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Accelerator, "num_processes", 3)
-    with pytest.raises(TrainingError, match=r"rl.groups \(2\) must be a multiple of 3 ranks"):
-        trainer(policy, tmp_path, ScriptedRoller(4))
 
 
 def test_tool_tokens_get_exactly_no_gradient(policy: LoadedPolicy, tmp_path: Path) -> None:
@@ -271,13 +275,143 @@ def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_pat
             policy, tmp_path / str(staleness), roller, max_staleness=staleness,
             importance=SAMPLER,
         )  # fmt: skip
-        one.filler.rate = 0.25
+        one.collector.filler.rate = 0.25
         one.train()
         logged = [entry for entry in one.state.log_history if "filling/rolled" in entry]
         assert [entry["filling/rolled"] for entry in logged] == rolled
         assert [entry["filling/staleness"] for entry in logged] == ages
         assert [entry["filling/surplus"] for entry in logged] == surplus
         assert len(roller.rolled) == sum(rolled)
+
+
+def test_groups_without_signal_are_left_out_of_the_token_mean(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    """A batch of one group with signal and one without has the loss of the first alone."""
+    losses: list[list[float]] = []
+    for groups, every in ((1, 1), (2, 1000)):
+        one: Any = trainer(
+            policy, tmp_path / str(groups), ScriptedRoller(4, every=every), steps=1, groups=groups,
+            batch_filling=False, learning_rate=1e-12, importance=SAMPLER,
+        )  # fmt: skip
+        gradients, batches = record(one)
+        one.train()
+        spare = [row for batch in batches for row in batch["advantages"].tolist() if row == 0.0]
+        assert len(spare) == 4 * (groups - 1)
+        assert {int(batch["num_items_in_batch"]) for batch in batches} == {
+            sum(sum(s.mask) for s in one._replayed[:4])
+        }
+        losses.append(sorted(x for g in gradients for x in g.flatten().tolist() if x))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+class Overlapped(ScriptedRoller):
+    """Says when it rolls, and which weights the servers had at the beginning and at the end."""
+
+    def __init__(self, size: int, seconds: float = 0.0) -> None:
+        super().__init__(size, every=1)
+        self.seconds = seconds
+        self.spans: list[tuple[float, float]] = []
+        self.failure: Exception | None = None
+
+    def roll(self, prompts: Sequence[tuple[int, Any]], seed: int) -> list[Group]:
+        started, version = time.monotonic(), self.version
+        time.sleep(self.seconds)
+        if self.failure and self.version >= 0 and len(self.spans) == 1:
+            raise self.failure
+        groups = super().roll(prompts, seed)
+        assert version == self.version, "new weights came in the middle of a rollout"
+        self.spans.append((started, time.monotonic()))
+        return groups
+
+
+SERVERS: dict[str, Any] = {
+    "engine": engine_options("vllm"), "importance": SAMPLER, "max_staleness": 1,
+}  # fmt: skip
+
+
+def test_servers_roll_the_next_batch_while_this_one_trains(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    roller = Overlapped(4, seconds=0.3)
+    one: Any = trainer(policy, tmp_path, roller, steps=3, **SERVERS)
+    computed: list[float] = []
+    loss = one._compute_loss
+    one._compute_loss = lambda *a: (computed.append(time.monotonic()), loss(*a))[1]
+    one.train()
+    logged = [entry for entry in one.state.log_history if "filling/staleness" in entry]
+    assert [entry["filling/staleness"] for entry in logged] == [0.0, 1.0, 1.0]
+    assert len(roller.spans) == 3, "after the last step nothing is left to roll for"
+    for began, ended in roller.spans[1:]:
+        assert any(began < at < ended for at in computed), "rolled during a training step"
+    for entry in logged[1:]:
+        assert entry["filling/waited"] < entry["filling/seconds"]
+
+
+def test_engines_in_the_trainers_process_roll_in_turn(policy: LoadedPolicy, tmp_path: Path) -> None:
+    roller = Overlapped(4)
+    one = trainer(policy, tmp_path, roller, steps=3, max_staleness=1, importance=SAMPLER)
+    one.train()
+    logged = [entry for entry in one.state.log_history if "filling/staleness" in entry]
+    assert [entry["filling/staleness"] for entry in logged] == [0.0, 0.0, 0.0]
+
+
+def test_what_fails_while_rolling_ahead_ends_the_run_with_its_cause(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    roller = Overlapped(4)
+    roller.failure = EngineError("no vLLM server is left")
+    with pytest.raises(EngineError, match="no vLLM server is left"):
+        trainer(policy, tmp_path, roller, steps=3, **SERVERS).train()
+
+
+def test_a_run_that_ends_early_leaves_nothing_behind(policy: LoadedPolicy, tmp_path: Path) -> None:
+    roller = Overlapped(4, seconds=0.3)
+    roller.informative = False
+    one = trainer(policy, tmp_path, roller, steps=9, patience=1, max_rounds=1, **SERVERS)
+    one.train()
+    assert one.state.global_step == 1
+    assert len(roller.spans) == 2, "the batch that was begun is over"
+
+
+def test_a_surplus_of_servers_trains_where_two_steps_of_age_are_allowed(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    """Rolled ahead, a batch is a step old when it trains and its surplus two.
+
+    Only the first batch is rolled when it is due, and its surplus a step younger.
+    """
+    for staleness, rolled, ages in (
+        (1, [8, 0, 5, 4, 4], [0, 1, 1, 1, 1]),
+        (2, [8, 0, 0, 5, 0], [0, 1, 2, 1, 2]),
+    ):
+        roller = Overlapped(4)
+        options = SERVERS | {"max_staleness": staleness}
+        one = trainer(policy, tmp_path / str(staleness), roller, steps=5, **options)
+        one.collector.filler.rate = 0.25
+        one.train()
+        logged = [entry for entry in one.state.log_history if "filling/rolled" in entry]
+        assert [entry["filling/rolled"] for entry in logged] == rolled
+        assert [entry["filling/staleness"] for entry in logged] == ages
+
+
+def test_a_kill_loses_the_batch_that_was_rolled_ahead_and_nothing_else(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    whole = Overlapped(4)
+    trainer(policy, tmp_path / "a", whole, steps=3, **SERVERS).train()
+    fresh, killed = load_policy(PolicyConfig.saved("policies/tiny", "float32")), Overlapped(4)
+    one = trainer(fresh, tmp_path / "b", killed, steps=3, **SERVERS)
+    one.train()
+    checkpoint = tmp_path / "b" / "checkpoint-2"
+    state = json.loads((checkpoint / STATE_FILE).read_text())["stream"]
+    assert state["position"] == 4, "the third batch, which was being rolled, is not counted"
+    resumed, roller = load_policy(PolicyConfig.saved("policies/tiny", "float32")), Overlapped(4)
+    again = trainer(resumed, tmp_path / "b", roller, steps=3, **SERVERS)
+    restore_parts(str(checkpoint), {"stream": stream_of(again)})
+    again.train(resume_from_checkpoint=str(checkpoint))
+    assert roller.rolled == whole.rolled[-2:], "the same arenas"
+    assert again.state.log_history[-2]["filling/staleness"] == 0.0, "by the newest weights"
 
 
 def test_importance_weights_by_hand(policy: LoadedPolicy, tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from astra.devtools import params
 from astra.rollout.vllm import VLLMConfig
 from astra.train.launch import LAUNCH, LAUNCHED
 
@@ -54,6 +57,7 @@ def test_a_rollout_server_says_what_the_engine_relies_on(root: Path, tmp_path: P
     assert options["--generation-config"] == "vllm"
     assert options["--served-model-name"] == VLLMConfig(("http://x",)).model
     assert "--enable-prefix-caching" in made, "every turn sends the conversation again"
+    assert "--enable-prompt-tokens-details" in made, "else a reset of the cache cannot be proven"
     assert made[-2:] == ["--max-model-len", "4096"], "further options reach the server"
     seen = environment(tmp_path, "vllm")
     assert seen["VLLM_SERVER_DEV_MODE"] == "1", "weights are taken over through /collective_rpc"
@@ -117,3 +121,30 @@ def test_no_configuration_would_quietly_do_less(root: Path, name: str) -> None:
         assert zero["stage"] == int(name[-1])
         # Without it a checkpoint of ZeRO-3 holds no model.safetensors.
         assert zero.get("stage3_gather_16bit_weights_on_model_save", False) == (name == "zero3")
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "processes", "said"),
+    [
+        (
+            "sft",
+            ["sft.micro_batch_size=7"],
+            "1",
+            "sft: a batch of 24 is no multiple of micro",
+        ),
+        ("rl", [], "7", r"rl: a batch of 64 is no multiple of .* \(rl\.groups x rl\.group_size\)"),
+    ],
+)
+def test_a_stage_tells_of_an_uneven_batch_before_it_loads_weights(
+    root: Path, tmp_path: Path, stage: str, changes: list[str], processes: str, said: str
+) -> None:
+    """Where it runs there is no policy at all."""
+    changes = [*changes, "runtime.sft_launch=''", "runtime.rl_launch=''"]
+    params.compose(tmp_path / "params.yaml", changes)
+    done = subprocess.run(
+        [sys.executable, str(root / "stages" / f"{stage}.py")], cwd=tmp_path, text=True,
+        env={**os.environ, "PYTHONPATH": str(root / "src"), "WORLD_SIZE": processes},
+        capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode
+    assert re.search(said, done.stderr), done.stderr

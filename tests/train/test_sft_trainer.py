@@ -14,6 +14,7 @@ from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.train import sft_trainer
 from astra.train.sft import encode_samples
 from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer, assistant_loss
 
@@ -24,13 +25,15 @@ def policy() -> LoadedPolicy:
     return load_policy(PolicyConfig.saved("policies/tiny", "float32"))
 
 
-def trainer(kind: type[SFTTrainer], policy: LoadedPolicy, folder: Path) -> SFTTrainer:
+def trainer(
+    kind: type[SFTTrainer], policy: LoadedPolicy, folder: Path, bf16: bool = False
+) -> SFTTrainer:
     rows = encode_samples([make_sample(seed) for seed in range(4)], policy.codec, 512).rows
     return kind(
         model=policy.model,
         args=TRLSFTConfig(
             output_dir=str(folder), per_device_train_batch_size=4, report_to="none", use_cpu=True,
-            bf16=False, dataset_kwargs={"skip_prepare_dataset": True}, max_length=None,
+            bf16=bf16, dataset_kwargs={"skip_prepare_dataset": True}, max_length=None,
         ),
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.codec.tokenizer,
@@ -62,6 +65,34 @@ def test_loss_gradients_and_accuracy_equal_the_parents(
         torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-6, msg=name)
     accuracy = [one._metrics["train"]["mean_token_accuracy"][-1] for one in (ours, theirs)]
     assert accuracy[0] == pytest.approx(accuracy[1])
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_logits_beyond_the_bound_are_trls_and_the_loss_is_the_same(
+    policy: LoadedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bf16: bool
+) -> None:
+    """One trained token decides which head computes; both compute in the trainer's type."""
+    one = trainer(AssistantSFTTrainer, policy, tmp_path, bf16)
+    one.model = one.accelerator.prepare_model(one.model)  # as training does: autocast where bf16
+    inputs = next(iter(one.get_train_dataloader()))
+    trained = int((inputs["labels"][:, 1:] != IGNORED).sum())
+    bytes_ = sft_trainer.LOGIT_BYTES * trained * policy.model.config.vocab_size
+    kinds: list[torch.dtype] = []
+    linear = policy.model.model.layers[0].mlp.up_proj
+    linear.register_forward_hook(lambda _module, _args, out: kinds.append(out.dtype))
+    found = []
+    for bound in (bytes_, bytes_ - 1):
+        monkeypatch.setattr(sft_trainer, "OWN_HEAD_BYTES", bound)
+        found.append(loss_and_gradients(one, inputs))
+    assert "entropy" in one._metrics["train"], "the parent's path logs it, ours does not"
+    assert len(one._metrics["train"]["entropy"]) == 1
+    assert set(kinds) == {torch.bfloat16 if bf16 else torch.float32}
+    (own, grown), (theirs, expected) = found
+    assert own == pytest.approx(theirs, rel=1e-2 if bf16 else 1e-5)
+    for name, gradient in grown.items():
+        assert gradient.dtype == torch.float32
+        gap = (gradient - expected[name]).norm() / expected[name].norm()
+        assert gap < (3e-2 if bf16 else 1e-4), name
 
 
 def test_the_loss_ignores_what_stands_in_the_padding(policy: LoadedPolicy) -> None:

@@ -7,19 +7,16 @@ import pytest
 from training_world import make_arena
 
 from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
-from astra.train.advantages import group_advantages, group_std, is_informative
+from astra.train.advantages import group_std, is_informative
 from astra.train.filling import BatchFiller
 from astra.train.groups import PromptStream
 from astra.train.roc import Graded, penalty, select
 
 
-def test_advantages_by_hand() -> None:
+def test_the_spread_of_a_group_by_hand() -> None:
     # mean 0.5, squared deviations 4 * 0.25 = 1, sample variance 1/3
     assert group_std([0.0, 1.0, 0.0, 1.0]) == pytest.approx(0.57735, abs=1e-5)
-    assert group_advantages([0.0, 1.0, 0.0, 1.0]) == pytest.approx(
-        [-0.86588, 0.86588, -0.86588, 0.86588], abs=1e-5
-    )
-    assert group_advantages([0.4, 0.4]) == [0.0, 0.0]
+    assert group_std([0.4, 0.4]) == group_std([0.4]) == 0.0
 
 
 def test_only_groups_that_spread_are_informative() -> None:
@@ -111,8 +108,27 @@ def test_filling_is_bounded_and_tops_up_without_signal() -> None:
 
 def test_filling_without_any_group_is_an_error() -> None:
     filler: BatchFiller[int] = BatchFiller(bool, max_rounds=2)
+    rounds: list[int] = []
+
+    def roll(count: int, round_: int) -> list[int]:
+        rounds.append(count)
+        return []
+
     with pytest.raises(ValueError, match="only 0 of 4"):
-        filler.fill(4, lambda count, _: [])
+        filler.fill(4, roll)
+    assert rounds == [4, 4, 4, 4], "bounded: two rounds, and two to replace what was lost"
+
+
+def test_lost_groups_are_replaced_beyond_the_last_round() -> None:
+    rounds: list[int] = []
+
+    def roll(count: int, round_: int) -> list[int]:
+        rounds.append(count)
+        return [3] * (count - 1) if round_ < 2 else [1] * count  # one of each round is lost
+
+    filled = BatchFiller[int](lambda n: n == 3, max_rounds=1).fill(4, roll)
+    assert rounds == [4, 1, 1], "one round as configured, and the lost group twice"
+    assert (filled.groups, filled.informative) == ([3, 3, 3, 1], 3)
 
 
 def test_filling_off_takes_the_first_groups_and_replaces_only_lost_ones() -> None:

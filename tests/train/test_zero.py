@@ -36,6 +36,18 @@ def test_zero_trains_resumes_and_saves_the_whole_policy(
     assert sft["from_plain"] < 1e-5 < sft["from_start"]
     assert (sft["torn"]["steps"], sft["torn"]["losses"]) == (4, sft["whole"]["losses"])
     assert sft["from_torn"] == 0.0
+    served = made["served"]
+    assert served["whole"]["taken"] == ["version-0", "version-1", "version-2"]
+    assert served["whole"]["gathered"] == (stage == 3)
+    assert set(served["whole"]["dev"]) == {"before", "after"}
+    assert served["whole"]["dev"] == served["plain"]["dev"]
+    assert served["whole"]["dev"]["before"]["success"] == 1.0, "the server's script solves them"
+    assert 0 < served["whole"]["rewards"][0] < 1
+    assert served["whole"]["losses"] == pytest.approx(served["plain"]["losses"], rel=1e-3, abs=1e-5)
+    assert not served["whole"]["faults"], "it computes what the trainer does, after every step"
+    assert served["torn"]["taken"] == ["version-1", "version-2"], "a resume needs no first look"
+    assert served["torn"]["dev"] == served["whole"]["dev"]
+    assert served["from_plain"] < 1e-4 < served["from_start"]
     if stage == 3:
         assert "choose rl/engine=vllm" in made["rl"]["whole"]["refused"]
         return

@@ -18,17 +18,21 @@ from typing import Any
 
 import torch
 from kill_points import child
+from served import half_solved, scorer_of
 from test_grpo import ScriptedRoller
 from training_world import make_arena, make_sample
 
+from astra.records.qa import Split
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.rollout.scripted_server import ScriptedVLLM
+from astra.sandbox.local import LocalSandbox
 from astra.tracking.mlflow import Run
 from astra.train import rl
 from astra.train.checkpoints import save_policy
 from astra.train.errors import TrainingError
 from astra.train.launch import load_device
 from astra.train.sft import Encoded, encode_samples, train_sft
-from configs import rl_config, sft_config
+from configs import engine_options, rl_config, sft_config
 
 POLICY = "policies/tiny"
 NO_RUN = Run(None, "", "")
@@ -75,6 +79,35 @@ def run_rl(folder: Path) -> dict[str, Any]:
     return made | {"steps": result.steps, "losses": result.curves.values("loss")}
 
 
+def run_served(folder: Path) -> dict[str, Any]:
+    """RL with a rollout server and development arenas: weights that ranks share are handed over
+    before the first step, before every other one, and at the end."""
+    policy, other = started(), started()
+    config = rl_config(
+        groups=2, group_size=2, micro_batch_size=2, learning_rate=1e-3, steps=2, save_steps=1,
+        keep_optimizer_states=9, dev_every=1, max_rounds=1, engine=engine_options("vllm"),
+        importance={"type": "trainer"},
+    )  # fmt: skip
+    arenas = rl.Arenas(
+        train=[make_arena(seed) for seed in range(4)],
+        dev=[make_arena(seed, Split.DEV) for seed in range(3)],
+    )
+    reply = half_solved(policy.codec, [*arenas.train, *arenas.dev])
+    load = scorer_of(other)
+    with LocalSandbox() as box, ScriptedVLLM(reply, load=load, kv_tokens=400_000) as server:
+        result = rl.train_rl(policy, arenas, config, box, folder / "run", NO_RUN, (server.url,))
+        taken = [body["kwargs"]["weights_path"] for _, body in server.posted if body]
+    made = saved(policy, folder / "policy", result.weights)
+    return made | {
+        "steps": result.steps,
+        "losses": result.curves.values("loss"),
+        "taken": [Path(path).name for path in taken],
+        "dev": result.dev,
+        "rewards": result.curves.values("train_reward"),
+        "faults": result.faults,
+    }
+
+
 def finish(work: Callable[[Path], dict[str, Any]], folder: Path, deepspeed: bool) -> dict[str, Any]:
     """``work`` in a child; what it returned, and the files of its last checkpoint."""
 
@@ -110,9 +143,10 @@ def difference(one: Path, other: Path) -> float:
 
 def main(root: Path) -> None:
     report: dict[str, Any] = {}
-    for name, work in (("sft", run_sft), ("rl", run_rl)):
+    for name, work in (("sft", run_sft), ("rl", run_rl), ("served", run_served)):
         whole, plain, torn = (root / name / kind for kind in ("whole", "plain", "torn"))
-        report[name] = found = {"whole": finish(work, whole, deepspeed=True)}
+        found: dict[str, Any] = {"whole": finish(work, whole, deepspeed=True)}
+        report[name] = found
         if "refused" in found["whole"]:
             continue
         found["plain"] = finish(work, plain, deepspeed=False)
@@ -120,7 +154,7 @@ def main(root: Path) -> None:
         newest = max((torn / "run").glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
         shutil.rmtree(newest)
         found["torn"] = finish(work, torn, deepspeed=True)
-        start = Path(POLICY["path"])
+        start = Path(POLICY)
         found["from_start"] = difference(whole / "policy", start)
         found["from_plain"] = difference(whole / "policy", plain / "policy")
         found["from_torn"] = difference(whole / "policy", torn / "policy")

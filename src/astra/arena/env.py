@@ -48,6 +48,10 @@ class ArenaError(AstraError):
     """An arena cannot be opened: two tools share a name, or a tool's code does not load."""
 
 
+class ArenaLoadTimeout(ArenaError):
+    """An arena's code did not load in time: a busy machine may be to blame, not the code."""
+
+
 def offered(arena: Arena, extra_tools: Sequence[ArenaTool]) -> list[ArenaTool]:
     """The tools of an episode by name: the order in which the gold calls use them must not show."""
     return sorted((*arena.tools, *extra_tools), key=lambda offer: offer.tool.name)
@@ -106,12 +110,16 @@ class ArenaEnv:
         )
 
     def open(self) -> None:
-        """Start the session if none is alive. Raises ArenaError if the code does not load."""
+        """Start the session if none is alive.
+
+        Raises ArenaError if the code does not load, SandboxUnavailable where no session is to be
+        had.
+        """
         if self._session is None or not self._session.alive:
             try:
                 self._session = self.sandbox.session(self.sources)
             except SandboxLoadError as error:
-                raise ArenaError(f"arena {self.arena.id} does not load: {error}") from error
+                raise _load_failure(self.arena, error) from error
 
     def adopt(self, session: Session) -> None:
         """Use a session that was opened with ``sources``."""
@@ -151,7 +159,7 @@ class ArenaEnv:
             return without_record(offer.tool, arguments)
         try:
             self.open()
-        except SandboxError as error:
+        except (SandboxError, ArenaLoadTimeout) as error:
             return ToolResult(status=CallStatus.INFRA, content=f"error: {error}")
         assert self._session is not None
         if self._world is not None and self.is_stateful(call.name):
@@ -173,20 +181,37 @@ class ArenaEnv:
 def open_envs(
     arenas: Sequence[tuple[Arena, tuple[ArenaTool, ...]]], sandbox: Sandbox
 ) -> list[ArenaEnv]:
-    """Open many environments at once, each with its extra tools. Raises ArenaError."""
+    """Open many environments at once, each with its extra tools.
+
+    Raises ArenaError, and SandboxUnavailable where the sandbox has no room for all of them.
+    """
     envs = [ArenaEnv(arena, sandbox, extra) for arena, extra in arenas]
-    opened = sandbox.sessions([env.sources for env in envs])
-    failure: ArenaError | None = None
-    for env, session in zip(envs, opened, strict=True):
-        if isinstance(session, SandboxLoadError):
-            failure = failure or ArenaError(f"arena {env.arena.id} does not load: {session}")
-        else:
-            env.adopt(session)
-    if failure is not None:
+    failures = [failure for failure in open_sessions(envs, sandbox) if failure is not None]
+    if failures:
         for env in envs:
             env.close_now()
-        raise failure
+        raise failures[0]
     return envs
+
+
+def open_sessions(envs: Sequence[ArenaEnv], sandbox: Sandbox) -> list[ArenaError | None]:
+    """Start the sessions of many environments at once; for each, why its code does not load.
+
+    Raises SandboxUnavailable where the sandbox has no room for all of them.
+    """
+    failures: list[ArenaError | None] = []
+    for env, session in zip(envs, sandbox.sessions([env.sources for env in envs]), strict=True):
+        if isinstance(session, SandboxLoadError):
+            failures.append(_load_failure(env.arena, session))
+        else:
+            env.adopt(session)
+            failures.append(None)
+    return failures
+
+
+def _load_failure(arena: Arena, error: SandboxLoadError) -> ArenaError:
+    kind = ArenaLoadTimeout if error.timed_out else ArenaError
+    return kind(f"arena {arena.id} does not load: {error}")
 
 
 def execute_batch(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult]:

@@ -50,6 +50,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "astra teacher estimate -S scale=pilot -S teacher=openai -S judge=openai sft_set",
     ),
     "train plan": ("astra train plan qwen3-14b --gpus 8 --tokens 20480 --context-parallel 2",),
+    "train export": ("astra train export runs/sft/KEY/checkpoint-100 exports/policy",),
     "train same": (
         "astra train same --commit",
         "astra train same --since v0.1.0",

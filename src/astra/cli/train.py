@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
 
 import typer
+import yaml
 
 from astra.cli.ablations import ablations_app
 from astra.devtools import train_same
 from astra.errors import AstraError
-from astra.train.planner import GIB, SHAPES, MemoryPlan, Setup, Sharding, conversations, plan
+from astra.settings import PARAMS
+from astra.train.launch import Sharding
+from astra.train.planner import GIB, SHAPES, MemoryPlan, Setup, conversations, plan
 
 train_app = typer.Typer(
-    help="Plan training runs, queue ablations, account for code.", no_args_is_help=True
+    help="Plan and rehearse training runs, queue ablations, account for code.", no_args_is_help=True
 )
 train_app.add_typer(ablations_app, name="ablations")
 train_app.command("same")(train_same.same)
@@ -34,6 +39,7 @@ def plan_command(
     micro_batch: Annotated[int, typer.Option(min=1)] = 1,
     checkpointing: Annotated[bool, typer.Option(help="Recompute activations.")] = True,
     lora_rank: Annotated[int, typer.Option(min=0, help="0: all weights.")] = 0,
+    stage: Annotated[Literal["sft", "rl"], typer.Option(help="Whose step.")] = "sft",
 ) -> None:
     """Estimate memory per GPU and time per step; exit 1 if it does not fit. Nothing is run."""
     shape = SHAPES.get(model)
@@ -42,7 +48,7 @@ def plan_command(
     mean = mean_tokens or tokens // 4
     setup = Setup(
         shape, tokens, mean, batch, gpus, gpu_gib, gpu_tflops, utilisation, sharding,
-        context_parallel, micro_batch, checkpointing, lora_rank,
+        context_parallel, micro_batch, checkpointing, lora_rank, stage,
     )  # fmt: skip
     try:
         memory_plan = plan(setup)
@@ -55,6 +61,51 @@ def plan_command(
     typer.echo("estimates: the formulas are in src/astra/train/planner.py")
     if not memory_plan.fits:
         raise typer.Exit(1)
+
+
+@train_app.command("export")
+def export_command(
+    checkpoint: Annotated[Path, typer.Argument(help="runs/STAGE/KEY/checkpoint-STEP.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write the policy; replaced.")],
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="Of its weights.")
+    ] = "bfloat16",
+) -> None:
+    """Write a checkpoint, sharded or not, as a policy that transformers and vLLM load."""
+    from astra.train.exporting import export_checkpoint
+
+    export_checkpoint(checkpoint, folder, dtype)
+    typer.echo(f"{folder}: the policy of {checkpoint} in {dtype}")
+
+
+@train_app.command("rehearse")
+def rehearse_command(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="As `dvc exp run -S` takes them: scale=paper policy=qwen3_14b ..."),
+    ] = None,
+    sharding: Annotated[
+        Sharding | None,
+        typer.Option(help="By its file of conf/accelerate, in place of the launch commands."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the rehearsal's own folder is made.", exists=True)
+    ] = None,
+) -> None:
+    """Run a preset's SFT and RL in small on this machine's CPUs, before GPUs are paid for.
+
+    The launch commands, sharding, template, engine and servers' start script are the preset's; the
+    model is shrunken and the servers are scripted. Exit 1 at the first thing that would go wrong.
+    """
+    from astra.devtools.params import compose  # late: DVC and Hydra are slow to import
+    from astra.train.rehearsal.rehearse import rehearse
+
+    with TemporaryDirectory() as composed:
+        params = Path(composed, PARAMS.name)
+        compose(params, overrides or [])
+        values = yaml.load(params.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    rehearse(Path.cwd(), values, sharding, folder, typer.echo)
+    typer.echo("green")
 
 
 def _lines(estimate: MemoryPlan) -> list[str]:

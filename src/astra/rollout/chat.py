@@ -8,8 +8,10 @@ changes a third of them).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -18,17 +20,21 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from astra.errors import AstraError
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
+from astra.rollout.errors import PolicyError
+from astra.rollout.template_traits import (
+    PROBE,
+    PROBE_NAME,
+    Thoughts,
+    examine,
+    written_spans,
+)
 from astra.settings import StageConfig
 
-THINK, THINK_END = "<think>", "</think>"
 _COMMIT = re.compile("[0-9a-f]{40}")
 
-
-class PolicyError(AstraError):
-    """A policy cannot be loaded, or its chat template cannot be used for training."""
+Dtype = Literal["float32", "bfloat16"]
 
 
 class PolicyConfig(StageConfig):
@@ -38,16 +44,17 @@ class PolicyConfig(StageConfig):
     revision: str | None
     """The commit of a hub model; None: a folder."""
     template: Literal["own", "compact", "hermes", "qwen3", "llama3"]
-    """``own``: the one saved with the model. ``hermes``: ChatML (Qwen2.5, SmolLM2, and Qwen3
-    where it should think); ``qwen3``: the same without thinking; ``llama3``; ``compact``: tiny.
-    ``hermes`` and ``llama3`` render the thoughts that a message holds, the others none."""
+    """``own``: the one saved with the model, also its publisher's. ``hermes``: ChatML (Qwen2.5,
+    SmolLM2); ``qwen3``: the same without thinking; ``llama3``; ``compact``: tiny. ``hermes`` and
+    ``llama3`` render the thoughts of every message, ``qwen3`` and ``compact`` none."""
     pad_token: str | None = None
     """Where the tokenizer names none."""
-    dtype: Literal["float32", "bfloat16"]
-    """The type of the weights."""
+    dtype: Dtype
+    """The type that the policy computes, is saved and is served in. Weights that train are float32
+    besides (launch.weights_dtype)."""
 
     @classmethod
-    def saved(cls, path: str, dtype: Literal["float32", "bfloat16"]) -> Self:
+    def saved(cls, path: str, dtype: Dtype) -> Self:
         """A policy that training wrote: a folder with its own template."""
         return cls(path=path, revision=None, template="own", dtype=dtype)
 
@@ -68,8 +75,13 @@ class LoadedPolicy:
     codec: ChatCodec
 
 
-def load_policy(config: PolicyConfig, device: str = "cpu") -> LoadedPolicy:
-    """Load model, tokenizer and template. Raises PolicyError naming what is missing."""
+def load_policy(
+    config: PolicyConfig, device: str = "cpu", dtype: Dtype | None = None
+) -> LoadedPolicy:
+    """Load model, tokenizer and template. Raises PolicyError naming what is missing.
+
+    The weights come in the policy's type, or in ``dtype`` where they are to be trained.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -78,7 +90,7 @@ def load_policy(config: PolicyConfig, device: str = "cpu") -> LoadedPolicy:
         model = AutoModelForCausalLM.from_pretrained(
             config.path,
             revision=config.revision or "main",
-            dtype=getattr(torch, config.dtype),
+            dtype=getattr(torch, dtype or config.dtype),
             attn_implementation="sdpa",
         )
     except (OSError, ValueError) as error:
@@ -101,12 +113,15 @@ def load_codec(config: PolicyConfig) -> ChatCodec:
         tokenizer.chat_template = template_text(config.template)
     if config.pad_token is not None:
         if config.pad_token not in tokenizer.get_vocab():
-            raise PolicyError(f"policy {config.path}: no token {config.pad_token!r} to pad with")
+            raise PolicyError(
+                f"policy {config.path}: policy.pad_token is {config.pad_token!r}, which its "
+                "tokenizer's vocabulary lacks; set it to a token that is there"
+            )
         tokenizer.pad_token = config.pad_token
     if tokenizer.pad_token_id is None:
         raise PolicyError(
-            f"policy {config.path}: its tokenizer has no pad token; set policy.pad_token to one "
-            "that is not EOS"
+            f"policy {config.path}: policy.pad_token is null and its tokenizer names none; set it "
+            f"to a token of its vocabulary that is not EOS ({tokenizer.eos_token!r})"
         )
     return ChatCodec(tokenizer)
 
@@ -154,32 +169,30 @@ def template_text(name: str) -> str:
     return opening + body
 
 
+def template_name(text: str) -> str:
+    """Which of the templates here a saved one is; ``own`` for anybody else's."""
+    return next((name for name in (*FAMILIES, "compact") if template_text(name) == text), "own")
+
+
 class ChatCodec:
-    """Messages to ids and back, for one tokenizer with its template."""
+    """Messages to ids and back, for one tokenizer with its template.
+
+    Raises PolicyError for a template that cannot be used (``template_traits.examine``).
+    """
 
     def __init__(self, tokenizer: Any) -> None:
-        template = tokenizer.chat_template
-        if not isinstance(template, str) or "{%- generation" not in template:
-            raise PolicyError(
-                f"the chat template of {tokenizer.name_or_path or 'the policy'} has no "
-                "{% generation %} marks, so assistant tokens cannot be told apart; set "
-                "policy.template to hermes, qwen3 or llama3 (or compact for the tiny policy)"
-            )
+        template, owner = tokenizer.chat_template, tokenizer.name_or_path or "the policy"
+        if not isinstance(template, str):
+            raise PolicyError(f"{owner} has no chat template of its own; set policy.template")
         self.tokenizer = tokenizer
         self.eos_id: int = tokenizer.eos_token_id
         self.pad_id: int = tokenizer.pad_token_id
-        probe = [
-            {"role": "user", "content": "u"},
-            {"role": "assistant", "content": "", "tool_calls": [_call_document(_PROBE)]},
-        ]
-        self._probe = probe
-        rendered = self._render(probe, [], generation_prompt=False)
-        end = rendered.rfind(tokenizer.eos_token)
-        if end < 0:
-            raise PolicyError(
-                f"the chat template does not end an assistant turn with {tokenizer.eos_token!r}"
-            )
-        self._probe_length = end + len(tokenizer.eos_token)
+        self.template = template_name(template)
+        """Its name: one of ``PolicyConfig.template``."""
+        self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
+        """The first 16 digits of the SHA-256 of its text."""
+        self.thoughts: Thoughts = examine(self._render, tokenizer.eos_token, owner)
+        self._marked = "{%- generation" in template and self.thoughts != Thoughts.CURRENT
 
     def encode_prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> list[int]:
         """Ids up to and including the header of the next assistant turn."""
@@ -188,21 +201,63 @@ class ChatCodec:
 
     def suffix_ids(self, tool_messages: Sequence[Message]) -> list[int]:
         """What follows an assistant turn that was sampled up to EOS: results, next header."""
-        documents = [*self._probe, *(_document(m) for m in tool_messages)]
-        return self._encode(self._render(documents, [], True)[self._probe_length :])
+        text = self._render([*PROBE, *(_document(m) for m in tool_messages)], [], True)
+        eos = self.tokenizer.eos_token
+        return self._encode(text[text.index(eos, text.index(PROBE_NAME)) + len(eos) :])
+
+    def training_rows(
+        self, messages: Sequence[Message], tools: Sequence[Tool]
+    ) -> list[tuple[list[int], list[int]]]:
+        """Ids and masks as ``encode_conversation``; together they train every turn once.
+
+        One row, but where the template forgets thoughts once the user speaks again
+        (``Thoughts.CURRENT``) and there are some to forget: then one per user message. It ends
+        before the next one and trains the turns since this one, each in the prompt in which it is
+        rolled and served.
+        """
+        users = [at for at, one in enumerate(messages) if one.role == MessageRole.USER]
+        forgotten = any(one.reasoning for one in messages[: users[-1]]) if users else False
+        if self.thoughts != Thoughts.CURRENT or not forgotten:
+            return [self.encode_conversation(messages, tools)]
+        ends = [*users[1:], len(messages)]
+        rows = [
+            self._derived([_document(m) for m in messages[:end]], _tools(tools), first)
+            for first, end in zip([0, *users[1:]], ends, strict=True)
+        ]
+        return [row for row in rows if any(row[1])]
 
     def encode_conversation(
         self, messages: Sequence[Message], tools: Sequence[Tool]
     ) -> tuple[list[int], list[int]]:
         """Ids of a whole conversation and a mask: 1 on what the assistant writes, EOS included."""
+        documents = [_document(m) for m in messages]
+        if not self._marked:
+            return self._derived(documents, _tools(tools), 0)
         encoded = self.tokenizer.apply_chat_template(
-            [_document(m) for m in messages],
+            documents,
             tools=_tools(tools) or None,
             tokenize=True,
             return_dict=True,
             return_assistant_tokens_mask=True,
         )
         return list(encoded["input_ids"]), list(encoded["assistant_masks"])
+
+    def _derived(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], first: int
+    ) -> tuple[list[int], list[int]]:
+        """Ids and mask without the template's marks, of turns from message ``first`` on."""
+        spans = written_spans(self._render, self.tokenizer.eos_token, messages, tools, first)
+        encoded = self.tokenizer(
+            self._render(messages, tools, False),
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+        )
+        begins = [begin for begin, _ in encoded["offset_mapping"]]
+        mask = [0] * len(begins)
+        for start, end in spans:
+            first_id, next_id = bisect_left(begins, start), bisect_left(begins, end)
+            mask[first_id:next_id] = [1] * (next_id - first_id)
+        return list(encoded["input_ids"]), mask
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of sampled ids without the EOS that ends them."""
@@ -221,21 +276,6 @@ class ChatCodec:
             tokenize=False,
             add_generation_prompt=generation_prompt,
         )
-
-
-def split_thought(text: str) -> tuple[str, str]:
-    """What a thinking policy thinks before it speaks, closing tag included, and what it says.
-
-    A call or an answer inside a thought is neither; a thought that never ends is all there is.
-    """
-    if not text.lstrip().startswith(THINK):
-        return "", text
-    end = text.find(THINK_END)
-    end = len(text) if end < 0 else end + len(THINK_END)
-    return text[:end], text[end:]
-
-
-_PROBE = ToolCall(id="call_0", name="f", arguments="{}")
 
 
 def _tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:

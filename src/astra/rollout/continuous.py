@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,6 +33,7 @@ class ContinuousEngine:
 
     def __init__(self, model: Any, eos_id: int, pad_id: int, kv_tokens: int) -> None:
         self.weight_version = 0
+        self.faults: Counter[str] = Counter()
         self._model = model
         self._eos, self._pad = eos_id, pad_id
         self._pages = kv_tokens // PAGE

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import NamedTuple, Protocol
 
-from astra.arena.env import execute_batch, open_envs
+from astra.arena.env import (
+    ArenaEnv,
+    ArenaError,
+    ArenaLoadTimeout,
+    execute_batch,
+    open_sessions,
+)
 from astra.arena.reward import FinalAnswer, RewardMode
 from astra.records.message import ToolCall, ToolResult
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import Engine, Sampling
 from astra.rollout.live import EpisodeJob, LiveRollout, Rollout, RolloutLimits
-from astra.sandbox.protocol import Sandbox
+from astra.sandbox.protocol import Sandbox, SandboxUnavailable
 
 INFRA_ATTEMPTS = 3
+"""How often an episode is rolled where our own machinery fails it."""
 TOOL_THREADS = 32
+NOT_OPENED = (SandboxUnavailable, ArenaLoadTimeout)
+"""What a busy machine may be to blame for when a session is opened: the episode is rolled again."""
 
 
 class EpisodeSetting(NamedTuple):
@@ -39,12 +48,21 @@ class Driver(Protocol):
     """Time that calls took, summed; ``tool_calls`` of them were made."""
     tool_calls: int
 
+    @property
+    def faults(self) -> Mapping[str, int]:
+        """What this process saw go wrong with rollout servers, by kind, since it started."""
+        ...
+
     def weights_are(self, version: int) -> None:
         """The policy was updated; what is rolled from now on is its ``version``."""
         ...
 
     def run(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
-        """One rollout per job, in order. Raises ArenaError if an arena's code does not load."""
+        """One rollout per job, in order. Raises ArenaError if an arena's code does not load.
+
+        Where the sandbox has no room in time, or code loads too slowly, the episode is rolled
+        again like any other that our machinery failed.
+        """
         ...
 
 
@@ -96,6 +114,10 @@ class RolloutDriver:
         self.tool_seconds = 0.0
         self.tool_calls = 0
 
+    @property
+    def faults(self) -> Mapping[str, int]:
+        return {}  # there are no servers
+
     def weights_are(self, version: int) -> None:
         """The engine generates with the trainer's own model: only the stamp changes."""
         self.engine.weight_version = version
@@ -115,13 +137,14 @@ class RolloutDriver:
         return rollouts
 
     def _wave(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
-        envs = open_envs([(job.arena, job.extra_tools) for job in jobs], self._sandbox)
+        envs = [ArenaEnv(job.arena, self._sandbox, job.extra_tools) for job in jobs]
         version = self.engine.weight_version
+        live = [
+            LiveRollout(job, env, self._codec, self._limits, version)
+            for job, env in zip(jobs, envs, strict=True)
+        ]
         try:
-            live = [
-                LiveRollout(job, env, self._codec, self._limits, version)
-                for job, env in zip(jobs, envs, strict=True)
-            ]
+            self._open(envs, live)
             rows = [rollout for rollout in live if not rollout.ended]
             if rows:
                 prompts = [row.rollout.prompt_ids for row in rows]
@@ -131,6 +154,24 @@ class RolloutDriver:
             for env in envs:
                 env.close_now()
         return [rollout.conclude(self._reward, self._final_answer) for rollout in live]
+
+    def _open(self, envs: Sequence[ArenaEnv], live: Sequence[LiveRollout]) -> None:
+        """Start the sessions; what a busy machine left unopened is lost, to be rolled again.
+
+        Raises ArenaError where an arena's code itself is at fault.
+        """
+        try:
+            failures: Sequence[ArenaError | SandboxUnavailable | None] = open_sessions(
+                envs, self._sandbox
+            )
+        except SandboxUnavailable as error:
+            failures = [error] * len(envs)
+        for one, failure in zip(live, failures, strict=True):
+            if isinstance(failure, NOT_OPENED):
+                if not one.ended:  # a prompt that is too long needs no session
+                    one.lose(str(failure))
+            elif failure is not None:
+                raise failure
 
     def _in_turn(self, rows: list[LiveRollout]) -> None:
         while turns := self.engine.poll():

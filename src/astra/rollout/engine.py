@@ -8,10 +8,10 @@ resumes such a row with the ids of its tool results, or finishes it. The other k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from astra.rollout.chat import LoadedPolicy
 from astra.settings import StageConfig
@@ -40,12 +40,19 @@ class EngineInputs:
     save: Callable[[Path], bool]
     """Writes the policy's current weights as a model folder. Every rank of a training calls it;
     True on the one rank that then hands the folder over."""
+    served: Callable[[], Mapping[str, Any] | None]
+    """Tensors of the policy's current weights by their names in a model folder, in the type that
+    is served, tied ones once. Every rank calls it; None on those that do not hand them over."""
     reference: Reference
     """Shows whether an engine computes what the trainer does; every rank calls it."""
     servers: tuple[str, ...]
     """The URLs of ``runtime.rollout_servers``."""
     weights: Path
     """The folder in which weights are handed over to servers."""
+    ranks: int
+    """Processes that train together; each builds an engine of its own."""
+    gather: Callable[[Any], list[Any]]
+    """Returns the value of each rank, in their order; every rank calls it."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,10 @@
-"""What can go wrong with a generation engine."""
+"""What can go wrong with a policy or a generation engine."""
 
 from astra.errors import AstraError
+
+
+class PolicyError(AstraError):
+    """A policy cannot be loaded, or its chat template cannot be used."""
 
 
 class EngineError(AstraError):

@@ -21,8 +21,9 @@ from astra.records.message import (
 )
 from astra.records.state import Tables
 from astra.records.trajectory import StopReason
-from astra.rollout.chat import ChatCodec, split_thought
+from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import Turn
+from astra.rollout.template_traits import split_thought
 from astra.settings import StageConfig
 
 
@@ -93,6 +94,8 @@ class Rollout:
     score: EpisodeScore | None = None
     end_state: Tables | None = None
     """What stateful tools left behind; None where no tool is stateful."""
+    problem: str = ""
+    """Why our own machinery failed; empty where it did not."""
 
     @property
     def final_text(self) -> str | None:
@@ -176,8 +179,16 @@ class LiveRollout:
     def answer(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the calls that ``take`` returned."""
         self._unread = self.episode.observe(results)
-        if any(result.status == CallStatus.INFRA for result in results):
-            self.episode.stop_reason = StopReason.INFRA
+        for result in results:
+            if result.status == CallStatus.INFRA:
+                self.episode.stop_reason = StopReason.INFRA
+                self.rollout.problem = result.content
+
+    def lose(self, problem: str) -> None:
+        """End the episode because our own machinery failed it; it is never scored, however it had
+        ended."""
+        self.episode.stop_reason = StopReason.INFRA
+        self.rollout.problem = problem
 
     def next_turn(self) -> tuple[list[int], int] | None:
         """Tool results as ids, appended, and the budget of the turn to come; None at the end."""

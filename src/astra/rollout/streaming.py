@@ -2,16 +2,16 @@
 
 Every episode is a coroutine: its turn is generated, its calls run in threads the moment the
 turn is parsed, its next turn is asked for; nobody waits for the others. An episode is admitted
-once the engine's key-value memory holds everything it can grow to, and keeps that reservation
-to its end, so no engine ever has to evict and recompute a conversation.
+once the engine has key-value memory for what it may grow to, and keeps that reservation to its
+end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
@@ -21,7 +21,7 @@ from astra.arena.reward import FinalAnswer, RewardMode
 from astra.records.message import ToolCall, ToolResult
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec
-from astra.rollout.driver import TOOL_THREADS, again_where_infra
+from astra.rollout.driver import NOT_OPENED, TOOL_THREADS, again_where_infra
 from astra.rollout.engine import Sampling, Turn
 from astra.rollout.errors import EngineError, TurnLost
 from astra.rollout.live import EpisodeJob, LiveRollout, Rollout, RolloutLimits
@@ -44,6 +44,8 @@ class TurnEngine(Protocol):
     """Generates turns of many conversations, each asked for when it is wanted."""
 
     weight_version: int
+    faults: Counter[str]
+    """What went wrong with servers, by kind, since the start; empty where there are none."""
 
     def sync(self, version: int) -> None:
         """Take over the policy's weights, which are those of ``version``."""
@@ -54,7 +56,10 @@ class TurnEngine(Protocol):
         ...
 
     def admitted(self, tokens: int) -> AbstractAsyncContextManager[Talk]:
-        """Wait until a conversation of at most ``tokens`` fits, and hold its memory."""
+        """Wait until a conversation of at most ``tokens`` fits, and hold its memory.
+
+        Leaving it raises TurnLost where what was generated cannot be trusted after all.
+        """
         ...
 
 
@@ -139,6 +144,10 @@ class StreamingDriver:
         self.tool_seconds = 0.0
         self.tool_calls = 0
 
+    @property
+    def faults(self) -> Mapping[str, int]:
+        return self.engine.faults
+
     def weights_are(self, version: int) -> None:
         self.engine.sync(version)
 
@@ -187,10 +196,14 @@ class StreamingDriver:
                     async with asyncio.timeout(self._timeout_s):
                         await self._converse(live, talk, sampling, pool)
             except TimeoutError:
-                lost = not live.rollout.completion_ids
-                live.episode.abort(StopReason.INFRA if lost else StopReason.TIMEOUT)
-            except TurnLost:
-                live.episode.abort(StopReason.INFRA)
+                if live.rollout.completion_ids:
+                    live.episode.abort(StopReason.TIMEOUT)
+                else:
+                    live.lose(f"no turn in {self._timeout_s} s")
+            except TurnLost as error:
+                live.lose(f"a turn was lost: {error}")
+            except NOT_OPENED as error:
+                live.lose(str(error))
             finally:
                 await loop.run_in_executor(pool, env.close_now)
         return live.conclude(self._reward, self._final_answer)

@@ -1,54 +1,68 @@
-"""The client of vLLM servers: token ids in, ids and log-probabilities out, new weights by folder.
+"""The client of vLLM servers: token ids in, ids and log-probabilities out, new weights between.
 
-Stock ``vllm serve`` with ``--logprobs-mode processed_logprobs`` and VLLM_SERVER_DEV_MODE=1,
-from an environment of its own. Weights travel through a folder that trainer and servers share:
-the trainer saves them, each server reloads them in place and forgets its prefix cache. Then it
-is asked for log-probabilities that the trainer has computed too: a server may take weights and
-leave some where they were (vLLM 0.32 on CPU keeps the old output head of a tied model).
+Stock ``vllm serve`` as ``conf/launch/vllm.sh`` starts it, from an environment of its own.
+``transfer.py`` says how weights get there, ``vllm_admin.py`` how it is proven that they did.
 A conversation stays on one server, whose prefix cache then holds its history.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import re
-import shutil
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-from urllib import request
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import aiohttp
 
 from astra.rollout.engine import Reference, Sampling, Turn
 from astra.rollout.errors import EngineError, TurnLost
 from astra.rollout.streaming import Admission, Talk
+from astra.rollout.transfer import Transfer
+from astra.rollout.vllm_admin import (
+    MOST_SILENT_S,
+    Administration,
+    FaultKind,
+    Scored,
+    ServerFault,
+    started_at,
+)
 
 ATTEMPTS = 3
 BACKOFF_S = 0.5
 SYNC_TIMEOUT_S = 600.0
-MOST_GAP = 0.1
-"""Mean difference of log-probabilities (nats) beyond which a server computes something else."""
-GAP_GROWTH, GAP_FLOOR = 3.0, 1e-3
-"""A server's difference may grow to so many times that of its first weights, plus the floor."""
+"""How long one server may take over new weights; a 32B model from a slow disk takes minutes."""
+REQUEST_TIMEOUT_S = 600.0
+"""How long one turn may take; 4,096 tokens at 10 a second are 410 s."""
+ENOUGH, REMEMBERED, SPREADS = 32, 512, 2.0
+"""Conversations before their length is estimated, how many count, deviations above their mean."""
 _RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
-_DIRECT = request.build_opener(request.ProxyHandler({}))
-"""Rollout servers are neighbours: never through a proxy."""
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass
 class _Server:
-    url: str
+    admin: Administration
     admission: Admission
     alive: bool = True
     problem: str = ""
     talks: int = 0
-    first_gap: float | None = None
+    timeouts: int = 0
+    """Turns in a row that got no answer in time."""
+
+    @property
+    def url(self) -> str:
+        return self.admin.url
+
+
+class _Verdict(NamedTuple):
+    """What came of handing weights to one server."""
+
+    started: float
+    fault: FaultKind | None = None
+    problem: str = ""
 
 
 @dataclass
@@ -59,15 +73,36 @@ class VLLMConfig:
     model: str = "policy"
     """Name the servers serve the policy under (``--served-model-name``)."""
     kv_tokens: int | None = None
-    request_timeout_s: float = 600.0
-    folder: Path = field(default_factory=lambda: Path("runs/rl/weights"))
-    """Where weights are handed over; every server must see it under the same path."""
+    ranks: int = 1
+    """Processes that share the servers, and their memory, evenly."""
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+    sync_timeout_s: float = SYNC_TIMEOUT_S
+
+
+class Lengths:
+    """What conversations really grow to, in tokens: less than they may, by far."""
+
+    def __init__(self) -> None:
+        self._newest: deque[int] = deque(maxlen=REMEMBERED)
+
+    def add(self, tokens: int) -> None:
+        self._newest.append(tokens)
+
+    def likely(self, most: int) -> int:
+        """Mean plus ``SPREADS`` standard deviations, at most ``most``, which holds at first."""
+        count = len(self._newest)
+        if count < ENOUGH:
+            return most
+        mean = sum(self._newest) / count
+        variance = sum((tokens - mean) ** 2 for tokens in self._newest) / count
+        return min(most, math.ceil(mean + SPREADS * math.sqrt(variance)))
 
 
 class VLLMEngine:
-    """``save(folder)`` writes the policy as a model folder and says whether this process hands
-    it to the servers: of several ranks all call it, one does.
+    """``transfer`` hands weights over, ``reference`` says what they compute; every rank calls
+    both, and ``gather``, which returns each rank's value.
 
+    A server that fails is left out until the next version; ``faults`` counts what this rank saw.
     Raises EngineError where no server is left, or where one answers with something that
     cannot be trained on: a token it stopped at that is not EOS, or no log-probabilities.
     """
@@ -76,8 +111,9 @@ class VLLMEngine:
         self,
         config: VLLMConfig,
         eos_id: int,
-        save: Callable[[Path], bool],
-        reference: Reference | None = None,
+        transfer: Transfer,
+        reference: Reference,
+        gather: Callable[[Any], list[Any]] = lambda value: [value],
     ) -> None:
         if not config.servers:
             raise EngineError(
@@ -85,82 +121,57 @@ class VLLMEngine:
                 "(docs/training.md) and list its URL there"
             )
         self.weight_version = -1
+        self.faults: Counter[str] = Counter()
         self._config = config
         self._eos = eos_id
-        self._save = save
-        self._reference = reference
-        self._servers = [
-            _Server(url.rstrip("/"), Admission(config.kv_tokens or _kv_tokens(url.rstrip("/"))))
-            for url in config.servers
-        ]
+        self._transfer, self._reference, self._gather = transfer, reference, gather
+        self._servers = [self._server(url.rstrip("/")) for url in config.servers]
+        self._lengths = Lengths()
         self._http: aiohttp.ClientSession | None = None
 
-    @property
-    def peak_tokens(self) -> int:
-        """Most key-value memory that was ever held on one server."""
-        return max(server.admission.peak for server in self._servers)
+    def _server(self, url: str) -> _Server:
+        admin = Administration(url, self._config.model, self._config.sync_timeout_s)
+        capacity = self._config.kv_tokens or admin.kv_tokens
+        if not capacity:
+            raise EngineError(
+                f"{url}/metrics does not say how much it caches; set rl.engine.kv_tokens"
+            )
+        return _Server(admin, Admission(capacity // self._config.ranks))
 
     def sync(self, version: int) -> None:
-        """Hand the policy's weights to every server, once per version.
+        """Hand the policy's weights to every server, once per version and side by side.
 
-        A server that nobody answers for is left out until the next version. One that answers and
-        does not take the weights is an EngineError: it would go on with stale ones.
+        Every rank calls it, while none is rolling, and none goes on before all may roll. A server
+        that did not take them, or may hold something older, is left out until the next version.
         """
         if version == self.weight_version:
             return
-        folder = (self._config.folder / f"version-{version}").absolute()
-        hands_over = self._save(folder)
-        expected = self._reference() if self._reference is not None else None
-        for server in self._servers:
-            server.alive = self._update(server, folder if hands_over else None)
-            if server.alive and hands_over and expected is not None:
-                self._compare(server, *expected)
+        if self._http is not None:
+            raise AssertionError("weights change while conversations run with the old ones")
+        gives = self._transfer.offer(version)
+        expected = self._reference()
+        verdicts = self._hand_over(expected) if gives else None
+        if gives:
+            self._transfer.close()
+        everyones = [one for one in self._gather(verdicts) if one is not None]
+        for server, verdict in zip(self._servers, everyones[0], strict=True):
+            server.admin.started, server.timeouts = verdict.started, 0
+            server.alive, server.problem = verdict.fault is None, verdict.problem
+            if gives and verdict.fault is not None:
+                self.faults[verdict.fault] += 1
         self._somebody()
-        if hands_over:
-            for stale in self._config.folder.glob("version-*"):
-                if stale.name != folder.name:
-                    shutil.rmtree(stale)
         self.weight_version = version
 
-    def _update(self, server: _Server, weights: Path | None) -> bool:
-        """Whether the server is there, and has taken ``weights`` where there are any."""
-        try:
-            _get(f"{server.url}/health")
-        except OSError as error:
-            server.problem = str(error)
-            return False
-        if weights is not None:
-            body = {"method": "reload_weights", "kwargs": {"weights_path": str(weights)}}
+    def _hand_over(self, expected: Scored) -> list[_Verdict]:
+        def to(server: _Server) -> _Verdict:
             try:
-                _post(f"{server.url}/collective_rpc", {**body, "timeout": SYNC_TIMEOUT_S})
-                _post(f"{server.url}/reset_prefix_cache", None)
-            except OSError as error:
-                raise EngineError(
-                    f"{server.url} does not take the policy's weights ({error}); it must run with "
-                    f"VLLM_SERVER_DEV_MODE=1 and see {weights}"
-                ) from error
-        return True
+                server.admin.hand_over(self._transfer, expected)
+            except ServerFault as fault:
+                return _Verdict(server.admin.started, fault.kind, str(fault))
+            return _Verdict(server.admin.started)
 
-    def _compare(self, server: _Server, ids: list[int], expected: list[float]) -> None:
-        """Raises EngineError where the server does not compute what the trainer does."""
-        body = {"model": self._config.model, "prompt": ids, "max_tokens": 1, "prompt_logprobs": 0}
-        try:
-            reply = json.loads(_post(f"{server.url}/v1/completions", body))
-            rows = reply["choices"][0]["prompt_logprobs"][1:]
-            told = [row[str(token)]["logprob"] for row, token in zip(rows, ids[1:], strict=True)]
-        except (OSError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise EngineError(
-                f"{server.url} does not say log-probabilities of a prompt: {error!r}"
-            ) from error
-        gap = sum(abs(a - b) for a, b in zip(told, expected, strict=True)) / len(expected)
-        if server.first_gap is None:
-            server.first_gap = gap
-        most = min(MOST_GAP, GAP_GROWTH * server.first_gap + GAP_FLOOR)
-        if not gap <= most:
-            raise EngineError(
-                f"{server.url} computes other log-probabilities than the trainer ({gap:.4f} nats "
-                f"apart, at most {most:.4f}): it has not taken all of the policy's weights"
-            )
+        with ThreadPoolExecutor(len(self._servers)) as pool:
+            return list(pool.map(to, self._servers))
 
     @asynccontextmanager
     async def running(self, sampling: Sampling) -> AsyncGenerator[None]:
@@ -168,25 +179,74 @@ class VLLMEngine:
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
             self._http = http
-            yield
-        self._http = None
+            try:
+                yield
+            finally:
+                self._http = None
 
     @asynccontextmanager
     async def admitted(self, tokens: int) -> AsyncGenerator[Talk]:
+        """Wait until a server probably has room for the conversation, and hold that room.
+
+        A server where more grow than was expected preempts some, which costs time alone.
+        """
         server = min(self._somebody(), key=lambda server: server.talks / server.admission.capacity)
+        whole = server.admission.capacity * self._config.ranks
+        if tokens > whole:
+            raise EngineError(
+                f"one conversation may need {tokens} tokens of key-value memory, {server.url} has "
+                f"{whole}; lower rl.limits.max_response_tokens or give it more memory"
+            )
+        grown = 0
+
+        async def talk(ids: Sequence[int], budget: int, sampling: Sampling) -> Turn:
+            nonlocal grown
+            turn = await self._turn(server, ids, budget, sampling)
+            grown = len(ids) + len(turn.ids)
+            return turn
+
         server.talks += 1
         try:
-            async with server.admission.hold(tokens):
-
-                async def talk(ids: Sequence[int], budget: int, sampling: Sampling) -> Turn:
-                    return await self._turn(server, ids, budget, sampling)
-
-                yield talk
+            async with server.admission.hold(
+                min(self._lengths.likely(tokens), server.admission.capacity)
+            ):
+                try:
+                    yield talk
+                except TimeoutError:  # what was generated until then is kept
+                    await self._same_process(server)
+                    raise
+                await self._same_process(server)
+                self._lengths.add(grown)
         finally:
             server.talks -= 1
 
+    async def _same_process(self, server: _Server) -> None:
+        """TurnLost where the server is no longer the process that took the weights."""
+        assert self._http is not None
+        try:
+            silent = aiohttp.ClientTimeout(total=min(MOST_SILENT_S, self._config.request_timeout_s))
+            async with self._http.get(f"{server.url}/metrics", timeout=silent) as reply:
+                if started_at(await reply.text()) == server.admin.started:
+                    return
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = str(error) or type(error).__name__
+            raise self._left_out(server, "unreachable", problem) from None
+        raise self._left_out(server, "restarted", "was started anew, with other weights")
+
+    def _left_out(self, server: _Server, fault: FaultKind, problem: str) -> TurnLost:
+        """Use the server no more before the next version; EngineError if none is left."""
+        if server.alive:
+            self.faults[fault] += 1
+            server.alive, server.problem = False, problem
+        return self._lost(server)
+
+    def _lost(self, server: _Server) -> TurnLost:
+        self.faults["turns_lost"] += 1
+        self._somebody()
+        return TurnLost(f"{server.url}: {server.problem}")
+
     def _somebody(self) -> list[_Server]:
-        """The servers that are alive. EngineError if none is."""
+        """The servers that may be used. EngineError if none may."""
         alive = [server for server in self._servers if server.alive]
         if not alive:
             problems = "; ".join(f"{server.url}: {server.problem}" for server in self._servers)
@@ -219,14 +279,22 @@ class VLLMEngine:
                 break
             try:
                 answer = await self._ask(server, body)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            except TimeoutError:
+                # Asked again it would be waited for as long again: elsewhere it goes on.
+                server.timeouts += 1
+                server.problem = f"no answer in {self._config.request_timeout_s:.0f} s"
+                if server.timeouts >= ATTEMPTS:
+                    raise self._left_out(server, "stalled", server.problem) from None
+                break
+            except (aiohttp.ClientError, OSError) as error:
                 server.problem = str(error) or type(error).__name__
-                server.alive = attempt + 1 < ATTEMPTS
+                if attempt + 1 == ATTEMPTS:
+                    raise self._left_out(server, "unreachable", server.problem) from None
                 continue
+            server.timeouts = 0
             if answer is not None:
                 return self._read(server, answer, budget)
-        self._somebody()
-        raise TurnLost(server.url)
+        raise self._lost(server)
 
     async def _ask(self, server: _Server, body: dict[str, Any]) -> Any | None:
         """The reply; None where it is worth asking again."""
@@ -251,7 +319,8 @@ class VLLMEngine:
                 "is it vLLM 0.22 or newer, started as docs/training.md says?"
             ) from None
         if finish not in ("stop", "length"):
-            raise TurnLost(f"{server.url}: finish_reason {finish}")
+            server.problem = f"finish_reason {finish}"
+            raise self._lost(server)
         if not ids or len(ids) != len(logprobs) or len(ids) > budget:
             raise EngineError(f"{server.url}: {len(ids)} ids, {len(logprobs)} log-probabilities")
         if not all(math.isfinite(value) for value in logprobs):
@@ -264,39 +333,3 @@ class VLLMEngine:
                 "--generation-config vllm"
             )
         return Turn(0, ids, logprobs, "length")
-
-
-def _kv_tokens(url: str) -> int:
-    """Tokens of key-value memory, from the server's metrics. EngineError if it does not say."""
-    try:
-        text = _get(f"{url}/metrics")
-    except OSError as error:
-        raise EngineError(
-            f"vLLM server {url} does not answer: {error}; start it (docs/training.md), or "
-            "correct runtime.rollout_servers"
-        ) from error
-    line = next((row for row in text.splitlines() if row.startswith("vllm:cache_config_info")), "")
-    labels = dict(_LABEL.findall(line))
-    for tokens in (
-        labels.get("kv_cache_size_tokens", ""),
-        str(_int(labels.get("num_gpu_blocks", "")) * _int(labels.get("block_size", ""))),
-    ):
-        if _int(tokens):
-            return _int(tokens)
-    raise EngineError(f"{url}/metrics does not say how much it caches; set rl.engine.kv_tokens")
-
-
-def _int(text: str) -> int:
-    return int(text) if text.isdigit() else 0
-
-
-def _get(url: str) -> str:
-    with _DIRECT.open(url, timeout=30) as reply:  # what goes wrong with it is an OSError
-        return reply.read().decode()
-
-
-def _post(url: str, body: dict[str, Any] | None) -> str:
-    data = b"" if body is None else json.dumps(body).encode()
-    posted = request.Request(url, data, {"Content-Type": "application/json"}, method="POST")
-    with _DIRECT.open(posted, timeout=SYNC_TIMEOUT_S) as reply:
-        return reply.read().decode()

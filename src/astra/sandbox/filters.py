@@ -8,7 +8,6 @@ a descriptor, map executable memory, or change credentials, mounts, namespaces o
 """
 
 import errno
-import fcntl
 import os
 from contextlib import suppress
 from functools import lru_cache
@@ -30,15 +29,6 @@ COMPUTE = (
 FILES = ("open", "openat", "newfstatat", "fstatat64", "ftruncate", "pread64", "pwrite64")
 """Calls allowed besides in tier A, where the root holds nothing but the session's own /tmp."""
 
-FORKING = (
-    "recvmsg", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "pidfd_open", "wait4",
-    "kill", "dup2", "dup3", "close_range", "set_robust_list", "rseq", "prlimit64", "getppid",
-    "newfstatat", "fstatat64",
-)  # fmt: skip
-"""Calls allowed besides to a template, which runs untrusted code and then forks sessions from
-itself. RLIMIT_NPROC in a user namespace of its own bounds its processes, its pid namespace its
-signals."""
-
 NO_EXEC_MAPPING = ("mmap", "mprotect")
 _PROT_ARGUMENT = 2
 _PROT_EXEC = 4
@@ -49,13 +39,8 @@ _REMEDY = (
 )
 
 
-KINDS = ("files", "sealed", "template")
-"""files: tier A. sealed: no path calls at all (tiers B and C, and forks of a template).
-template: sealed, and able to fork, wait for and kill its own sessions."""
-
-# a new process, never a thread, a namespace or a sibling: the flags libc's fork uses
-_FORK_FLAGS = 0x01200000 | 0xFF
-_PRCTL = (1, 22)  # PR_SET_PDEATHSIG, PR_SET_SECCOMP
+KINDS = ("files", "sealed")
+"""files: tier A. sealed: no path calls at all (tiers B and C)."""
 
 
 @lru_cache
@@ -74,15 +59,6 @@ def program(kind: str) -> bytes:
     not_executable = seccomp.Arg(_PROT_ARGUMENT, seccomp.MASKED_EQ, _PROT_EXEC, 0)
     for name in NO_EXEC_MAPPING:
         deny.add_rule(seccomp.ALLOW, name, not_executable)
-    if kind == "template":
-        for name in FORKING:
-            _allow(seccomp, deny, name)
-        others = (1 << 64) - 1 - _FORK_FLAGS
-        deny.add_rule(seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, others, 0))
-        for option in _PRCTL:
-            deny.add_rule(seccomp.ALLOW, "prctl", seccomp.Arg(0, seccomp.EQ, option))
-        duplicate = seccomp.Arg(1, seccomp.EQ, fcntl.F_DUPFD_CLOEXEC)  # mapping an output region
-        deny.add_rule(seccomp.ALLOW, "fcntl", duplicate)
     descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "w+b") as file:
         deny.export_bpf(file)

@@ -22,7 +22,6 @@ from astra.sandbox.capacity import (
     measure,
 )
 from astra.sandbox.driver import Gate, Steps, cores, drive
-from astra.sandbox.group import open_group
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import (
     SandboxLoadError,
@@ -33,7 +32,7 @@ from astra.sandbox.protocol import (
 )
 from astra.sandbox.session import NO_GREETING, LocalSession, Shared
 from astra.sandbox.sources import compile_sources
-from astra.sandbox.zygote_process import MAX_FORKS, TIERS, ZygoteGone, ZygoteProcess
+from astra.sandbox.zygote_process import TIERS, ZygoteGone, ZygoteProcess
 
 _HELLO_TIMEOUT_S = 20.0
 _OPEN_ATTEMPTS = 3
@@ -204,28 +203,6 @@ class LocalSandbox:
         if not self._idle:
             self._refill()
 
-    def forks(self, sources: Mapping[str, str], count: int) -> list[Session]:
-        """Sessions that start from one loaded copy of the sources, for a group of episodes.
-
-        In tier A one process loads the sources and the sessions are forked from it: cheap for
-        large environments, but the loaded code has run in the process that forks them, so they
-        share one trust domain, and they have no /tmp. Elsewhere they are opened one by one.
-        Raises SandboxLoadError, or SandboxUnavailable as ``sessions`` does.
-        """
-        if self._tier != "A":
-            opened = self.sessions([sources] * count)
-            return [_or_raise(item) for item in opened]
-        if count > MAX_FORKS:
-            raise ValueError(f"at most {MAX_FORKS} forks of one template")
-        compiled = compile_sources(sources, self.limits.allowed_imports)
-        self._slots.acquire(count + 1)
-        grants = [Grant(self._slots) for _ in range(count + 1)]
-        try:
-            return open_group(self._pick, compiled, self.limits, self._shared, grants)
-        finally:
-            for grant in grants:
-                grant.unused()
-
     def _take_warm(self, count: int) -> list[LocalSession]:
         taken: list[LocalSession] = []
         with suppress(IndexError):
@@ -336,9 +313,3 @@ class LocalSandbox:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _or_raise(outcome: Session | SandboxLoadError) -> Session:
-    if isinstance(outcome, SandboxLoadError):
-        raise outcome
-    return outcome

@@ -58,6 +58,11 @@ class SandboxLoadError(SandboxError):
         self.reason = reason
         self.status = SandboxStatus.LOAD_ERROR
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether loading took too long, which a busy machine may be to blame for."""
+        return self.reason.startswith(SandboxStatus.TIMEOUT.value)
+
 
 class Session(Protocol):
     """One isolated process holding loaded sources; module state persists between calls."""

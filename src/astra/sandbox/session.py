@@ -152,10 +152,6 @@ class LocalSession:
         self._finish(SandboxStatus.INFRA, reason)
         return reason
 
-    def adopt(self, template: "LocalSession") -> None:
-        """This session was forked from a template: what that has loaded can be called here."""
-        self._functions = template._functions
-
     def load_steps(self, sources: Mapping[str, str]) -> "Steps[SandboxResult]":
         """Load host-compiled sources; the result's status tells how it went."""
         self._functions = frozenset(sources)

@@ -28,7 +28,6 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-TEMPLATE = b"t"
 STATUS = struct.Struct("!iQQ")
 SANDBOX_UID = 65534
 _MAX_PACKET = 1 << 18
@@ -79,8 +78,8 @@ def main() -> None:
     gc.freeze()
     gc.disable()
 
-    def start(kind: bytes, output: Any) -> None:
-        session.run(config, wire, kernel, output, Forks if kind == TEMPLATE else None)
+    def start(output: mmap.mmap) -> None:
+        session.run(config, wire, kernel, output)
 
     Forks(control.detach(), kernel, start, namespaces=config["tier"] == "A").serve()
 
@@ -196,19 +195,17 @@ def _enter_namespaces(kernel: ModuleType, control: socket.socket) -> None:
 class Forks:
     """The event loop: a control socket, and per session a status socket and a pidfd.
 
-    The zygote runs one to fork sessions; a template runs one to fork sessions of its own.
-    ``start`` is what a child does, given the kind of request and its output region; it finds
-    its pipes (and a template its control socket) at fixed descriptors.
+    ``start`` is what a child does, given its output region; it finds its pipes at fixed
+    descriptors.
     """
 
     def __init__(
         self,
         control: int,
         kernel: ModuleType,
-        start: Callable[[bytes, mmap.mmap], None],
+        start: Callable[[mmap.mmap], None],
         namespaces: bool,
     ) -> None:
-        # told what it is: asking the kernel is not allowed in a template
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
         self._kernel, self._start, self._namespaces = kernel, start, namespaces
         self._self_pidfd = os.pidfd_open(os.getpid()) if namespaces else -1
@@ -231,16 +228,16 @@ class Forks:
 
     def _accept(self) -> bool:
         """Fork a session for one request; False when the host is gone."""
-        packet, descriptors, _, _ = socket.recv_fds(self._control, 16, 5)
+        packet, descriptors, _, _ = socket.recv_fds(self._control, 16, 4)
         if not packet:
             return False
-        if len(descriptors) != (5 if packet == TEMPLATE else 4):
+        if len(descriptors) != 4:
             for descriptor in descriptors:
                 os.close(descriptor)
             return True
         status = descriptors[2]
         try:
-            pid = self._fork(packet, descriptors)
+            pid = self._fork(descriptors)
         except OSError:
             os.close(status)  # the host reads: ended without a status
             return True
@@ -255,14 +252,14 @@ class Forks:
         self._poll.register(pidfd, select.EPOLLIN)
         return True
 
-    def _fork(self, kind: bytes, descriptors: list[int]) -> int:
+    def _fork(self, descriptors: list[int]) -> int:
         if self._namespaces:
             self._kernel.unshare(self._kernel.CLONE_NEWPID)
         try:
             pid = os.fork()
             if not pid:
                 try:
-                    self._become_session(kind, descriptors)
+                    self._become_session(descriptors)
                 finally:
                     os._exit(1)
         finally:
@@ -270,18 +267,18 @@ class Forks:
                 self._kernel.enter_pid_namespace(self._self_pidfd)
         return pid
 
-    def _become_session(self, kind: bytes, descriptors: list[int]) -> None:
-        """Keep the pipes at 3 and 4 (a template its socket at 5), the output mapped, no more.
+    def _become_session(self, descriptors: list[int]) -> None:
+        """Keep the pipes at 3 and 4, the output mapped, no more.
 
         Received descriptors are above 4, since 0-2, a socket and the poll set lie below.
         """
-        requests, replies, _, output, *control = descriptors
+        requests, replies, _, output = descriptors
         region = mmap.mmap(output, 0)
         os.close(output)
-        for target, source in enumerate([requests, replies, *control], start=3):
+        for target, source in enumerate([requests, replies], start=3):
             os.dup2(source, target)
-        os.closerange(5 + len(control), 1 << 30)
-        self._start(kind, region)
+        os.closerange(5, 1 << 30)
+        self._start(region)
 
     def _kill(self, status: int) -> None:
         pid = self._by_status[status][0]

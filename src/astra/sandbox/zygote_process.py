@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
@@ -45,7 +45,7 @@ class ZygoteProcess:
         self._lock = threading.Lock()
         self._gone = False
         config = _config(tier, limits)
-        self._output_bytes = output_bytes(limits)
+        self._output_bytes = _output_bytes(limits)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = here
         try:
@@ -93,18 +93,11 @@ class ZygoteProcess:
 
     def open(self) -> Ends:
         """Ask for one session; it greets once its walls stand."""
-        return self._request(b"o")
-
-    def open_template(self, control: int) -> Ends:
-        """Ask for a session that loads once and then forks others, asked for at ``control``."""
-        return self._request(b"t", [control])
-
-    def _request(self, kind: bytes, extra: Sequence[int] = ()) -> Ends:
         with self._lock:
             if self._gone:
                 raise ZygoteGone("the zygote was ended")
             try:
-                return request_session(self._control, kind, self._output_bytes, extra)
+                return _request_session(self._control, self._output_bytes)
             except OSError as error:
                 self._gone = True
                 raise ZygoteGone(str(error)) from error
@@ -128,18 +121,12 @@ class ZygoteProcess:
             self._process.wait()
 
 
-def output_bytes(limits: SandboxLimits) -> int:
+def _output_bytes(limits: SandboxLimits) -> int:
     """Size of a session's output region: a length and room, for stdout and for stderr."""
     return 2 * (4 + limits.max_output_bytes)
 
 
-MAX_FORKS = 256
-"""Sessions alive at once that one template may have forked."""
-
-
-def request_session(
-    control: socket.socket, kind: bytes, output_bytes: int, extra: Sequence[int] = ()
-) -> Ends:
+def _request_session(control: socket.socket, output_bytes: int) -> Ends:
     """Make the two ends of a session and hand one to the zygote. Raises OSError."""
     with ExitStack() as undo, ExitStack() as theirs:
 
@@ -160,8 +147,8 @@ def request_session(
         status, status_theirs = socket.socketpair()
         undo.callback(status.close)
         theirs.callback(status_theirs.close)
-        passed = [requests_out, replies_in, status_theirs.fileno(), output, *extra]
-        socket.send_fds(control, [kind], passed)
+        passed = [requests_out, replies_in, status_theirs.fileno(), output]
+        socket.send_fds(control, [b"o"], passed)
         undo.pop_all()
         os.close(requests_out)
         os.close(replies_in)
@@ -180,7 +167,6 @@ def _config(tier: str, limits: SandboxLimits) -> bytes:
             "filters": {
                 kind: base64.b64encode(filters.program(kind)).decode() for kind in filters.KINDS
             },
-            "max_forks": MAX_FORKS,
         }
     ).encode()
 

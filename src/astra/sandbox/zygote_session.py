@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-REQUESTS, REPLIES, CONTROL = 3, 4, 5
+REQUESTS, REPLIES = 3, 4
 _LENGTH = struct.Struct("!I")
 _MAX_ERROR = 2_000
 _ISOLATION_FAILED = 111
@@ -92,28 +92,14 @@ class SharedStream(io.TextIOBase):
         return data.decode("utf-8", "ignore")
 
 
-def run(
-    config: Mapping[str, Any],
-    wire: ModuleType,
-    kernel: ModuleType,
-    output: mmap.mmap,
-    forks: Any = None,
-) -> None:
-    """The whole life of a session; never returns. ``config`` is what the host sent the zygote.
-
-    With ``forks`` (the zygote's event loop) it is a template: it answers one load, and then
-    forks a session of itself, sealed further, for every request at its control socket.
-    """
+def run(config: Mapping[str, Any], wire: ModuleType, kernel: ModuleType, output: mmap.mmap) -> None:
+    """The whole life of a session; never returns. ``config`` is what the host sent the zygote."""
     code = _ISOLATION_FAILED
     try:
-        _isolate(config, kernel, template=forks is not None)
+        _isolate(config, kernel)
         _send(wire.encode({"ready": True}))
         code = 0
-        server = _Server(config, wire, output)
-        if forks is None:
-            server.serve()
-        elif server.serve(1):
-            _fork_sessions(config, wire, kernel, server, forks)
+        _Server(config, wire, output).serve()
     except OSError as error:
         if code:
             _send(wire.encode({"ready": False, "reason": str(error)}))
@@ -127,44 +113,20 @@ def _exit_code(ended: SystemExit) -> int:
     return ended.code & 0xFF if isinstance(ended.code, int) else 1
 
 
-def _fork_sessions(
-    config: Mapping[str, Any], wire: ModuleType, kernel: ModuleType, server: "_Server", forks: Any
-) -> None:
-    gc.collect()
-    gc.freeze()
-
-    def start(_: bytes, output: mmap.mmap) -> None:
-        kernel.die_with_parent()
-        kernel.limit(resource.RLIMIT_NPROC, 0)
-        kernel.install_filter(config["filters"]["sealed"])
-        server.capture(output)
-        _send(wire.encode({"ready": True}))
-        code = 0
-        try:
-            server.serve()
-        except SystemExit as ended:
-            code = _exit_code(ended)
-        os._exit(code)
-
-    forks(CONTROL, kernel, start, namespaces=False).serve()
-
-
-def _isolate(config: Mapping[str, Any], kernel: ModuleType, template: bool) -> None:
+def _isolate(config: Mapping[str, Any], kernel: ModuleType) -> None:
     """The order matters: what needs privileges first, the filter that forbids the rest last."""
     version: int = config["landlock"]
-    files = config["tier"] == "A" and not template
+    files = config["tier"] == "A"
     megabyte = 1 << 20
     kernel.die_with_parent()
     if files:
         kernel.private_tmp(config["tmp_mb"])
-    if template:  # its processes are then counted apart from every other session's
-        kernel.unshare(kernel.CLONE_NEWUSER)
     limits = {
         resource.RLIMIT_AS: config["base_bytes"] + config["memory_mb"] * megabyte,
         resource.RLIMIT_CPU: config["cpu_s"],
         resource.RLIMIT_FSIZE: config["tmp_mb"] * megabyte if files else 0,
-        resource.RLIMIT_NOFILE: 3 * config["max_forks"] if template else 16,
-        resource.RLIMIT_NPROC: config["max_forks"] + 1 if template else 0,
+        resource.RLIMIT_NOFILE: 16,
+        resource.RLIMIT_NPROC: 0,
     }
     ruleset = kernel.landlock_ruleset(version) if version else -1
     if files and version:
@@ -175,8 +137,7 @@ def _isolate(config: Mapping[str, Any], kernel: ModuleType, template: bool) -> N
     if version:
         kernel.landlock_enforce(ruleset)
         os.close(ruleset)
-    kind = "template" if template else "files" if files else "sealed"
-    kernel.install_filter(config["filters"][kind])
+    kernel.install_filter(config["filters"]["files" if files else "sealed"])
 
 
 def _send(frame: bytes) -> None:
@@ -193,37 +154,28 @@ class _Server:
         self._builtins: dict[str, Any] = config["builtins"]
         self._hidden: tuple[str, ...] = tuple(config["hidden"])
         self._cap: int = config["max_output_bytes"]
-        self.capture(output)
-        sys.stdin = io.StringIO("")
-        gc.enable()
-
-    def capture(self, output: mmap.mmap) -> None:
-        """Send what the code prints from now on to this region."""
         self._out = SharedStream(output, 0, self._cap)
         self._err = SharedStream(output, _LENGTH.size + self._cap, self._cap)
         sys.stdout, sys.stderr = self._out, self._err
+        sys.stdin = io.StringIO("")
+        gc.enable()
 
-    def serve(self, loads: int = 0) -> bool:
-        """Answer until the pipe ends; with ``loads``, that many requests. Whether all went well."""
+    def serve(self) -> None:
+        """Answer until the pipe ends."""
         buffer, read, decode = self._buffer, os.read, self._wire.decode_own
-        good = True
         while True:
             payload = data = None
             while payload is None:
                 data = read(REQUESTS, 1 << 16)
                 if not data:
-                    return False
+                    return
                 buffer.feed(data)
                 payload = buffer.pop()
             request = decode(payload)
             payload = data = None  # while the call runs, memory is the tool's
             reply = self._answer(request)
-            good = good and "v" in reply
             reply["i"], reply["n"] = request["i"], request["n"]
             self._reply(reply)
-            loads -= 1
-            if not loads:
-                return good
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run one load or call. SystemExit passes through and really ends the process."""

@@ -2,7 +2,8 @@
 
 A conversation that goes on is not rendered again: where its last assistant message is one that
 this server wrote, the prompt is the ids it was written with, followed by the template's
-difference, as in a rollout. (Decoding and encoding sampled ids changes a third of them.)
+difference, as in a rollout. (Decoding and encoding sampled ids changes a third of them.) Where the
+template forgets thoughts once the user speaks again, it is rendered then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from astra.agent.toolcalls import CLOSE, OPEN, parse_assistant
 from astra.records.base import content_id
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
-from astra.rollout.chat import THINK, THINK_END, ChatCodec, split_thought
+from astra.rollout.chat import ChatCodec
+from astra.rollout.template_traits import THINK, THINK_END, Thoughts, split_thought
 from astra.serving.generation import Generated
 from astra.serving.wire import ChatRequest, Choice
 
@@ -41,7 +43,9 @@ class ChatHistory:
             (at for at, one in enumerate(messages) if one.role == MessageRole.ASSISTANT),
             default=-1,
         )
-        if 0 <= last < len(messages) - 1:
+        spoken = any(one.role == MessageRole.USER for one in messages[last + 1 :])
+        forgets = spoken and self.codec.thoughts == Thoughts.CURRENT
+        if 0 <= last < len(messages) - 1 and not forgets:
             key = _key(request.tools, messages[: last + 1])
             known = self._known.get(key)
             if known is not None:

@@ -1,11 +1,9 @@
-"""Group-relative advantages (ASTRA section 5.1): pure functions over one group's rewards."""
+"""Whether the rewards of a group carry signal (ASTRA section 5.1)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-STD_EPSILON = 1e-4
 
 
 def group_std(rewards: Sequence[float]) -> float:
@@ -14,12 +12,6 @@ def group_std(rewards: Sequence[float]) -> float:
         return 0.0
     mean = sum(rewards) / len(rewards)
     return math.sqrt(sum((r - mean) ** 2 for r in rewards) / (len(rewards) - 1))
-
-
-def group_advantages(rewards: Sequence[float]) -> list[float]:
-    """(r - mean) / (std + 1e-4) within the group; all 0 where rewards are equal."""
-    mean, std = sum(rewards) / len(rewards), group_std(rewards)
-    return [(r - mean) / (std + STD_EPSILON) for r in rewards]
 
 
 def is_informative(rewards: Sequence[float], min_std: float) -> bool:

@@ -1,4 +1,4 @@
-"""Checkpoints: weights often, optimizer state for the newest only, and a resume that is one.
+"""Checkpoints: the newest few, optimizer state for fewer still, and a resume that is one.
 
 Resuming from a checkpoint without optimizer state raises nothing in the trainer: moments and
 schedule restart silently. So such a resume is refused here. A checkpoint counts once its last
@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from filelock import FileLock, Timeout
 from pydantic import BaseModel
+from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from astra.records.base import content_id
@@ -27,6 +29,7 @@ from astra.train.errors import TrainingError
 
 log = logging.getLogger("astra")
 OPTIMIZER_PATTERNS = ("optimizer.pt", "optimizer.bin", "optimizer_*", "global_step*")
+ADAPTER_CONFIG = "adapter_config.json"
 FINISHED = "finished"
 STATE_FILE = "training_state.json"
 
@@ -115,16 +118,24 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 class CompleteCheckpoint(TrainerCallback):
-    """Ends every save: the state of ``parts``, then older optimizer state goes.
+    """Ends every save: the state of ``parts``, then what is old goes.
 
     The state file is moved into place last and at once, after every rank wrote its shards, so
-    its presence says that the checkpoint is whole. Only then is the optimizer state of all but
-    the newest ``keep`` checkpoints deleted; schedules and random states stay everywhere.
+    its presence says that the checkpoint is whole. Only then are all but the newest ``keep``
+    checkpoints deleted, and the optimizer's state of all but the newest ``keep_optimizer``. What
+    remains keeps schedules and random states, and a configuration and tokenizer beside its weights.
     """
 
-    def __init__(self, parts: Mapping[str, Stateful], keep: int) -> None:
+    def __init__(self, parts: Mapping[str, Stateful], keep: int, keep_optimizer: int) -> None:
         self._parts = parts
         self._keep = keep
+        self._keep_optimizer = keep_optimizer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if is_main():
+            _refuse_without_room(Path(str(args.output_dir)), kwargs["model"])
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -133,14 +144,58 @@ class CompleteCheckpoint(TrainerCallback):
         if not is_main():
             return
         folder = Path(str(args.output_dir))
+        checkpoint = folder / f"checkpoint-{state.global_step}"
+        if not any((checkpoint / name).exists() for name in ("config.json", ADAPTER_CONFIG)):
+            # FSDP's trainer writes shards alone, from which nobody could build a model.
+            kwargs["model"].config.save_pretrained(checkpoint)
+            kwargs["processing_class"].save_pretrained(checkpoint)
         document = {name: part.state() for name, part in self._parts.items()}
-        path = folder / f"checkpoint-{state.global_step}" / STATE_FILE
+        path = checkpoint / STATE_FILE
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(document))
         os.replace(fresh, path)
-        for checkpoint in _checkpoints(folder)[: -self._keep]:
+        self._prune(folder)
+
+    def _prune(self, folder: Path) -> None:
+        whole = _checkpoints(folder)
+        for checkpoint in whole[: -self._keep]:
+            # Torn before it goes, so that a kill in between leaves nothing that looks whole.
+            (checkpoint / STATE_FILE).unlink(missing_ok=True)
+            shutil.rmtree(checkpoint)
+        for checkpoint in whole[-self._keep : -self._keep_optimizer]:
             for stale in optimizer_files(checkpoint):
                 shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+
+
+def checkpoint_bytes(model: Any) -> int:
+    """Bytes of one whole checkpoint: the trained weights and AdamW's two moments of each, float32.
+
+    Sharded weights count in full: all shards go to the same folder. Weights that are bfloat16, as
+    under DeepSpeed, are saved besides their float32 masters.
+    """
+    return sum(
+        getattr(p, "ds_numel", p.numel()) * (12 if p.dtype == torch.float32 else 14)
+        for p in model.parameters()
+        if p.requires_grad
+    )
+
+
+def _refuse_without_room(folder: Path, model: Any) -> None:
+    """Raises TrainingError where not even the next checkpoint fits on the disk of ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    needed, free = checkpoint_bytes(model), shutil.disk_usage(folder).free
+    if free < needed:
+        raise TrainingError(
+            f"{folder}: a checkpoint of this policy takes {needed:,} bytes (float32 weights and "
+            f"two moments of each), {free:,} are free on its disk; free some, or move runs/ to a "
+            "larger one"
+        )
+
+
+def torn_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint that was being written when a run or one of its phases ended, if any."""
+    every = [one for place in (folder, *folder.glob("phase-*")) for one in _checkpoints(place)]
+    return next((one for one in every if not (one / STATE_FILE).exists()), None)
 
 
 def restore_parts(checkpoint: str | None, parts: Mapping[str, Stateful]) -> None:
@@ -172,18 +227,52 @@ def train_from(trainer: Any, checkpoint: str | None, stopped: bool = False) -> N
     trainer.train(resume_from_checkpoint=checkpoint)
 
 
+def served_weights(
+    model: Any, weights: Mapping[str, torch.Tensor] | None, dtype: str
+) -> dict[str, torch.Tensor]:
+    """The tensors of a model folder by name: tied ones once, those of floating point in ``dtype``.
+
+    ``weights`` are all of the model's where its own are spread over ranks.
+    """
+    tied = getattr(model, "all_tied_weights_keys", {})
+    served: torch.dtype = getattr(torch, dtype)
+    return {
+        name: tensor.detach().to(served if tensor.is_floating_point() else None)
+        for name, tensor in (model.state_dict() if weights is None else weights).items()
+        if name not in tied
+    }
+
+
 def save_policy(
-    model: Any, tokenizer: Any, folder: Path, weights: Mapping[str, Any] | None = None
+    model: Any, tokenizer: Any, folder: Path, weights: Mapping[str, torch.Tensor] | None = None
 ) -> None:
     """Write a complete policy folder (config, weights, tokenizer, template), replacing it.
 
-    ``weights`` are those of a model whose own are spread over ranks.
+    ``weights`` take the place of the model's own, which are spread over ranks or of another type.
+    Raises TrainingError where it cannot be written; what was there before then stays.
     """
+    fresh = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        fresh.mkdir(parents=True)
+        _write_policy(model, tokenizer, fresh, weights)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        written = size_of(fresh)
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise TrainingError(
+            f"the policy cannot be written to {folder}: {error}. {disk_state(folder, written)}"
+        ) from error
     if folder.exists():
         shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    os.replace(fresh, folder)
+
+
+def _write_policy(
+    model: Any, tokenizer: Any, folder: Path, weights: Mapping[str, torch.Tensor] | None
+) -> None:
     model.config.use_cache = True
-    model.save_pretrained(folder, state_dict=weights)
+    # A copy, since saving empties the mapping that it is given.
+    model.save_pretrained(folder, state_dict=None if weights is None else dict(weights))
     tokenizer.save_pretrained(folder)
     # The trainer leaves the absolute path of the base model here, which differs per machine.
     for name in ("config.json", "tokenizer_config.json"):
@@ -191,4 +280,21 @@ def save_policy(
         document = json.loads(path.read_text())
         for key in ("_name_or_path", "name_or_path"):
             document.pop(key, None)
+        if weights is not None and "dtype" in document:  # else that of the model in memory
+            kinds = [tensor.dtype for tensor in weights.values() if tensor.is_floating_point()]
+            document["dtype"] = str(kinds[0]).removeprefix("torch.")
         path.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n")
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files under a folder, which need not be there."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def disk_state(folder: Path, written: int) -> str:
+    """What a message says of a disk that took no more: bytes written, bytes free, the repair."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return (
+        f"{written:,} bytes were written, {shutil.disk_usage(there).free:,} are free on the disk "
+        f"of {there}; free some, then run the same command again"
+    )

@@ -46,18 +46,26 @@ def gathered_weights(trainer: Any) -> dict[str, Any] | None:
     return trainer.accelerator.get_state_dict(trainer.model_wrapped)
 
 
-def accumulation_steps(batch: int, micro: int, block: str, context_parallel: int = 1) -> int:
-    """Forward passes of one device per optimizer step; TrainingError where the batch is uneven."""
-    replicas, left = divmod(world_size(), context_parallel)
+def accumulation_steps(
+    batch: int, micro: int, block: str, context_parallel: int = 1, processes: int | None = None
+) -> int:
+    """Forward passes of one device per optimizer step; TrainingError where the batch is uneven.
+
+    ``processes``: how many train together; None: those that do.
+    """
+    count = world_size() if processes is None else processes
+    replicas, left = divmod(count, context_parallel)
     if left or not replicas:
         raise TrainingError(
-            f"{block}: {world_size()} processes cannot share sequences by {context_parallel}; "
+            f"{block}: {count} processes cannot share sequences by {context_parallel}; "
             "start a multiple of context_parallel"
         )
     steps, left = divmod(batch, micro * replicas)
     if left or not steps:
         raise TrainingError(
             f"{block}: a batch of {batch} is no multiple of micro_batch_size {micro} times "
-            f"{replicas} replicas; change one of them"
+            f"{replicas} replicas; set {block}.micro_batch_size or the batch "
+            f"({'rl.groups x rl.group_size' if block == 'rl' else f'{block}.batch_size'}) so that "
+            "it is, or start another number of processes"
         )
     return steps

@@ -12,6 +12,8 @@ MIN_RATE = 0.25
 """The least share of informative groups that a round is planned with: a bound on its size."""
 RATE_MEMORY = 0.8
 """The weight of earlier rounds in the running share."""
+REPLACEMENT_ROUNDS = 2
+"""Rounds beyond ``max_rounds`` that replace groups which our own machinery lost (ours)."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class BatchFiller(Generic[Group]):
     """Sizes rounds by the running share of informative groups.
 
     ``informative`` judges a group. The first n informative groups in rolling order form the batch.
-    What is missing after ``max_rounds`` is filled with groups without signal: their advantages
-    are 0, so they add no gradient. With ``adaptive`` off the first n groups form the batch,
-    whatever they are; further rounds only replace what our machinery lost.
+    What is missing after ``max_rounds`` is filled with groups without signal, which the trainer
+    leaves out of its loss. With ``adaptive`` off the first n groups form the batch, whatever they
+    are; further rounds only replace what our machinery lost.
     """
 
     def __init__(
@@ -49,16 +51,14 @@ class BatchFiller(Generic[Group]):
     ) -> Filled[Group]:
         """A batch of ``need`` groups; ``roll(count, round)`` returns at most ``count`` groups.
 
-        ``carried`` is earlier surplus: it comes first.
+        ``carried`` is earlier surplus: it comes first. Raises ValueError where so many groups are
+        lost that the batch stays short after ``REPLACEMENT_ROUNDS`` more rounds.
         """
         good: list[Group] = list(carried)
         spare: list[Group] = []
         rolled = rounds = 0
-        while rounds < self._max_rounds:
-            missing = need - len(good) - (0 if self._adaptive else len(spare))
-            if missing <= 0:
-                break
-            groups = roll(self._count(missing), rounds)
+        while count := self._count(need, len(good), len(spare), rounds):
+            groups = roll(count, rounds)
             rounds += 1
             rolled += len(groups)
             informative = [group for group in groups if self._informative(group)]
@@ -73,7 +73,11 @@ class BatchFiller(Generic[Group]):
             raise ValueError(f"only {len(batch)} of {need} groups could be rolled at all")
         return Filled(batch, len(chosen), rolled, rounds, surplus)
 
-    def _count(self, missing: int) -> int:
-        if not self._adaptive:
-            return missing
-        return math.ceil(missing / max(self.rate, MIN_RATE))
+    def _count(self, need: int, good: int, spare: int, rounds: int) -> int:
+        """How many groups the next round rolls; 0: no further round."""
+        if rounds < self._max_rounds:
+            missing = max(0, need - good - (0 if self._adaptive else spare))
+            return math.ceil(missing / max(self.rate, MIN_RATE)) if self._adaptive else missing
+        if rounds < self._max_rounds + REPLACEMENT_ROUNDS:
+            return max(0, need - good - spare)
+        return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from astra.arena.irrelevant import draw
 from astra.records.base import content_id
@@ -14,6 +15,7 @@ from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
 from astra.train.advantages import is_informative
+from astra.train.ahead import Ahead
 from astra.train.distributed import barrier
 from astra.train.errors import TrainingError
 from astra.train.rl_config import RLConfig
@@ -95,17 +97,32 @@ class GroupRoller:
 
     def __init__(self, driver: Driver, config: RLConfig) -> None:
         self.driver = driver
+        self.ahead: Ahead[Any] = Ahead()
+        """What is rolled with ``roll`` while the trainer trains."""
         self._config = config
         self.lost_to_infra = 0
         """Groups that were dropped because our own machinery failed repeatedly."""
+        self.problem = ""
+        """Why the newest of them was."""
+
+    @property
+    def infra_retries(self) -> int:
+        """Episodes that were rolled again because our own machinery failed."""
+        return self.driver.infra_retries
 
     def weights_are(self, version: int) -> None:
-        """Roll with the weights of this optimizer step from now on, on every rank."""
+        """Roll with the weights of this optimizer step from now on, on every rank.
+
+        What is rolled ahead ends before, with the weights that it began with.
+        """
+        self.ahead.wait()
         self.driver.weights_are(version)
         barrier()
 
     def roll(self, prompts: Sequence[tuple[int, Arena]], seed: int) -> list[Group]:
         """One group per prompt, less those lost to infrastructure. Never scored 0 for that."""
+        if not prompts:
+            return []
         config = self._config
         size = config.rolled_size
         jobs: list[EpisodeJob] = []
@@ -116,9 +133,11 @@ class GroupRoller:
         rollouts = self.driver.run(jobs, Sampling(config.temperature, seed))
         groups: list[Group] = []
         for index, (uid, arena) in enumerate(prompts):
-            mine = [r for r in rollouts[index * size : (index + 1) * size] if r.score is not None]
+            rolled = rollouts[index * size : (index + 1) * size]
+            mine = [rollout for rollout in rolled if rollout.score is not None]
             if len(mine) < config.group_size:
                 self.lost_to_infra += 1
+                self.problem = next(r.problem for r in rolled if r.score is None)
                 continue
             kept = self._downsample(mine, random.Random(f"{config.seed}:{uid}:keep"))
             samples, figures = [_sample(rollout) for rollout in kept], rollout_figures(mine)

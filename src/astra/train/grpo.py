@@ -10,22 +10,22 @@ and checkpoints stay TRL's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from accelerate.utils import gather_object
 from torch.nn.functional import pad
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from astra.train.collector import BatchCollector, Collected, samples_of
 from astra.train.distributed import accumulation_steps, is_sharded
 from astra.train.errors import TrainingError
-from astra.train.filling import BatchFiller, Filled
-from astra.train.groups import Group, GroupRoller, PromptStream, TrainingSample, seed_of
+from astra.train.exchange import Exchange, patience_s
+from astra.train.filling import Filled
+from astra.train.groups import Group, GroupRoller, PromptStream, TrainingSample
 from astra.train.rl_config import RLConfig
 
 BatchHook = Callable[[int, Filled[Group]], None]
@@ -43,6 +43,8 @@ def replay_reward(
 class AdaptiveGRPOTrainer(GRPOTrainer):
     """Trains on groups that ``roller`` makes of ``stream``; the data set only counts steps.
 
+    The samples of a batch, in order, are spread evenly over ranks; a group may lie on two. Where
+    ``max_staleness`` allows it and servers roll, they roll the next batch while this one trains.
     ``first_step`` is where this trainer's steps begin in the whole training.
     """
 
@@ -56,16 +58,8 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         first_step: int = 0,
         **kwargs: Any,
     ) -> None:
-        self.roller = roller
-        self.stream = stream
         self.rl = config
         self.first_step = first_step
-        self.filler: BatchFiller[Group] = BatchFiller(
-            self._informative, config.max_rounds, config.batch_filling
-        )
-        self.carried: list[Group] = []
-        self.informative = 0
-        self.empty_batches = 0
         self._on_batch = on_batch
         self._replayed: list[TrainingSample] = []
         super().__init__(
@@ -73,30 +67,25 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             rollout_func=lambda prompts, trainer: self._replay(),
             **kwargs,
         )
-        world = self.accelerator.num_processes
-        if config.groups % world:
-            raise TrainingError(f"rl.groups ({config.groups}) must be a multiple of {world} ranks")
+        self.collector = BatchCollector(roller, stream, config, Exchange(patience_s(config)))
         if not config.engine.own_weights and is_sharded(self):
             raise TrainingError(
                 f"engine {config.engine.type} generates with the trainer's own weights, which "
                 "ZeRO-3 and FSDP spread over ranks; choose rl/engine=vllm, or use DDP or ZeRO-2"
             )
 
-    def _informative(self, group: Group) -> bool:
-        return group.informative(self.rl.min_reward_std)
-
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         step = self.first_step + self.state.global_step
-        world, rank = self.accelerator.num_processes, self.accelerator.process_index
         started = time.monotonic()
-        filled = self._collect(step)
-        share = len(filled.groups) // world
-        mine = filled.groups[rank * share : (rank + 1) * share]
-        self._replayed = [sample for group in mine for sample in group.samples]
+        collected = self._collect(step)
+        waited = time.monotonic() - started
+        filled = collected.filled
+        share = self._share(filled)
+        self._replayed = samples_of(filled.groups)[share]
         ages = [step - sample.weight_version for sample in self._replayed]
         if not 0 <= min(ages) <= max(ages) <= self.rl.max_staleness:
             raise AssertionError(f"a rollout is older than the weights of step {step} allow")
-        self._log_filling(filled, time.monotonic() - started, sum(ages) / len(ages))
+        self._log_filling(collected, waited, sum(ages) / len(ages))
         if self._on_batch is not None:
             self._on_batch(step, filled)
         output = super()._generate_and_score_completions(inputs)
@@ -107,7 +96,26 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             output["old_per_token_logps"] = output["sampling_per_token_logps"]
         elif importance.type == "truncated":
             self._weigh(output, importance.cap)
+        self._leave_out(output, filled, share)
         return output
+
+    def _share(self, filled: Filled[Group]) -> slice:
+        """This rank's samples among all of the batch; TRL gathers rewards in this order."""
+        share = len(filled.groups) * self.rl.group_size // self.accelerator.num_processes
+        rank = self.accelerator.process_index
+        return slice(rank * share, (rank + 1) * share)
+
+    def _leave_out(self, output: dict[str, Any], filled: Filled[Group], share: slice) -> None:
+        """Take groups without signal out of the loss: no advantage, no tokens in the mean.
+
+        The paper trains on groups with signal alone (ASTRA section 5.1). Such groups follow those
+        with signal, and are there where rolling did not fill the batch.
+        """
+        with_signal = filled.informative * self.rl.group_size
+        output["advantages"][max(0, with_signal - share.start) :] = 0.0
+        trained = samples_of(filled.groups[: filled.informative])
+        tokens = sum(sum(sample.mask) for sample in trained)
+        output["num_items_in_batch"] = torch.full_like(output["num_items_in_batch"], tokens)
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -165,36 +173,20 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
         metrics["importance/gap"].append((gap.abs().sum() / count).item())
         metrics["importance/capped"].append((((gap.exp() > cap) * trained).sum() / count).item())
 
-    def _collect(self, step: int) -> Filled[Group]:
-        """A batch of groups; every rank sees the same ones, so all make the same rounds."""
-        world, rank = self.accelerator.num_processes, self.accelerator.process_index
-        self.roller.weights_are(step)
+    def _collect(self, step: int) -> Collected:
+        """The batch of ``step``; from then on servers roll the next one, if they may."""
         model = self.accelerator.unwrap_model(self.model)
         training = model.training
         model.eval()
-
-        def roll(count: int, round_: int) -> Sequence[Group]:
-            taken = self.stream.take(-(-count // world) * world)
-            groups = self.roller.roll(taken[rank::world], seed_of(self.rl.seed, step, round_, rank))
-            if world == 1:
-                return groups
-            own = {group.uid: group for group in groups}
-            everyones = cast(list[Group], gather_object([group.bare for group in groups]))
-            kept = (own.get(group.uid, group) for group in everyones)  # with rollouts, for traces
-            return sorted(kept, key=lambda group: group.uid)
-
-        oldest = step - self.rl.max_staleness
-        carried = [group for group in self.carried if group.weight_version >= oldest]
         try:
-            filled = self.filler.fill(self.rl.groups, roll, carried)
-        except ValueError as error:
-            raise TrainingError(f"step {step}: {error}; the sandbox seems to be down") from error
+            collected = self.collector.batch(step)
+            overlaps = self.rl.max_staleness > 0 and self.rl.engine.own_weights
+            if overlaps and step + 1 < self.first_step + self.args.max_steps:
+                self.collector.roller.weights_are(step)
+                self.collector.begin(step + 1)
         finally:
             model.train(training)
-        self.carried = filled.surplus if self.rl.max_staleness else []
-        self.informative += filled.informative
-        self.empty_batches = 0 if filled.informative else self.empty_batches + 1
-        return filled
+        return collected
 
     def _replay(self) -> dict[str, list[Any]]:
         samples = self._replayed
@@ -206,17 +198,23 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             "trajectory_reward": [sample.reward for sample in samples],
         }
 
-    def _log_filling(self, filled: Filled[Group], seconds: float, staleness: float) -> None:
-        metrics = self._metrics["train"]
-        metrics["filling/informative"].append(float(filled.informative))
-        metrics["filling/rolled"].append(float(filled.rolled))
-        metrics["filling/rounds"].append(float(filled.rounds))
-        metrics["filling/rate"].append(self.filler.rate)
-        metrics["filling/surplus"].append(float(len(filled.surplus)))
-        metrics["filling/staleness"].append(staleness)
-        metrics["filling/seconds"].append(seconds)
-        kept = [sample.reward for group in filled.groups for sample in group.samples]
-        metrics["filling/kept_reward"].append(sum(kept) / len(kept))
+    def _log_filling(self, collected: Collected, waited: float, staleness: float) -> None:
+        filled, metrics = collected.filled, self._metrics["train"]
+        kept = [sample.reward for sample in samples_of(filled.groups)]
+        for name, value in {
+            "informative": filled.informative,
+            "rolled": filled.rolled,
+            "rounds": filled.rounds,
+            "rate": self.collector.filler.rate,
+            "surplus": len(filled.surplus),
+            "staleness": staleness,
+            "seconds": collected.seconds,
+            "waited": waited,
+            "infra_retries": collected.trouble.retries,
+            "lost_to_infra": collected.trouble.lost,
+            "kept_reward": sum(kept) / len(kept),
+        }.items():
+            metrics[f"filling/{name}"].append(float(value))
 
 
 class StreamState(TrainerCallback):
@@ -233,41 +231,25 @@ class StreamState(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self._trainer.empty_batches >= self._patience:
+        if self._trainer.collector.empty_batches >= self._patience:
             control.should_training_stop = True
             self.stopped = True
 
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        # A run that ends early has begun a batch that nobody takes: it ends before its sandbox.
+        self._trainer.collector.roller.ahead.wait()
+
     def state(self) -> dict[str, Any]:
-        trainer = self._trainer
-        return {
-            "position": trainer.stream.position,
-            "rate": trainer.filler.rate,
-            "informative": trainer.informative,
-            "empty_batches": trainer.empty_batches,
-            "lost_to_infra": trainer.roller.lost_to_infra,
-            "carried": [asdict(group.bare) for group in trainer.carried],
-            "stopped": self.stopped,
-        }
+        return {**self._trainer.collector.state(), "stopped": self.stopped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        trainer = self._trainer
-        trainer.stream.position = state["position"]
-        trainer.filler.rate = state["rate"]
-        trainer.informative = state["informative"]
-        trainer.empty_batches = state["empty_batches"]
-        trainer.roller.lost_to_infra = state["lost_to_infra"]
-        trainer.carried = [_carried_group(document) for document in state["carried"]]
+        self._trainer.collector.restore(state)
         self.stopped = state["stopped"]
 
 
-def _carried_group(document: dict[str, Any]) -> Group:
-    """A group as a checkpoint keeps it: without the rollouts of its rank."""
-    samples = [TrainingSample(**sample) for sample in document["samples"]]
-    figures, kind, difficulty = (document[name] for name in ("figures", "kind", "difficulty"))
-    return Group(document["uid"], samples, figures, kind, difficulty)
-
-
-def grpo_arguments(config: RLConfig, folder: Path, steps: int, dtype: str) -> GRPOConfig:
+def grpo_arguments(config: RLConfig, folder: Path, steps: int) -> GRPOConfig:
     """TRL's settings: no KL, no entropy, token-mean loss, decoupled clipping."""
     cuda = torch.cuda.is_available()
     rows = config.groups * config.group_size
@@ -303,8 +285,9 @@ def grpo_arguments(config: RLConfig, folder: Path, steps: int, dtype: str) -> GR
         report_to="none",
         disable_tqdm=True,
         activation_checkpointing=config.activation_checkpointing,
-        bf16=cuda and dtype == "bfloat16",
+        bf16=config.dtype == "bfloat16",  # the compute's; the weights themselves stay float32
         use_cpu=not cuda,
         dataloader_pin_memory=cuda,
+        ddp_timeout=patience_s(config),  # ranks meet after a hand-over, or development rollouts
         ddp_find_unused_parameters=False,  # all take part; looking costs a walk of the graph a step
     )

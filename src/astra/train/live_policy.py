@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from astra.rollout.chat import LoadedPolicy
-from astra.train.checkpoints import save_policy
+from astra.train.checkpoints import save_policy, served_weights
 from astra.train.distributed import gathered_weights, is_main
 
 
@@ -50,26 +50,39 @@ class LivePolicy:
     """A policy whose weights change. Every rank calls each method, since some are collective.
 
     The loaded model holds the weights itself until ``train_in`` names the trainer that does.
+    Servers compute in ``served_dtype``, so weights are cast to it before they travel.
     """
 
-    def __init__(self, policy: LoadedPolicy) -> None:
+    def __init__(self, policy: LoadedPolicy, served_dtype: str) -> None:
         self.loaded = policy
+        self._served_dtype = served_dtype
         self._holder: _Holder = _Alone(policy.model)
 
     def train_in(self, trainer: Any) -> None:
-        """Let ``trainer`` hold the weights from now on; it may wrap the model and shard it."""
+        """Let ``trainer`` hold the weights from now on; it may wrap the model and shard it.
+
+        Sharded weights can be had once its training has begun, no sooner.
+        """
         self._holder = _InTrainer(trainer)
 
     def weights(self) -> dict[str, Any] | None:
         """The whole model's weights where ranks share them; None: the loaded model has them."""
         return self._holder.whole()
 
+    def served(self) -> dict[str, torch.Tensor] | None:
+        """The whole model's tensors by their names in a model folder, as servers hold them: tied
+        ones once, in ``served_dtype``. None on all ranks but the first."""
+        whole = self.weights()
+        if not is_main():
+            return None
+        return served_weights(self.loaded.model, whole, self._served_dtype)
+
     def save(self, folder: Path) -> bool:
-        """Write a complete policy folder. Returns whether this rank is the one that wrote."""
-        weights = self.weights()
-        if is_main():
-            save_policy(self.loaded.model, self.loaded.codec.tokenizer, folder, weights)
-        return is_main()
+        """Write a complete policy folder for servers. Returns whether this rank wrote it."""
+        tensors = self.served()
+        if tensors is not None:
+            save_policy(self.loaded.model, self.loaded.codec.tokenizer, folder, tensors)
+        return tensors is not None
 
     @torch.no_grad()
     def logprobs(self, ids: list[int]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Muon for hidden matrices together with AdamW for the rest, as one optimizer."""
+"""Which weights train and how: Muon with AdamW as one optimizer, embedding rows, lost updates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from accelerate.utils.deepspeed import DeepSpeedOptimizerWrapper
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from astra.train.errors import TrainingError
+from astra.train.launch import launched_sharding
+
+
+class RefuseRoundedUpdates(TrainerCallback):
+    """Ends training before its first step where bfloat16 weights would take the updates.
+
+    Weights are loaded in bfloat16 where the launch command asks DeepSpeed or FSDP for float32
+    masters (launch.weights_dtype). Accelerate leaves FSDP out, and says nothing, for one process
+    and for processes on CPUs. Raises TrainingError then.
+    """
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        trained = {p.dtype for p in kwargs["model"].parameters() if p.requires_grad}
+        if torch.bfloat16 in trained and not isinstance(
+            kwargs["optimizer"], DeepSpeedOptimizerWrapper
+        ):
+            raise TrainingError(
+                "bfloat16 weights would be trained, in which most updates are rounded away: the "
+                f"launch command asks for {launched_sharding()}, and accelerate runs without it, "
+                "as it does for a single process and on CPUs. Start several GPU processes, or "
+                "launch with conf/accelerate/ddp.yaml"
+            )
 
 
 class MuonAdamW(torch.optim.Optimizer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 from datasets import Dataset
 from transformers import PrinterCallback
+from trl.trainer.grpo_config import GRPOConfig
 
 from astra.arena.prompt import initial_messages
 from astra.records.environment import Arena
-from astra.records.qa import Split
+from astra.records.qa import QuestionKind, Split
 from astra.records.score import Rejection
 from astra.rollout.build import build_driver, build_engine
 from astra.rollout.chat import ChatCodec, LoadedPolicy
@@ -29,13 +31,17 @@ from astra.train.checkpoints import (
     start_afresh_if_finished,
     train_from,
 )
+from astra.train.collector import Trouble
 from astra.train.curves import Curves, tail_mean
+from astra.train.distributed import world_size
 from astra.train.errors import TrainingError
+from astra.train.exchange import Exchange, patience_s
 from astra.train.groups import GroupRoller, PromptStream
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
 from astra.train.live_policy import LivePolicy
 from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
-from astra.train.optimizers import train_added_rows_only
+from astra.train.optimizers import RefuseRoundedUpdates, train_added_rows_only
+from astra.train.prompts import prompt_lengths
 from astra.train.rl_config import RLConfig
 from astra.train.rl_watch import RLWatcher
 from astra.train.schedule import Phase, drop_solved, phases
@@ -58,28 +64,52 @@ class RLResult:
     stopped_early: bool
     dev: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     """Means on the development arenas, ``before`` and ``after`` training."""
-    lost_to_infra: int = 0
+    trouble: Trouble = field(default_factory=Trouble)
+    """What our own machinery cost, over all ranks and steps."""
+    faults: dict[str, int] = field(default_factory=dict[str, int])
+    """What went wrong with rollout servers since the process started, by kind, over all ranks."""
     dropped_as_solved: int = 0
     """Arenas that the newest filter of the schedule left out."""
     weights: dict[str, Any] | None = None
     """The whole model's, where ranks share them; None: the policy's model holds them."""
 
 
-def choose_arenas(arenas: Iterable[Arena], codec: ChatCodec, config: RLConfig) -> Arenas:
-    """Training arenas whose longest prompt fits, and the first ``dev_arenas`` of the dev split."""
-    chosen = Arenas()
+def choose_arenas(
+    arenas: Iterable[Arena], codec: ChatCodec, config: RLConfig, folder: Path
+) -> Arenas:
+    """Training arenas of ``config.kinds`` whose longest prompt fits, and the first ``dev_arenas``
+    of those kinds of the dev split.
+
+    Every rank calls it; they share out the encoding through the run's ``folder``.
+    """
+    chosen, candidates = Arenas(), list[Arena]()
+    kinds = set(config.kinds or QuestionKind)
+    found = Counter[str]()
     for arena in arenas:
         if arena.split == Split.TRAIN:
-            extra = [tool for band in arena.irrelevant.values() for tool in band]
-            tools = [offer.tool for offer in (*arena.tools, *extra)]
-            # Every candidate at once is an upper bound of what a draw offers.
-            length = len(codec.encode_prompt(initial_messages(arena), tools))
-            if length > config.limits.max_prompt_tokens:
-                chosen.rejections.append(Rejection(item=arena.id, reason="prompt_too_long"))
-            else:
-                chosen.train.append(arena)
+            found[arena.kind] += 1
+        if arena.kind not in kinds:
+            continue
+        if arena.split == Split.TRAIN:
+            candidates.append(arena)
         elif arena.split == Split.DEV and len(chosen.dev) < config.dev_arenas:
             chosen.dev.append(arena)
+    if found and not candidates:
+        listed = ", ".join(f"{kind} {number}" for kind, number in sorted(found.items()))
+        raise TrainingError(
+            f"envs_merged has no training arena of rl.kinds [{', '.join(sorted(kinds))}], but "
+            f"{listed}; choose among these, or make the others (code: envs_merged.code; all "
+            "others: qa.kinds)"
+        )
+    # Beside the folder: a finished run's is emptied while other ranks may still read lengths.
+    lengths = prompt_lengths(
+        candidates, codec, folder.with_name(f"{folder.name}.prompts"), patience_s(config)
+    )
+    for arena, length in zip(candidates, lengths, strict=True):
+        if length > config.limits.max_prompt_tokens:
+            chosen.rejections.append(Rejection(item=arena.id, reason="prompt_too_long"))
+        else:
+            chosen.train.append(arena)
     if not chosen.train:
         raise TrainingError(
             "envs_merged has no training arena that fits; see metrics/envs_merged.json and "
@@ -137,10 +167,12 @@ class _Training:
     ) -> None:
         self._arenas, self._config, self._sandbox = arenas, config, sandbox
         self._folder, self._run = folder, run
-        self._policy = LivePolicy(policy)
+        self._policy = LivePolicy(policy, config.dtype)
+        self._exchange: Exchange | None = None
         inputs = EngineInputs(
-            policy, self._policy.save, self._reference, servers, folder / "weights"
-        )
+            policy, self._policy.save, self._policy.served, self._reference, servers,
+            folder / "weights", world_size(), lambda value: self._with_all_ranks().gather(value),
+        )  # fmt: skip
         self._engine = build_engine(config.engine, inputs)
         self._curves = Curves()
         self._progress = Progress("steps", config.total_steps)
@@ -148,6 +180,13 @@ class _Training:
         """The last checkpoint of the phase that ended before."""
         self._dropped = 0
         """Arenas that the newest filter of the schedule left out."""
+
+    def _with_all_ranks(self) -> Exchange:
+        """How ranks tell each other of servers and evaluations, once their process group is there;
+        all of them ask for it first at the same point."""
+        if self._exchange is None:
+            self._exchange = Exchange(patience_s(self._config))
+        return self._exchange
 
     def _reference(self) -> tuple[list[int], list[float]]:
         """Ids of a prompt and the trainer's log-probabilities of it, for servers to be held to."""
@@ -164,7 +203,7 @@ class _Training:
                 break
             ended = self._train(phase)
         steps = ended.trainer.first_step + int(ended.trainer.state.global_step)
-        if ended.stream.stopped and not ended.trainer.informative:
+        if ended.stream.stopped and not ended.trainer.collector.informative:
             raise TrainingError(
                 f"no group of rollouts differed in reward in {steps} steps of "
                 f"{self._config.groups} prompts x {self._config.rolled_size}: there is nothing to "
@@ -172,12 +211,14 @@ class _Training:
                 "rl.temperature), are all arenas too easy or too hard (plots/rl)?"
             )
         after = ended.watcher.evaluate(steps)
+        faults = ended.watcher.faults()
         return RLResult(
             steps,
             self._curves,
             ended.stream.stopped,
-            {"before": ended.watcher.before, "after": after},
-            ended.trainer.roller.lost_to_infra,
+            {"before": ended.watcher.before or {}, "after": after},
+            ended.trainer.collector.trouble,
+            dict(faults),
             self._dropped,
             self._policy.weights(),
         )
@@ -191,14 +232,14 @@ class _Training:
             config.final_answer,
         )  # fmt: skip
         driver = build_driver(self._engine, config.engine, setting)
+        # They set up the process group, through which ranks talk from here on.
+        arguments = grpo_arguments(config, folder, phase.trainer_steps)
         arenas = self._unsolved(phase, driver, folder)
-        current = self._prepared(phase, driver, arenas, folder)
+        current = self._prepared(phase, driver, arenas, arguments)
         own = resume_point(folder)
         latest = own or self._newest
         if latest is not None:
             restore_parts(latest, {"watcher": current.watcher, "stream": current.stream})
-        else:
-            current.watcher.before = current.watcher.evaluate(0)
         # A phase with an optimizer of its own goes on from the weights alone, which the model has.
         inherited = None if phase.fresh_optimizer else self._newest
         train_from(current.trainer, own or inherited, current.stream.stopped)
@@ -218,33 +259,36 @@ class _Training:
         return kept
 
     def _prepared(
-        self, phase: Phase, driver: Driver, arenas: list[Arena], folder: Path
+        self, phase: Phase, driver: Driver, arenas: list[Arena], arguments: GRPOConfig
     ) -> _Trained:
         """The phase's trainer with what watches it; from here on the trainer holds the weights."""
         config, policy = self._config, self._policy.loaded
+        roller = GroupRoller(driver, config)
         watcher = RLWatcher(
             self._curves, self._run, self._progress, phase.origin,
-            model=policy.model, driver=driver, dev=self._arenas.dev, config=config,
+            model=policy.model, weights_are=roller.weights_are, driver=driver,
+            exchange=self._with_all_ranks(), dev=self._arenas.dev, config=config,
         )  # fmt: skip
-        dtype = str(policy.model.dtype).removeprefix("torch.")
         trainer = AdaptiveGRPOTrainer(
-            roller=GroupRoller(driver, config),
+            roller=roller,
             stream=PromptStream(arenas, config.seed),
             config=config,
             on_batch=watcher.on_batch,
             first_step=phase.origin,
             model=policy.model,
-            args=grpo_arguments(config, folder, phase.trainer_steps, dtype),
+            args=arguments,
             train_dataset=Dataset.from_list([{"prompt": ""}] * config.groups),
             processing_class=policy.codec.tokenizer,
-            callbacks=[watcher],
+            callbacks=[RefuseRoundedUpdates(), watcher],
         )
         trainer.remove_callback(PrinterCallback)
         refuse_sharded_adapters(trainer, config.lora)
         stream = StreamState(trainer, config.patience)
         parts = {"watcher": watcher, "stream": stream}
         trainer.add_callback(stream)
-        trainer.add_callback(CompleteCheckpoint(parts, config.keep_optimizer_states))
+        trainer.add_callback(
+            CompleteCheckpoint(parts, config.keep_checkpoints, config.keep_optimizer_states)
+        )
         self._policy.train_in(trainer)
         return _Trained(trainer, watcher, stream)
 
@@ -256,8 +300,14 @@ def report_rl(metrics: StageMetrics, arenas: Arenas, result: RLResult) -> None:
     metrics.count("steps", result.steps)
     for rejection in arenas.rejections:
         metrics.reject(rejection)
-    if result.dropped_as_solved:
-        metrics.count("dropped_as_solved", result.dropped_as_solved)
+    for name, count in (
+        ("dropped_as_solved", result.dropped_as_solved),
+        ("infra_retries", result.trouble.retries),
+        ("groups_lost_to_infra", result.trouble.lost),
+        *((f"server_{kind}", count) for kind, count in sorted(result.faults.items())),
+    ):
+        if count:
+            metrics.count(name, count)
     metrics.value("stopped_early", result.stopped_early)
     for name in ("reward", "f1", "recall", "precision", "answer_correct"):
         metrics.value(f"train_{name}", tail_mean(result.curves.values(f"train_{name}")))

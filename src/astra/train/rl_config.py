@@ -8,7 +8,9 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from astra.arena.irrelevant import IrrelevantMode
 from astra.arena.reward import FinalAnswer, RewardMode
+from astra.records.qa import QuestionKind
 from astra.rollout.build import engine_options
+from astra.rollout.chat import Dtype
 from astra.rollout.engine import EngineConfig
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
@@ -65,11 +67,13 @@ class RLConfig(StageConfig):
     """Group-relative policy optimisation in arenas (ASTRA section 5)."""
 
     seed: int
-    dtype: Literal["float32", "bfloat16"]
-    """The type of the weights; the policy itself is ``models/sft``."""
+    dtype: Dtype
+    """The type that the policy computes and is served in; the policy itself is ``models/sft``."""
     steps: int = Field(ge=1)
     schedule: tuple[RLPhase, ...]
     """Phases, one after the other, in place of ``steps``."""
+    kinds: tuple[QuestionKind, ...] | None = Field(min_length=1)
+    """The kinds of arenas that train and watch training; None: all."""
     reward: RewardMode
     final_answer: FinalAnswer
     irrelevant_tools: IrrelevantMode
@@ -82,9 +86,13 @@ class RLConfig(StageConfig):
     batch_filling: bool
     """Roll until the batch is full of informative groups; off: train on what was rolled first."""
     max_rounds: int = Field(ge=1)
-    """Rounds of rolling per step; what is still missing then is filled with spare groups."""
+    """Rounds of rolling per step; what is still missing then is filled with groups without
+    signal, which take no part in the loss."""
     max_staleness: int = Field(ge=0)
-    """Surplus informative groups train up to so many steps later; 0: they are dropped."""
+    """Steps that a rollout may be older than the weights it trains; 0: none. From 1 on, servers
+    roll the next step's batch while this one trains, with weights a step old; engines in the
+    trainer's process roll in turn. Surplus groups train later while they are young enough:
+    rolled ahead of their step, they are one step older than the rest, so from 2 on."""
     patience: int = Field(ge=1)
     """Steps in a row without one informative group before training ends."""
     roc: RoCConfig
@@ -113,8 +121,10 @@ class RLConfig(StageConfig):
     """Steps from one look at the development arenas to the next."""
     save_steps: int = Field(ge=1)
     """Steps from one checkpoint to the next."""
+    keep_checkpoints: int = Field(ge=1)
+    """How many of the newest checkpoints are kept; older ones are deleted."""
     keep_optimizer_states: int = Field(ge=1)
-    """How many of the newest checkpoints keep their optimizer's state; older ones keep weights."""
+    """How many of those keep their optimizer's state; the others keep weights."""
     embedding_rows: Literal["all", "added"]
     """Which embedding rows train; ``added``: those of added tokens, such as chat markers, only
     (optimizers.train_added_rows_only)."""
@@ -163,9 +173,12 @@ class RLConfig(StageConfig):
         return self
 
     @model_validator(mode="after")
-    def _only_filling_leaves_a_surplus(self) -> Self:
-        if self.max_staleness and not self.batch_filling:
-            raise ValueError("max_staleness keeps the surplus of batch_filling, which is off")
+    def _something_is_stale(self) -> Self:
+        if self.max_staleness and not self.batch_filling and not self.engine.own_weights:
+            raise ValueError(
+                "max_staleness keeps the surplus of batch_filling, which is off, and lets servers "
+                f"roll ahead, which engine {self.engine.type} does not have"
+            )
         return self
 
     @model_validator(mode="after")

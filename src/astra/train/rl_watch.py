@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -16,6 +18,7 @@ from astra.rollout.live import EpisodeJob, Rollout
 from astra.stage import Progress
 from astra.tracking.mlflow import Run
 from astra.train.curves import Curves
+from astra.train.exchange import Exchange
 from astra.train.filling import Filled
 from astra.train.groups import Group, mean_figures, rollout_figures
 from astra.train.rl_config import RLConfig
@@ -24,9 +27,10 @@ from astra.train.watch import Watcher
 
 class RLWatcher(Watcher):
     """Watches one phase: logs what the trainer logs, every batch's figures and sampled traces,
-    and rolls the development arenas every ``dev_every`` steps.
+    and rolls the development arenas before the first step and every ``dev_every`` steps.
 
-    ``driver`` rolls them with the phase's limits; ``offset`` is the phase's first step.
+    ``weights_are`` hands weights over and ``driver`` rolls with them, with the phase's limits;
+    each rank rolls a share, which ``exchange`` gathers. ``offset`` is the phase's first step.
     """
 
     LOGGED = ("loss", "grad_norm", "entropy", "filling/informative", "filling/rolled",
@@ -40,15 +44,19 @@ class RLWatcher(Watcher):
         offset: int,
         *,
         model: Any,
+        weights_are: Callable[[int], None],
         driver: Driver,
+        exchange: Exchange,
         dev: Sequence[Arena],
         config: RLConfig,
     ) -> None:
         super().__init__(curves, run, progress, offset)
-        self._model, self._driver, self._config = model, driver, config
+        self._model, self._config = model, config
+        self._weights_are, self._driver, self._exchange = weights_are, driver, exchange
         self._jobs = [_greedy_job(arena, config) for arena in dev]
-        self.before: dict[str, float] = {}
-        """Figures on development arenas before the first step of the whole training."""
+        self.before: dict[str, float] | None = None
+        """Figures on development arenas before the first step of the whole training; None until
+        they are known."""
 
     def on_batch(self, step: int, filled: Filled[Group]) -> None:
         """Log means over every rollout of the step, before filtering and downsampling pick some."""
@@ -59,6 +67,8 @@ class RLWatcher(Watcher):
         if self._driver.tool_calls:
             latency = self._driver.tool_seconds / self._driver.tool_calls
             self.run.metrics({"tools/seconds_per_call": latency}, step)
+        faults = self.faults()
+        self.run.metrics({f"servers/{kind}": float(n) for kind, n in faults.items()}, step)
         if step % self._config.trace_every == 0:
             self._trace(filled.groups, step)
 
@@ -69,6 +79,20 @@ class RLWatcher(Watcher):
         stride = max(1, len(rollouts) // max(wanted, 1))
         for rollout in rollouts[::stride][:wanted]:
             trace_rollout(self.run, rollout, step)
+
+    def faults(self) -> Counter[str]:
+        """What went wrong with rollout servers since this process started, by kind, over all
+        ranks, which call it together."""
+        told = self._exchange.gather(Counter(self._driver.faults))
+        return sum(told, Counter[str]())
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        # Not sooner: the trainer wraps the model as training begins, and only then can weights
+        # that ranks share be gathered for servers.
+        if self.before is None:
+            self.before = self.evaluate(self.offset + state.global_step)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -81,15 +105,22 @@ class RLWatcher(Watcher):
     def evaluate(self, step: int) -> dict[str, float]:
         """Roll the development arenas greedily, each with its irrelevant tools; log the figures.
 
-        Returns them rounded to four digits; empty without development arenas.
+        Each rank rolls its share of them. Returns the figures rounded to four digits; empty
+        without development arenas.
         """
         if not self._jobs:
             return {}
         training = self._model.training
         self._model.eval()
-        self._driver.weights_are(step)
-        rollouts = self._driver.run(self._jobs, Sampling(temperature=0.0, seed=0))
+        self._weights_are(step)
+        world, rank = self._exchange.world, self._exchange.rank
+        greedy = Sampling(temperature=0.0, seed=0)
+        mine = self._driver.run(self._jobs[rank::world], greedy)
         self._model.train(training)
+        # What figures are not made of stays here: most of a rollout is ids.
+        told = [replace(one, prompt_ids=[], completion_ids=[], logprobs=[]) for one in mine]
+        everyones = self._exchange.gather(told)
+        rollouts = [everyones[at % world][at // world] for at in range(len(self._jobs))]
         figures = {name: round(v, 4) for name, v in rollout_figures(rollouts).items()}
         for name, value in figures.items():
             self.curves.add(f"dev_{name}", step, value)

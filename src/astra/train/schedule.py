@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelerate.utils import gather_object
-
 from astra.arena.irrelevant import draw
 from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, RolloutLimits
-from astra.store.journal import Journal
-from astra.train.distributed import rank, world_size
+from astra.stage import Progress
 from astra.train.errors import TrainingError
+from astra.train.exchange import patience_s
 from astra.train.groups import seed_of
 from astra.train.rl_config import RLConfig
+from astra.train.shared_work import shared_work
 
 ARENAS_AT_ONCE = 32
-"""Arenas per entry of the filter's journal: what a kill costs at most."""
+"""Arenas that the filter judges at once: what a kill costs each rank at most."""
 
 
 @dataclass(frozen=True)
@@ -71,25 +70,20 @@ def drop_solved(
 ) -> list[Arena]:
     """The arenas that are not solved in ``times`` of ``times`` rollouts by the policy as it is.
 
-    Every rank judges its share, block by block, each committed to a journal in ``folder``: run
-    again after a kill it goes on where it stopped, with the same verdicts. An arena with a
-    rollout that our machinery lost stays.
+    Every rank judges its share, block by block, each written to a file in ``folder``: run again
+    after a kill it goes on where it stopped, with the same verdicts. An arena with a rollout that
+    our machinery lost stays.
     """
     ordered = sorted(arenas, key=lambda arena: arena.id)
     blocks = [ordered[at : at + ARENAS_AT_ONCE] for at in range(0, len(ordered), ARENAS_AT_ONCE)]
-    journal = Journal(f"solved-{rank()}", folder)
-    solved: list[str] = []
-    try:
-        for block in blocks[rank() :: world_size()]:
-            key = content_id([times, [arena.id for arena in block]])
-            verdict = journal.get(key)
-            if verdict is None:
-                verdict = _solved(block, times, driver, config)
-                journal.put(key, verdict)
-            solved += verdict
-    finally:
-        journal.close()
-    dropped = set(gather_object(solved) if world_size() > 1 else solved)
+    verdicts = shared_work(
+        [(content_id([times, [arena.id for arena in block]]), block) for block in blocks],
+        lambda block: _solved(block, times, driver, config),
+        folder / "solved",
+        patience_s(config),
+        Progress(f"blocks of {ARENAS_AT_ONCE} arenas", len(blocks)),
+    )
+    dropped = {arena for verdict in verdicts for arena in verdict}
     kept = [arena for arena in ordered if arena.id not in dropped]
     if not kept:
         raise TrainingError(

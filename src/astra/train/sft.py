@@ -22,6 +22,7 @@ from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
 from astra.records.score import Rejection
 from astra.records.trajectory import SFTSample
 from astra.rollout.chat import ChatCodec, LoadedPolicy
+from astra.rollout.template_traits import Thoughts
 from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
@@ -36,10 +37,14 @@ from astra.train.curves import Curves, tail_mean
 from astra.train.distributed import accumulation_steps, gathered_weights, world_size
 from astra.train.errors import TrainingError
 from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapters
-from astra.train.optimizers import MuonAdamW, train_added_rows_only
+from astra.train.optimizers import MuonAdamW, RefuseRoundedUpdates, train_added_rows_only
 from astra.train.sft_config import SFTConfig
 from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer
 from astra.train.watch import Watcher, explained
+
+COLLECTIVE_TIMEOUT_S = 7200
+"""How long a rank waits for the others. The longest wait is for the first rank to write a
+checkpoint: 400 GB (32B with moments) at 60 MB/s (ours)."""
 
 
 @dataclass
@@ -48,6 +53,8 @@ class Encoded:
 
     rows: list[dict[str, list[int]]] = field(default_factory=list[dict[str, list[int]]])
     rejections: list[Rejection] = field(default_factory=list[Rejection])
+    thoughts: int = 0
+    """Messages with a thought that the samples hold, whether or not the template writes it."""
 
     @property
     def trained_tokens(self) -> int:
@@ -68,17 +75,21 @@ class SFTResult:
 
 
 def encode_samples(samples: Iterable[SFTSample], codec: ChatCodec, max_tokens: int) -> Encoded:
-    """Encode with the policy's own template; labels are -100 outside assistant spans."""
+    """Encode with the policy's own template; labels are -100 outside assistant spans.
+
+    A conversation is one row, or one per user message (``ChatCodec.training_rows``).
+    """
     encoded = Encoded()
     for sample in samples:
-        ids, mask = codec.encode_conversation(sample.messages, sample.tools)
-        if len(ids) > max_tokens:
-            encoded.rejections.append(Rejection(item=sample.id, reason="too_long"))
-        elif not any(mask):
-            encoded.rejections.append(Rejection(item=sample.id, reason="no_assistant_text"))
-        else:
-            labels = [i if m else IGNORED for i, m in zip(ids, mask, strict=True)]
-            encoded.rows.append({"input_ids": ids, "labels": labels})
+        encoded.thoughts += sum(bool(message.reasoning) for message in sample.messages)
+        for ids, mask in codec.training_rows(sample.messages, sample.tools):
+            if len(ids) > max_tokens:
+                encoded.rejections.append(Rejection(item=sample.id, reason="too_long"))
+            elif not any(mask):
+                encoded.rejections.append(Rejection(item=sample.id, reason="no_assistant_text"))
+            else:
+                labels = [i if m else IGNORED for i, m in zip(ids, mask, strict=True)]
+                encoded.rows.append({"input_ids": ids, "labels": labels})
     return encoded
 
 
@@ -93,6 +104,7 @@ def train_sft(
     """Train ``policy.model`` in place. Raises TrainingError without data or a resume point."""
     if not train.rows:
         raise TrainingError("sft_set holds no training sample that fits; see metrics/sft_set.json")
+    _refuse_thoughtless(policy.codec, train)
     total = total_steps(len(train.rows), config)
     curves = Curves()
     watcher = _Watcher(curves, run, Progress("steps", total), config.patience)
@@ -101,6 +113,7 @@ def train_sft(
         train_added_rows_only(policy.model, policy.codec.tokenizer)
     add_adapters(policy, config.lora)
     start_afresh_if_finished(folder)
+    checkpoints = CompleteCheckpoint(parts, config.keep_checkpoints, config.keep_optimizer_states)
     trainer = AssistantSFTTrainer(
         model=policy.model,
         args=_arguments(config, folder, total, bool(evaluation.rows)),
@@ -108,7 +121,7 @@ def train_sft(
         eval_dataset=Dataset.from_list(evaluation.rows) if evaluation.rows else None,
         processing_class=policy.codec.tokenizer,
         optimizers=_optimizer(policy.model, config, total),
-        callbacks=[watcher, CompleteCheckpoint(parts, config.keep_optimizer_states)],
+        callbacks=[watcher, RefuseRoundedUpdates(), checkpoints],
     )
     trainer.remove_callback(PrinterCallback)
     refuse_sharded_adapters(trainer, config.lora)
@@ -121,6 +134,18 @@ def train_sft(
     weights = gathered_weights(trainer)
     merge_adapters(policy, config.lora)
     return SFTResult(trainer.state.global_step, curves, watcher.stopped, weights)
+
+
+def _refuse_thoughtless(codec: ChatCodec, train: Encoded) -> None:
+    """A model that thinks unlearns it from conversations without thoughts. Raises TrainingError."""
+    if codec.thoughts == Thoughts.CURRENT and not train.thoughts:
+        raise TrainingError(
+            f"sft.policy.template is {codec.template!r}, the template of a model that thinks, and "
+            f"none of the {len(train.rows)} training conversations holds a thought: it would be "
+            "trained not to think. Make them with a teacher that thinks "
+            "(trajectories.reasoning=keep, dvc repro sft_set), or train without thinking: "
+            "-S policy.template=qwen3"
+        )
 
 
 def total_steps(samples: int, config: SFTConfig) -> int:
@@ -162,9 +187,10 @@ def _arguments(config: SFTConfig, folder: Path, total: int, evaluate: bool) -> T
         max_length=None,
         packing=False,
         activation_checkpointing=config.activation_checkpointing,
-        bf16=cuda and config.policy.dtype == "bfloat16",
+        bf16=config.policy.dtype == "bfloat16",  # the compute's; the weights stay float32
         use_cpu=not cuda,
         dataloader_pin_memory=cuda,
+        ddp_timeout=COLLECTIVE_TIMEOUT_S,
         ddp_find_unused_parameters=False,  # all take part; looking costs a walk of the graph a step
     )
 
@@ -247,6 +273,8 @@ def report_sft(
         metrics.count(f"{name}_samples", len(part.rows))
         metrics.count(f"{name}_tokens", part.tokens)
         metrics.count(f"{name}_assistant_tokens", part.trained_tokens)
+        if part.thoughts:
+            metrics.count(f"{name}_thoughts", part.thoughts)
         for rejection in part.rejections:
             metrics.reject(rejection)
     metrics.count("steps", result.steps)

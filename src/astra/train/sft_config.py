@@ -10,6 +10,12 @@ from astra.rollout.chat import PolicyConfig
 from astra.settings import StageConfig
 from astra.train.lora import LoRAConfig
 
+OWN_HEAD_BYTES = 1 << 30
+"""The most that the logits of one forward pass may take; above it TRL's head is used (ours)."""
+LOGIT_BYTES = 16
+"""Bytes of a trained token and entry of the vocabulary: logits in bfloat16 (2), in float32 (4),
+their log-softmax (4) and its gradient (4) in float32, and the gradient in bfloat16 (2)."""
+
 
 class SFTConfig(StageConfig):
     """Supervised fine-tuning on ``data/sft_set.parquet`` (ASTRA section 5.3)."""
@@ -43,8 +49,10 @@ class SFTConfig(StageConfig):
     """Evaluations without a lower loss before training ends; 0: never."""
     save_steps: int = Field(ge=1)
     """Steps from one checkpoint to the next."""
+    keep_checkpoints: int = Field(ge=1)
+    """How many of the newest checkpoints are kept; older ones are deleted."""
     keep_optimizer_states: int = Field(ge=1)
-    """How many of the newest checkpoints keep their optimizer's state; older ones keep weights."""
+    """How many of those keep their optimizer's state; the others keep weights."""
     embedding_rows: Literal["all", "added"]
     """Which embedding rows train; ``added``: those of added tokens, such as chat markers, only
     (optimizers.train_added_rows_only)."""

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from astra.stage import Progress
 from astra.tracking.mlflow import Run
+from astra.train.checkpoints import disk_state, size_of, torn_checkpoint
 from astra.train.curves import Curves
 from astra.train.errors import TrainingError
 
@@ -52,7 +54,7 @@ class Watcher(TrainerCallback):
                     "are from before it. Lower learning_rate or max_grad_norm and train anew"
                 )
         if "loss" in logs:
-            self._progress.advance(note=f"loss {logs['loss']:.3f}")
+            self._progress.advance(note=_note(logs))
         for name in self.LOGGED:
             if name in logs:
                 self.curves.add(name.replace("/", "_"), step, float(logs[name]))
@@ -66,11 +68,41 @@ class Watcher(TrainerCallback):
         self.curves.replace(state["curves"])
 
 
+def _note(logs: dict[str, float]) -> str:
+    """What the progress line tells of a step: its loss, and what our own machinery failed."""
+    told = [f"loss {logs['loss']:.3f}"]
+    for name, words in (
+        ("filling/infra_retries", "episodes rolled again"),
+        ("filling/lost_to_infra", "groups lost"),
+    ):
+        if logs.get(name):
+            told.append(f"{logs[name]:.0f} {words}")
+    return ", ".join(told)
+
+
 @contextmanager
-def explained(folder: Path, repair: str) -> Generator[None]:
-    """Turn exhausted memory into a TrainingError that says how to need less."""
+def _written(folder: Path) -> Generator[None]:
+    """Explain an error that a checkpoint of ``folder`` was being written at."""
     try:
         yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        torn = torn_checkpoint(folder)
+        if torn is None or isinstance(error, torch.OutOfMemoryError):
+            raise
+        reason = str(error).split("\n")[0][:200] or type(error).__name__
+        raise TrainingError(
+            f"checkpoint {torn} cannot be written: {reason}. {disk_state(torn, size_of(torn))}; "
+            "it goes on from the checkpoint before, which is whole"
+        ) from error
+
+
+@contextmanager
+def explained(folder: Path, repair: str) -> Generator[None]:
+    """Turn exhausted memory, or a disk that takes no checkpoint, into a TrainingError that says
+    how to need less."""
+    try:
+        with _written(folder):
+            yield
     except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
         exhausted = isinstance(error, MemoryError | torch.OutOfMemoryError)
         if not exhausted and _CPU_ALLOCATOR not in str(error):

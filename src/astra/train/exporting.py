@@ -1,0 +1,57 @@
+"""A checkpoint of a training run as a policy folder that transformers and vLLM load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from astra.rollout.chat import Dtype
+from astra.train.checkpoints import ADAPTER_CONFIG, STATE_FILE, save_policy, served_weights
+from astra.train.errors import TrainingError
+
+FSDP_SHARDS = "pytorch_model_fsdp_0"
+"""Where accelerate writes the weights of ranks under FSDP2."""
+
+
+def export_checkpoint(checkpoint: Path, folder: Path, dtype: Dtype) -> None:
+    """Write the policy that a checkpoint holds to ``folder``, its weights in ``dtype``.
+
+    Shards of FSDP2 are put together and adapters merged into what they adapt, on the CPU, which
+    needs memory for the whole model in float32. Raises TrainingError for a folder that is no
+    whole checkpoint, or holds no weights.
+    """
+    from transformers import AutoTokenizer
+
+    if not (checkpoint / STATE_FILE).is_file():
+        raise TrainingError(
+            f"{checkpoint} is no whole checkpoint: it has no {STATE_FILE}. Whole ones are in "
+            "runs/STAGE/KEY/checkpoint-STEP"
+        )
+    try:
+        model = _loaded(checkpoint)
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"checkpoint {checkpoint} does not load: {error}") from error
+    save_policy(model, tokenizer, folder, served_weights(model, None, dtype))
+
+
+def _loaded(checkpoint: Path) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    if (checkpoint / ADAPTER_CONFIG).is_file():
+        from peft import AutoPeftModelForCausalLM
+
+        adapted: Any = AutoPeftModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+        return adapted.merge_and_unload()
+    if not (checkpoint / FSDP_SHARDS).is_dir():
+        return AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    from accelerate.utils import merge_fsdp_weights
+
+    with TemporaryDirectory(dir=checkpoint.parent) as whole:
+        merge_fsdp_weights(str(checkpoint / FSDP_SHARDS), whole)
+        for path in checkpoint.glob("*.json"):
+            Path(whole, path.name).write_bytes(path.read_bytes())
+        model: Any = AutoModelForCausalLM.from_pretrained(whole, dtype=torch.float32)
+        return model
