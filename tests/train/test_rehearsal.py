@@ -279,7 +279,9 @@ def test_red_for_a_launcher_that_starts_fewer_processes_than_told(repository: Pa
     launch = "accelerate launch --cpu --num_processes 8"
     params = composed(repository, *PAPER, f"runtime.sft_launch={launch}", "sft.context_parallel=1",
                       "runtime.rl_launch=")  # fmt: skip
-    with pytest.raises(AstraError, match=r"runtime\.sft_launch.*started 1 of 2 processes.*torchrun"):
+    with pytest.raises(
+        AstraError, match=r"runtime\.sft_launch.*started 1 of 2 processes.*torchrun"
+    ):
         rehearse(repository, params, None, repository.parent, print)
 
 
