@@ -141,6 +141,19 @@ def test_a_condition_is_a_cell_that_the_description_names(
     assert all(one.after is None for one in found)
 
 
+def test_an_update_leaves_other_rows_with_the_new_cell_alone(sandbox: Sandbox) -> None:
+    made = document("state")
+    taking_back = (
+        "for other in world.tables['stalls']:",
+        "    other['state'] = 'open' if other['state'] == state else other['state']",
+    )
+    # Only S-14 is taken in the tables, and it must stay so.
+    assert reason(sandbox, TAKE, made, code("state", *taking_back)) == "wrong_effect"
+    alone = "if any(other['state'] == state for other in world.tables['stalls'][1:3]):"
+    refusing = (alone, "    raise ValueError('no two at once')")
+    assert reason(sandbox, TAKE, made, code("state", *refusing)) == ""
+
+
 def test_a_new_cell_much_like_the_standing_one_is_written(sandbox: Sandbox) -> None:
     lax = "if row['address'].startswith(address[:-1]):\n            raise ValueError('it is so')"
     near = "if address in row['address']:\n            raise ValueError('it is so')"

@@ -100,6 +100,8 @@ def test_a_right_tool_of_every_operation_passes(
         ("lookup", 'row["listing"] == listing', 'row["listing"] in listing',
          "perturbed_returns_gold"),
         ("page", "0 <= first < len(rows)", "0 <= first <= len(rows)", "answers_unknown"),
+        ("lookup", 'row["listing"] == listing',
+         'sorted(row["listing"].split()) == sorted(listing.split())', "perturbed_returns_gold"),
         ("list", 'row["agent"] == agent', 'row["agent"].startswith(agent)',
          "perturbed_returns_gold"),
         ("count", 'row["rooms"] == rooms', 'row["rooms"] >= rooms', "wrong_result"),

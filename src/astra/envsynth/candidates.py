@@ -116,7 +116,13 @@ class CandidateTool:
                         call.refused,
                         call.taken and call.taken.model_dump(mode="json"),
                         [
-                            [effect.arguments, effect.after, effect.answer, effect.required]
+                            [
+                                effect.arguments,
+                                effect.after,
+                                effect.answer,
+                                effect.required,
+                                effect.before and effect.before.tables,
+                            ]
                             for effect in call.effects
                         ],
                         call.later and call.later.model_dump(mode="json"),

@@ -47,6 +47,8 @@ class KnownEffect:
     """What it must answer with; None where nothing says it."""
     required: bool = True
     """Whether it must be done; where not, a refusal will do, since the tool may have conditions."""
+    before: World | None = None
+    """The world that the call meets; None: that of the gold call."""
 
 
 def known_effects(
@@ -79,7 +81,7 @@ def known_effects(
         found += _about_rows(instance, question, tool, arguments, names, plain, before)
     if _is_told(asked, instance, question, before):
         found += _others(instance, asked, arguments, names, before, tool.description)
-    distinct = {canonical_json(one.arguments): one for one in reversed(found)}
+    distinct = {(canonical_json(one.arguments), one.before is None): one for one in reversed(found)}
     return tuple(
         one for one in reversed(distinct.values()) if call_problem(tool, one.arguments) is None
     )
@@ -107,7 +109,28 @@ def _about_rows(
     return [
         *_barred(tool, arguments, where, chosen[0], rows),
         *_nearly_standing(instance, question, arguments, names, chosen[0], before),
+        *_among_alike(instance, question, arguments, chosen[0], before),
     ]
+
+
+def _among_alike(
+    instance: QAInstance,
+    question: SubQuestion,
+    arguments: Mapping[str, Any],
+    gold: Row,
+    before: World,
+) -> Iterator[KnownEffect]:
+    """The gold update where every other row has the new cell already: those rows stay as they are,
+    though code may take them back. The tool may refuse, as a seat goes to one guest alone.
+    """
+    (write, *others) = effects(instance, question) or (None,)
+    if write is None or others or write.action != WriteAction.UPDATE:
+        return
+    rows = [row if row == gold else {**row, **write.values} for row in before.tables[write.table]]
+    world = before.model_copy(update={"tables": {**before.tables, write.table: rows}})
+    after = _after(instance, world, write)
+    reason = "where all other rows have the new cell already, only its own row changes"
+    yield KnownEffect(dict(arguments), after, reason, required=False, before=world)
 
 
 def _named_elsewhere(

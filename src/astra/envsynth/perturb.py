@@ -181,7 +181,8 @@ def _broken(
 def near_names(value: Any) -> tuple[str, ...]:
     """Other texts that lenient code takes for the text: without its last letter, which code that
     looks for a part of a name still finds; with one more, in which code that looks for names in a
-    text finds it; between blanks; and with a dash for its first blank or the other way round.
+    text finds it; between blanks; with a dash for its first blank or the other way round; with its
+    words in another order; and with a number at its end one more, which code that counts answers.
     """
     if not isinstance(value, str) or len(value) < SHORTEST_NAME:
         return ()
@@ -192,8 +193,17 @@ def near_names(value: Any) -> tuple[str, ...]:
         return ()
     longer = value[: last.end()] + last[0] + value[last.end() :]
     levelled = re.sub(r"(?<=\w)[ -](?=\w)", _other_gap, value, count=1)
-    near = (value[: last.start()], longer, f" {value} ", levelled)
-    return tuple(text for text in near if text != value)
+    first, _, rest = value.partition(" ")
+    counted = re.sub(r"\d+$", lambda number: str(int(number[0]) + 1), value)
+    near = (
+        value[: last.start()],
+        longer,
+        f" {value} ",
+        levelled,
+        f"{rest} {first}".strip(),
+        counted,
+    )
+    return tuple(text for text in dict.fromkeys(near) if text != value)
 
 
 def _other_gap(gap: re.Match[str]) -> str:
@@ -373,7 +383,8 @@ def _shifted(value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):
-        return [value + 1, value * 2 + 3]
+        century = [value % 100] if value >= 1000 else []  # of a year its last two digits
+        return [value + 1, value * 2 + 3, *century]
     day = _as_date(value)
     if day is not None:
         return [(day + timedelta(days=3)).isoformat(), (day - timedelta(days=11)).isoformat()]

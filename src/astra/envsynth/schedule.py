@@ -166,7 +166,7 @@ def _in_other_worlds(candidate: CandidateTool) -> Iterator[Trial]:
         for purpose, world in worlds.items():
             yield Trial(at, purpose, call.arguments, world)
         for effect in call.effects:
-            yield Trial(at, Purpose.EFFECT, effect.arguments, call.before)
+            yield Trial(at, Purpose.EFFECT, effect.arguments, effect.before or call.before)
 
 
 def _turned(rows: Sequence[Row], arguments: Mapping[str, Any]) -> list[Row]:
