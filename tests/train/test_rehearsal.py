@@ -277,11 +277,10 @@ def test_red_on_a_full_disk(repository: Path, small_disk: Path) -> None:
 @pytest.mark.timeout(MINUTES)
 def test_red_for_a_launcher_that_starts_fewer_processes_than_told(repository: Path) -> None:
     launch = "accelerate launch --cpu --num_processes 8"
-    params = composed(repository, *PAPER, f"runtime.sft_launch={launch}", "sft.context_parallel=1",
-                      "runtime.rl_launch=")  # fmt: skip
-    with pytest.raises(
-        AstraError, match=r"runtime\.sft_launch.*started 1 of 2 processes.*torchrun"
-    ):
+    overrides = (f"runtime.sft_launch={launch}", "sft.context_parallel=1", "runtime.rl_launch=")
+    params = composed(repository, *PAPER, *overrides)
+    said = r"runtime\.sft_launch.*started 1 of 2 processes.*torchrun"
+    with pytest.raises(AstraError, match=said):
         rehearse(repository, params, None, repository.parent, print)
 
 
