@@ -38,7 +38,7 @@ from astra.train.rehearsal.errors import mismatch
 from astra.train.rehearsal.launches import (
     POLICY,
     STEPS,
-    Launch,
+    StageLaunch,
     check_batches,
     read_launch,
     scaled,
@@ -115,7 +115,7 @@ class Rehearsal:
         limits = validate("rl.sandbox", self.params["rl"]["sandbox"], SandboxLimits)
         return check_sandbox(limits, validate("runtime", self.params["runtime"], RuntimeConfig))
 
-    def _check(self, launches: Mapping[str, Launch]) -> None:
+    def _check(self, launches: Mapping[str, StageLaunch]) -> None:
         check_batches(self.params, launches)
         for stage, launch in launches.items():
             if "zero" in launch.sharding and importlib.util.find_spec("deepspeed") is None:
@@ -197,7 +197,7 @@ class Rehearsal:
         write_records(data / "sft_set.parquet", world.samples(), SFTSample)
         write_records(data / "envs_merged.parquet", world.arenas(), Arena)
 
-    def _train(self, runs: StageRun, stage: str, launch: Launch) -> None:
+    def _train(self, runs: StageRun, stage: str, launch: StageLaunch) -> None:
         how = f"{launch.sharding}, {launch.ranks} process{'es' * (launch.ranks > 1)}"
         with self._step(f"stage {stage} ({how}), killed after its first step"):
             checkpoint = runs.until_checkpoint(stage)
@@ -263,7 +263,7 @@ _SHARDS = {
 """What only a trainer that shards so writes into its checkpoints."""
 
 
-def _check_sharded(stage: str, launch: Launch, checkpoint: Path) -> None:
+def _check_sharded(stage: str, launch: StageLaunch, checkpoint: Path) -> None:
     """Whether the trainer sharded as it was told: accelerate leaves out, without a word, what it
     finds no devices for."""
     wanted = _SHARDS.get(launch.sharding)
