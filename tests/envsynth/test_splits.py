@@ -35,7 +35,8 @@ def test_a_name_that_is_asked_about_or_found_is_not(where: str) -> None:
     if where == "question":
         made = made.model_copy(update={"main_question": f"Is {name} it?"})
     elif where == "argument":
-        given = step.operation.model_copy(update={"arguments": {"listing": name}})  # type: ignore
+        assert step.operation is not None
+        given = step.operation.model_copy(update={"arguments": {"listing": name}})
         made = made.model_copy(
             update={"sub_questions": (step.model_copy(update={"operation": given}),)}
         )

@@ -39,10 +39,9 @@ def reinforce(policy: LoadedPolicy, compute: Dtype, folder: Path, **options: Any
         dtype=compute, groups=2, group_size=2, micro_batch_size=4, steps=STEPS, save_steps=STEPS,
         importance={"type": "trainer"}, dev_arenas=0, learning_rate=2e-6, **options,
     )  # fmt: skip
-    rl.train_rl(
-        policy, rl.Arenas(train=[make_arena(seed) for seed in range(4)]), config,
-        None, folder, NO_RUN,  # type: ignore[arg-type]
-    )  # fmt: skip
+    nowhere: Any = None  # no call is made
+    arenas = rl.Arenas(train=[make_arena(seed) for seed in range(4)])
+    rl.train_rl(policy, arenas, config, nowhere, folder, NO_RUN)
 
 
 def moved(

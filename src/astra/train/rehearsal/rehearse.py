@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
@@ -289,11 +289,10 @@ def rehearse(
     """
     workspace = Path(mkdtemp(prefix="astra-rehearsal-", dir=place)).resolve()
     one = Rehearsal(root.resolve(), params, sharding, workspace, tell)
-    try:
+    with ExitStack() as kept:
+        kept.callback(tell, f"kept: {workspace}")
         one.run()
-    except BaseException:
-        tell(f"kept: {workspace}")
-        raise
+        kept.pop_all()  # green: there is nothing to be looked at
     shutil.rmtree(workspace)
     for line in one.proved:
         tell(f"proved: {line}")
