@@ -32,7 +32,7 @@ def request_of(mode: Mode, domain: str, question: str = "", text: str = "") -> F
     variables = {
         "mode": mode.value, "domain": domain, "language": "en", "scenario": "",
         "min_hops": 1, "max_hops": 4, "steps": None, "text": text, "question": question,
-        "description": "", "examples": [],
+        "description": "", "may_act": True, "examples": [],
         "names": {"person": [], "thing": []}, "refused": "", "why": "",
     }  # fmt: skip
     spec = Corpus.model_validate({**block, "language": "en"})

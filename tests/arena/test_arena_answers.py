@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -151,6 +152,72 @@ TIMETABLE = answer("list", [["B-2", "A-1"], "Room 4"])
 )
 def test_a_list_in_a_list_is_compared_as_the_answer_that_it_is(text: str, expected: bool) -> None:
     assert final_matches(TIMETABLE, text, [CLASSES, answer("string", "Room 4")]) is expected
+
+
+DAY, SLOTS = answer("date", "2025-11-04"), answer("number", 6, unit="slots")
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "expected"),
+    [
+        (["2025-11-04", 6], "2025-11-04; 6 slots", True),
+        (["2025-11-04", 6], "November 4, 2025; 6", True),
+        (["2025-11-04", 6], "2025-11-04; 6 seats", False),
+        (["2025-11-04", 6], "2025-11-04; $6", False),
+        (["2025-11-04", 6], "6 slots; 2025-11-04", False),
+        (["2025-11-04", 6], "2025-11-04; 6 slots; 6 slots", False),
+        (["2025-11-04", 6], "2025-11-04", False),
+        (["19:35", "Sala 9"], "7:35 PM; Sala 9", True),
+        (["19:35", "Sala 9"], "7:35 AM; Sala 9", False),
+        (["19:35", "Sala 9"], "Sala 9; 7:35 PM", False),
+    ],
+)
+def test_an_item_of_a_list_is_read_as_the_answer_that_it_is(
+    values: list[Any], text: str, expected: bool
+) -> None:
+    assert final_matches(answer("list", values), text, [DAY, SLOTS]) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("6 slots; 4 November 2025; Ada", True),
+        ("Ada; 2025-11-04; 6", True),
+        ("Ada; 2025-11-04; 2025-11-04", False),
+        ("Ada; 2025-11-04; 7 slots", False),
+        ('["Ada", 6, "2025-11-04"]', True),
+    ],
+)
+def test_without_an_order_items_of_several_types_stand_anywhere(text: str, expected: bool) -> None:
+    gold = answer("list", ["2025-11-04", 6, "Ada"], ordered=False)
+    assert final_matches(gold, text, [DAY, SLOTS]) is expected
+
+
+@pytest.mark.parametrize(
+    ("record", "text", "expected"),
+    [
+        ({"price": 276, "stock": 93}, "$276; 93", True),
+        ({"price": 276, "stock": 93}, "price: $276; stock: 93", True),
+        ({"price": 276, "stock": 93}, "$276 or so; 93", False),
+        ({"price": 276, "stock": 93}, "$93; 276", False),
+        ({"starts": "19:35", "room": "Sala 9"}, "7:35 PM; Sala 9", True),
+        ({"starts": "19:35", "room": "$9"}, "19:35; 9", False),
+        ({"next": None, "room": "Sala 9"}, "None; Sala 9", False),
+    ],
+)
+def test_a_field_of_a_record_is_read_as_an_answer_alone(
+    record: dict[str, Any], text: str, expected: bool
+) -> None:
+    assert final_matches(answer("record", record), text) is expected
+
+
+def test_of_a_compound_unit_what_is_counted_says_enough() -> None:
+    rate = answer("number", 39, unit="USD per night")
+    for text, expected in (("$39", True), ("39 USD/night", True), ("€39", False), ("39 nights", 0)):
+        assert final_matches(rate, text) is bool(expected)
+    assert final_matches(answer("number", 1700, unit="ARS"), "1,700 Argentine pesos")
+    assert final_matches(answer("string", "19:35"), "7:35 p.m.")
+    assert not final_matches(answer("string", "19:35"), "8:35 p.m.")
 
 
 def test_of_an_inner_list_the_order_counts_unless_its_answer_has_none() -> None:

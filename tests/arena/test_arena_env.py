@@ -38,7 +38,7 @@ def test_results_and_errors_as_the_model_reads_them(arena: Arena, sandbox: Sandb
     crashed = env.execute_now(call("count_rooms", listing="Nobody"))
     assert crashed.status == CallStatus.ERROR
     assert crashed.content.startswith("error: KeyError")
-    assert env.execute_now(call("get_shape", listing="x")).content == '{"b":[1,2],"a":"x"}'
+    assert env.execute_now(call("get_shape", listing="x")).content == '{"b": [1, 2], "a": "x"}'
     unknown = env.execute_now(call("get_news", listing="x"))
     assert (unknown.status, unknown.content) == (CallStatus.ERROR, "error: no listing named x")
     assert env.execute_now(call("nope")).status == CallStatus.UNKNOWN_TOOL

@@ -73,6 +73,15 @@ def effects(question: SubQuestion, made: Tool, table: Table = STALLS) -> tuple[K
     return call.effects
 
 
+def own(found: tuple[KnownEffect, ...]) -> list[KnownEffect]:
+    """The effects on its own row that the call must have, the refusals aside."""
+    return [
+        one
+        for one in found
+        if one.required and one.after is not None and one.arguments["stall"] == "S-11"
+    ]
+
+
 def reason(sandbox: Sandbox, question: SubQuestion, made: Tool, written: str) -> str:
     assert question.operation is not None
     calls = {1: question.operation.arguments}
@@ -104,6 +113,16 @@ def test_a_row_that_another_step_changes_is_no_row_left_out(sandbox: Sandbox) ->
     assert verify([candidate], sandbox, ENVS.sandbox)[0].problem is None
 
 
+def test_a_row_that_stands_as_the_gold_one_does_must_be_changed_too(
+    sandbox: Sandbox,
+) -> None:
+    made = document("state")
+    other = "if row['stall'] == 'S-13':\n            raise ValueError('not this one')"
+    assert reason(sandbox, TAKE, made, code("state", other)) == "wrong_effect"
+    closed = "if row['state'] == 'closed':\n            raise ValueError('it is shut')"
+    assert reason(sandbox, TAKE, made, code("state", closed)) == ""  # S-11 and S-13 are open
+
+
 @pytest.mark.parametrize(
     ("description", "stalls"),
     [
@@ -116,9 +135,23 @@ def test_a_row_that_another_step_changes_is_no_row_left_out(sandbox: Sandbox) ->
 def test_a_condition_is_a_cell_that_the_description_names(
     description: str, stalls: list[str]
 ) -> None:
-    found = effects(TAKE, document("state", description))
+    every = effects(TAKE, document("state", description))
+    found = [one for one in every if "description" in one.reason]
     assert [one.arguments["stall"] for one in found] == stalls
     assert all(one.after is None for one in found)
+
+
+def test_an_update_leaves_other_rows_with_the_new_cell_alone(sandbox: Sandbox) -> None:
+    made = document("state")
+    taking_back = (
+        "for other in world.tables['stalls']:",
+        "    other['state'] = 'open' if other['state'] == state else other['state']",
+    )
+    # Only S-14 is taken in the tables, and it must stay so.
+    assert reason(sandbox, TAKE, made, code("state", *taking_back)) == "wrong_effect"
+    alone = "if any(other['state'] == state for other in world.tables['stalls'][1:3]):"
+    refusing = (alone, "    raise ValueError('no two at once')")
+    assert reason(sandbox, TAKE, made, code("state", *refusing)) == ""
 
 
 def test_a_new_cell_much_like_the_standing_one_is_written(sandbox: Sandbox) -> None:
@@ -135,7 +168,7 @@ def test_a_new_cell_much_like_the_standing_one_is_written(sandbox: Sandbox) -> N
 
 
 def test_the_effect_is_that_cell_alone() -> None:
-    (found,) = effects(MOVE, document("address"))
+    (found,) = own(effects(MOVE, document("address")))
     assert found.arguments == {"stall": "S-11", "address": "12 Mill Lan"}
     assert found.after is not None
     assert [row["address"] for row in found.after["stalls"]] == [
@@ -161,7 +194,7 @@ def test_what_may_have_a_form_or_a_meaning_of_its_own_is_left_alone(
         update={"columns": (*STALLS.columns, "deputy"),
                 "rows": tuple((*row, f"{row[1]}") for row in STALLS.rows)}
     )  # fmt: skip
-    assert effects(question, made, table) == ()
+    assert own(effects(question, made, table)) == []
 
 
 def test_an_error_may_name_what_the_call_itself_writes(sandbox: Sandbox) -> None:
@@ -176,3 +209,25 @@ def test_a_value_in_another_form_tells_of_no_other() -> None:
     arguments = {"stall": "s-11", "address": "5 Bell Row"}
     (call,) = candidate_of(source(MOVE), made, "", {1: arguments}).calls
     assert call.effects == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("", "", ""),
+        ("raise ValueError('no such stall')", "return address", "not_refused"),
+        ("row['stall'] != stall", "stall not in row['stall']", "perturbed_returns_gold"),
+        ("row['stall'] != stall", "row['stall'] not in stall", "perturbed_returns_gold"),
+        ("row['stall'] != stall", "row['stall'] > stall", "ignores_argument"),
+        ("return address", "return '5 Bell Row'", "wrong_result"),
+        ("= address\n", "= '5 Bell Row'\n", "ignores_argument"),
+        ("raise ValueError('no such stall')", "raise KeyError(stall)", "unclean_error"),
+    ],
+)
+def test_a_call_about_another_row_does_the_same_to_that(
+    sandbox: Sandbox, old: str, new: str, expected: str
+) -> None:
+    written = code("address", "if row['address'] == address:\n            raise ValueError('so')")
+    assert old in written
+    changed = written.replace(old, new) if old else written
+    assert reason(sandbox, MOVE, document("address"), changed) == expected

@@ -52,6 +52,8 @@ RESERVE_TOOL = {
 RESERVE_CODE = """def reserve_room(world, room, guest, nights):
     if room not in [row["room"] for row in world.tables["rooms"]]:
         raise ValueError(f"no room named {room}")
+    if guest not in [row["guest"] for row in world.tables["guests"]]:
+        raise ValueError(f"no guest named {guest}")
     world.tables["bookings"].append({
         "booking": world.new_id("bookings"), "room": room, "guest": guest, "nights": nights,
         "status": "active", "made": world.clock,

@@ -286,6 +286,44 @@ def test_the_shares_decide_what_is_wished(teacher: OfflineTeacher) -> None:
     assert wishes_of(many[0], bare, sure) == Wishes(unlike_name=True, other_form=True)
 
 
+@pytest.mark.parametrize(
+    ("value", "wished"),
+    [
+        ("Amber Cove", True), ("2024-01-08", True), ("avery.quinn@example.com", False),
+        ("AK-9052", False), ("condo", False), ("Cranston, RI", False), ("for sale", False),
+        ("", False), (3, False),
+    ],
+)  # fmt: skip
+def test_another_form_is_wished_for_only_where_a_value_has_one(value: Any, wished: bool) -> None:
+    sure = ENVS.model_copy(update={"formats": 1.0})
+
+    def step(number: int, value: Any) -> SubQuestion:
+        return asked(number, "lookup", "listing.agent", "listings", {"listing": value}, "agent",
+                     answer("string", "Nora Holt"))  # fmt: skip
+
+    whole = instance(step(1, value), step(2, "Jade Mill"))
+    assert wishes_of(whole, whole.sub_questions[0], sure).other_form is wished
+    assert wishes_of(whole, whole.sub_questions[1], sure).other_form is wished, "one tool"
+
+
+def test_an_amount_and_an_earlier_answer_may_have_another_form() -> None:
+    sure = ENVS.model_copy(update={"formats": 1.0})
+
+    def second(first: SubQuestion, **arguments: Any) -> bool:
+        step = asked(2, "multiply", "price.total", "", arguments, "", answer("number", 9), (1,), 2)
+        whole = instance(first, step)
+        return wishes_of(whole, step, sure).other_form
+
+    bare = price(1, "Amber Cove", 812)
+    dollars = bare.model_copy(update={"answer": answer("number", 812, unit="USD per night")})
+    slots = bare.model_copy(update={"answer": answer("number", 812, unit="slots")})
+    named = bare.model_copy(update={"answer": answer("string", "Nora Holt")})
+    assert second(bare, amount={"from": 1}, times=3)
+    assert second(dollars, fee={"from": 1})
+    assert not second(slots, seats={"from": 1})
+    assert second(named, guest={"from": 1})
+
+
 def test_a_look_up_keeps_names_that_its_question_has() -> None:
     sure = ENVS.model_copy(update={"unlike_names": 1.0})
     whole = instance(price(1, "Amber Cove", 812))
@@ -298,8 +336,15 @@ def test_a_look_up_keeps_names_that_its_question_has() -> None:
         price(1, "Amber Cove", 812), picked.model_copy(update={"operation": of_part})
     )
     free = instance(price(1, "Amber Cove", 812).model_copy(update={"operation": None}))
-    for other in (picking, free):
+    twin = operation.model_copy(update={"arguments": {"listing": "Amber Cove", "rooms": 3}})
+    twins = instance(price(1, "Amber Cove", 812), picked.model_copy(update={"operation": twin}))
+    for other in (picking, free, twins):
         assert wishes_of(other, other.sub_questions[0], sure).unlike_name
+    other_table = twin.model_copy(update={"table": "flats"})
+    apart = instance(
+        price(1, "Amber Cove", 812), picked.model_copy(update={"operation": other_table})
+    )
+    assert wishes_of(apart, apart.sub_questions[0], sure) == NO_WISHES
 
 
 def test_only_a_name_that_was_wished_for_is_judged() -> None:

@@ -10,7 +10,7 @@ from planted import tool
 
 from astra.envsynth.leaks import NO_SECRETS, mentions, secrets_of, told_by_error
 from astra.envsynth.reach import reach_problem, value_problem
-from astra.envsynth.static import document_problem, operation_problem
+from astra.envsynth.static import document_problem
 from astra.records.qa import SubQuestion
 from astra.records.state import Write, WriteAction
 from astra.records.tool import Tool
@@ -90,6 +90,16 @@ def test_the_result_schema_is_a_text_too() -> None:
 def test_arguments_of_a_call_are_secrets_though_no_operation_states_them() -> None:
     bare = instance(price(1, "Amber Cove", 812).model_copy(update={"operation": None}))
     assert "Old Bridge" in secrets_of(bare, [{"route": {"over": "Old Bridge"}}]).given
+
+
+@pytest.mark.parametrize(
+    ("value", "secret"),
+    [("for sale", False), ("baggage fee", False), ("mid-level", False), ("ak-9052 copy", True),
+     ("Iron Tower", True), ("blue heron", True)],
+)  # fmt: skip
+def test_words_in_lower_case_that_name_nothing_are_no_secret(value: str, secret: bool) -> None:
+    whole = instance(price(1, "Amber Cove", 812), entities=("Amber Cove", "blue heron"))
+    assert (value in secrets_of(whole, [{"purpose": value}]).given) is secret
 
 
 def test_chinese_names_are_found_without_spaces_around_them() -> None:
@@ -273,58 +283,6 @@ def test_a_stated_form_may_want_what_no_known_form_is() -> None:
     assert value_problem(both, later, document, {"agent": "Ada Fink"}) is not None
     free = later.model_copy(update={"operation": None})
     assert value_problem(both, free, document, {"agent": "Ada Fink"}) is None
-
-
-PAGE = asked(1, "page", "district.listings", "listings", {"district": "Sage Park", "page": 1},
-             "listing", answer("record", {}))  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("description", "schema", "reason"),
-    [
-        ("Browse listings.", {"type": "integer", "minimum": 1}, ""),
-        ("Browse listings.", {"type": "integer", "minimum": 0}, "page_base"),
-        ("Browse listings.", {"type": "integer", "description": "Zero-based page."}, "page_base"),
-        ("Browse listings, pages counted from zero.", {"type": "integer"}, "page_base"),
-        ("Browse listings. Numbers of pages start at 0.", {"type": "integer"}, "page_base"),
-        ("Browse listings.", {"type": "integer", "description": "Pages count from 1."}, ""),
-        ("Browse listings with 0 or more rooms.", {"type": "integer"}, ""),
-    ],
-)
-def test_pages_are_counted_from_one(description: str, schema: dict[str, Any], reason: str) -> None:
-    named = tool("browse", {"district": "string"}).model_copy(update={"description": description})
-    properties = {"district": {"type": "string"}, "portion": schema}
-    parameters = {"type": "object", "properties": properties, "required": list(properties)}
-    document = named.model_copy(update={"parameters": parameters})
-    for operation, expected in ((PAGE.operation, reason), (EVERY_OP[0].operation, "")):
-        found = operation_problem(document, operation, ESTATE.knowledge)
-        assert (found[0] if found else "") == expected
-
-
-@pytest.mark.parametrize(
-    ("schemas", "reason"),
-    [
-        ({"listing": {"type": "string", "maxLength": 10}}, ""),
-        ({"listing": {"type": "string", "maxLength": 9}}, "cell_violates_schema"),
-        ({"listed_date": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d$"}}, ""),
-        ({"listed_date": {"type": "string", "pattern": r"^\d\d/\d\d/\d{4}$"}}, ""),
-        ({"listed_date": {"type": "string", "pattern": r"^\d\d/\d\d/\d\d$"}},
-         "cell_violates_schema"),
-        ({"rooms": {"type": "integer", "maximum": 5}}, ""),
-        ({"rooms": {"type": "integer", "maximum": 4}}, "cell_violates_schema"),
-        ({"price": {"type": "integer", "maximum": 800}}, "cell_violates_schema"),
-        ({"budget": {"type": "integer", "maximum": 3}}, ""),  # no column
-        ({"rooms": {"$ref": "#/$defs/few"}}, "cell_violates_schema"),
-        ({"rooms": {"$ref": "#/$defs/many"}}, ""),
-    ],
-)  # fmt: skip
-def test_every_cell_of_a_column_fits_its_parameter(schemas: dict[str, Any], reason: str) -> None:
-    document = tool(**schemas)
-    few, many = ({"type": "integer", "maximum": most} for most in (4, 9))
-    parameters = document.parameters | {"$defs": {"few": few, "many": many}}
-    document = document.model_copy(update={"parameters": parameters})
-    found = operation_problem(document, EVERY_OP[0].operation, ESTATE.knowledge)
-    assert (found[0] if found else "") == reason
 
 
 def test_the_very_cell_that_a_call_writes_is_no_secret() -> None:

@@ -93,12 +93,22 @@ def test_a_right_tool_of_every_operation_passes(
         ("page", "    if not 0 <=", "    if rows and not 0 <=", ""),  # no rows: an empty page
         ("lookup", 'row["listing"] == listing', 'listing in row["listing"]',
          "perturbed_returns_gold"),
+        ("lookup", 'row["listing"] == listing', 'row["listing"] == listing.strip()',
+         "perturbed_returns_gold"),
+        ("lookup", 'row["listing"] == listing', 'row["listing"] == listing.replace("-", " ")',
+         "perturbed_returns_gold"),
+        ("lookup", 'row["listing"] == listing', 'row["listing"] in listing',
+         "perturbed_returns_gold"),
+        ("page", "0 <= first < len(rows)", "0 <= first <= len(rows)", "answers_unknown"),
+        ("lookup", 'row["listing"] == listing',
+         'sorted(row["listing"].split()) == sorted(listing.split())', "perturbed_returns_gold"),
         ("list", 'row["agent"] == agent', 'row["agent"].startswith(agent)',
          "perturbed_returns_gold"),
         ("count", 'row["rooms"] == rooms', 'row["rooms"] >= rooms', "wrong_result"),
         ("subtract", "amount - minus", "abs(amount - minus)", "perturbed_returns_gold"),
         ("subtract", "amount - minus", "float(int(amount - minus))", "perturbed_returns_gold"),
         ("divide", "    if by == 0:\n", "    if by == 1:\n", "unclean_error"),
+        ("divide", "    if by == 0:\n", "    if by < 1:\n", "rows_missing"),
         ("share", "100 * part / whole", "round(100 * part / whole, 1) + 0.04", "wrong_result"),
         ("sort", 'key=lambda row: row["asking_price"]', 'key=lambda row: row["listing"]',
          "wrong_result"),
@@ -264,7 +274,7 @@ def test_calls_are_capped_and_the_ends_of_a_table_are_among_them() -> None:
     tried = [one.arguments.get("listing") for one in wrong]
     assert "House 000" in tried
     assert "House 399" in tried
-    assert MOST_VALUES <= len(wrong) <= MOST_VALUES + 13
+    assert MOST_VALUES <= len(wrong) <= MOST_VALUES + 24
 
 
 def test_a_filter_with_a_true_value_must_keep_the_answer(sandbox: Sandbox) -> None:
@@ -280,10 +290,40 @@ def test_a_filter_with_a_true_value_must_keep_the_answer(sandbox: Sandbox) -> No
     source, calls = instance(OPERATIONS["lookup"]), {1: {"listing": "Amber Cove"}}
     candidates = [
         candidate_of(source, document, one, calls)
-        for one in (code, code.replace("!= rooms", "<= rooms"))
+        for one in (
+            code,
+            code.replace("!= rooms", "<= rooms"),
+            code.replace("rooms is not None and", "rooms and"),  # takes 0 for no filter
+        )
     ]
     proofs = verify(candidates, sandbox, ENVS.sandbox)
-    assert [proof.problem and proof.problem[0] for proof in proofs] == [None, "rows_missing"]
+    reasons = [proof.problem and proof.problem[0] for proof in proofs]
+    assert reasons == [None, "rows_missing", "answers_unknown"]
+
+
+def test_an_argument_that_is_asked_for_only_to_choose_is_found(sandbox: Sandbox) -> None:
+    """A listing's agent tells nothing further, so code may pass over a wrong one."""
+    question = asked(1, "lookup", "listing.asking_price", "listings",
+                     {"listing": "Amber Cove", "agent": "Nora Holt"}, "asking_price",
+                     answer("number", 812))  # fmt: skip
+    rows = [(row[0], row[1], row[3]) for row in LISTINGS.rows]
+    code = (
+        f"ROWS = {rows}\n\n\ndef get_price(listing, agent):\n"
+        "    if agent not in [row[1] for row in ROWS]:\n        raise ValueError('no such agent')\n"
+        "    rows = [row for row in ROWS if row[0] == listing and CONDITION]\n"
+        "    if len(rows) != 1:\n        raise ValueError('no such listing')\n"
+        "    return rows[0][2]\n"
+    )
+    document = tool("get_price", {"listing": "string", "agent": "string"})
+    calls = {1: {"listing": "Amber Cove", "agent": "Nora Holt"}}
+    kept = "listing == 'Amber Cove' and row[1] != agent"
+    candidates = [
+        candidate_of(instance(question), document, code.replace("CONDITION", condition), calls)
+        for condition in ("row[1] == agent", f"(row[1] == agent or not ({kept}))")
+    ]
+    proofs = verify(candidates, sandbox, ENVS.sandbox)
+    reasons = [proof.problem and proof.problem[0] for proof in proofs]
+    assert reasons == [None, "answers_unknown"]
 
 
 def test_rows_that_only_a_filter_shows_are_asked_for(sandbox: Sandbox) -> None:
@@ -352,6 +392,55 @@ def test_names_are_also_tried_without_their_last_letter() -> None:
     assert tried("Amber Cove", operation=None) == ["Qwrx Vzzt"]  # it may search for parts
     assert tried("Cov") == ["Qwrx Vzzt"]
     assert tried("2024-01-08") == ["Qwrx Vzzt"]
+
+
+CODES = Table(
+    name="codes", columns=("code", "wing", "seats"),
+    rows=(("Amber Cove", "north", 4), ("Jade Mill", "north", 9), ("Pine Gate", "south", 6),
+          ("Onyx Pass", "south", 4)),
+)  # fmt: skip
+SEATS = "def get_seats(code, wing):\n    for row in ROWS:\n        if {test}:\n{body}    {end}\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "end", "expected"),
+    [
+        ("(row['code'], row['wing']) == (code, wing)", "raise ValueError('none')", ""),
+        ("(row['code'], row['wing']) == (code, wing)", "return None", "output_violates_schema"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_no_empty_result(sandbox: Sandbox, test: str, end: str, expected: str) -> None:
+    gold = {"code": "Jade Mill", "wing": "north"}
+    question = asked(1, "lookup", "code.seats", "codes", gold, "seats", answer("number", 9))
+    source = instance(question).model_copy(update={"knowledge": (CODES,)})
+    rows = [dict(zip(CODES.columns, row, strict=True)) for row in CODES.rows]
+    body = "            return row['seats']\n"
+    code = f"ROWS = {rows}\n\n\n" + SEATS.format(test=test, body=body, end=end)
+    made_of = tool("get_seats", {"code": "string", "wing": "string"}).model_copy(
+        update={"output_schema": {"type": "number"}}
+    )
+    problem = verify([candidate_of(source, made_of, code, {1: gold})], sandbox, ENVS.sandbox)
+    assert (problem[0].problem or ("",))[0] == expected
+
+
+def test_unknown_values_are_also_written_in_the_form_that_is_wanted() -> None:
+    question = asked(1, "lookup", "code.seats", "codes", {"code": "Jade Mill"}, "seats",
+                     answer("number", 9))  # fmt: skip
+    source = instance(question).model_copy(update={"knowledge": (CODES,)})
+    gold = {"code": "JADE-MILL"}
+    meaning = meaning_of(source, question, ["code"], gold, source.knowledge)
+    wrong = perturbations(source, question, "", gold, meaning)
+    assert NOTHING in [one.truth for one in wrong if one.arguments == {"code": "QWRX-VZZT"}]
+
+
+def test_known_values_are_tried_that_do_not_go_together() -> None:
+    gold = {"code": "Jade Mill", "wing": "north"}
+    question = asked(1, "lookup", "code.seats", "codes", gold, "seats", answer("number", 9))
+    source = instance(question).model_copy(update={"knowledge": (CODES,)})
+    meaning = meaning_of(source, question, ["code", "wing"], gold, source.knowledge)
+    wrong = perturbations(source, question, "", gold, meaning)
+    apart = [one for one in wrong if one.arguments == {"code": "Pine Gate", "wing": "north"}]
+    assert [one.truth for one in apart] == [NOTHING]
 
 
 def test_a_number_that_the_schema_refuses_needs_no_answer(sandbox: Sandbox) -> None:

@@ -104,7 +104,7 @@ def test_an_empty_answer_proves_nothing(sandbox: Sandbox, value: object) -> None
         (tool().model_copy(update={"description": "Get 812 for a listing."}), "answer_in_document"),
         (tool(required={"listing": "integer"}), "call_violates_schema"),
         (tool(rooms={"type": "integer"}), "signature_mismatch"),
-        (tool().model_copy(update={"output_schema": {"type": "string"}}), "output_violates_schema"),
+        (tool().model_copy(update={"output_schema": {"type": "string"}}), "answer_violates_schema"),
     ],
 )
 def test_documents_and_code_must_agree(sandbox: Sandbox, document: Tool, expected: str) -> None:
@@ -126,7 +126,7 @@ def test_a_document_makes_nobody_fetch_what_it_refers_to(
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("fetched"))
     schema = {"$ref": reference}
     document = tool().model_copy(update={"output_schema": schema})
-    assert reason(sandbox, GOOD, document) == "output_violates_schema"
+    assert reason(sandbox, GOOD, document) == "answer_violates_schema"
     properties = {"listing": schema}
     document = tool().model_copy(
         update={"parameters": tool().parameters | {"properties": properties}}

@@ -85,7 +85,7 @@ def test_every_kind_of_write_becomes_a_proved_tool(
     }  # fmt: skip
     for item in made:
         assert "def " + item.tool.name + "(world, " in item.code
-        assert item.checks["worlds"] == 2
+        assert item.checks["worlds"] >= 2
         assert item.checks["perturbed_calls"] >= 3
 
 
@@ -452,11 +452,13 @@ STAY_TOOL = Tool(
 
 
 def staying(taken: str) -> str:
-    """A tool that refuses unknown rooms, and those of which ``taken`` is true of a row ``r``."""
+    """A tool that refuses unknown rooms and guests, and where ``taken`` is true of a row ``r``."""
     return (
         "def reserve_room(world, room, guest):\n"
         "    if room not in [r['room'] for r in world.tables['rooms']]:\n"
         "        raise ValueError('no such room')\n"
+        "    if guest not in [r['guest'] for r in world.tables['guests']]:\n"
+        "        raise ValueError('no such guest')\n"
         f"    if any({taken} for r in world.tables['stays']):\n"
         "        raise ValueError('it is taken')\n"
         "    world.tables['stays'].append({'room': room, 'guest': guest})\n    return guest\n"
@@ -509,7 +511,8 @@ ADD = (
     "'status': 'active', 'made': world.clock}"
 )
 KNOWN = (
-    "if room not in [r['room'] for r in world.tables['rooms']]: raise ValueError('no such room')"
+    "if room not in [r['room'] for r in world.tables['rooms']] or "
+    "guest not in [g['guest'] for g in world.tables['guests']]: raise ValueError('unknown')"
 )
 
 
@@ -555,6 +558,14 @@ FAULTY_WRITES = {
                   KNOWN, APPEND), "row_order",
     ),
     "no_world": (GOOD.replace("world, ", ""), "signature_mismatch"),
+    "writes_for_nobody": (
+        reserving(KNOWN.replace("['guests']", "['guests'] + [{'guest': guest}]"), APPEND),
+        "not_refused",
+    ),
+    "refuses_rooms_without_bookings": (
+        reserving(KNOWN.replace("world.tables['rooms']", "world.tables['bookings']"), APPEND),
+        "wrong_effect",
+    ),
     "crashes_on_unknown": (
         reserving("{r['room']: r for r in world.tables['rooms']}[room]", APPEND), "unclean_error",
     ),
@@ -585,6 +596,31 @@ def test_true_stateful_tools_pass(sandbox: Sandbox) -> None:
     assert found(sandbox, house(early, CANCEL), COUNT_TOOL, code, early) is None
 
 
+READING = "def count_bookings(world, room):\n"
+LATER_READS = {
+    "true": (READING + f"    {COUNT_BODY}\n", None),
+    "also_asks_what_a_later_step_writes": (
+        READING + "    return sum(r['room'] == room and r['status'] == 'active' "
+        "for r in world.tables['bookings'])\n", "wrong_result",
+    ),
+    "refuses_what_a_later_step_writes": (
+        READING + "    if any(r['status'] == 'cancelled' for r in world.tables['bookings']):\n"
+        f"        raise ValueError('closed')\n    {COUNT_BODY}\n", "rows_missing",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", sorted(LATER_READS))
+def test_a_reading_is_true_after_what_later_steps_write(sandbox: Sandbox, fault: str) -> None:
+    code, reason = LATER_READS[fault]
+    gold = answer("number", 1, domain_size=9)
+    step = COUNT.model_copy(update={"id": 1, "answer": gold, "hop_level": 1, "dependencies": ()})
+    assert step.operation is not None
+    mill = step.operation.model_copy(update={"arguments": {"room": "Jade Mill"}})
+    step = step.model_copy(update={"operation": mill})
+    assert found(sandbox, house(step, CANCEL), COUNT_TOOL, code, step) == reason
+
+
 @pytest.mark.parametrize("fault", sorted(FAULTY_WRITES))
 def test_a_planted_fault_of_a_write_is_found(sandbox: Sandbox, fault: str) -> None:
     code, reason = FAULTY_WRITES[fault]
@@ -613,3 +649,13 @@ def test_writes_follow_their_definition_and_leave_the_given_tables_alone() -> No
     assert after["bookings"] == [{**NEW, "status": "active", "booking": None, "made": None}]
     assert tables["guests"][0] == {"guest": "A", "city": "x"}
     assert tables["bookings"] == []
+
+
+def test_a_row_of_another_table_that_a_new_row_names_must_be_there(sandbox: Sandbox) -> None:
+    whole = house(STAY, knowledge=(KEYED, ROOMS, GUESTS))
+    right = staying("r['room'] == room")
+    assert found(sandbox, whole, STAY_TOOL, right, STAY) is None
+    anyone = right.replace("guest not in", "not guest in [guest] +")
+    assert found(sandbox, whole, STAY_TOOL, anyone, STAY) == "not_refused"
+    silent = right.replace("raise ValueError('it is taken')", "return guest")
+    assert found(sandbox, whole, STAY_TOOL, silent, STAY) in ("not_refused", "duplicate_key")

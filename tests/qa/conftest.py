@@ -184,6 +184,8 @@ def qa_parameters(**changes: Any) -> dict[str, Any]:
         "max_steps": 6,
         "paraphrased": 1.0,
         "hard": 0.0,
+        "hard_traits": 2,
+        "hard_by": {"fields": 1, "rows": 1, "pages": 1, "twins": 1, "hops": 1},
         "pages": 2,
         "compositions": {"train": 0.7, "dev": 0.05, "heldout": 0.25},
         "distractor_rows": 15,

@@ -351,6 +351,9 @@ def test_prompts_hold_what_a_mode_gives(
         offered = request.variables["names"]["person"][0] in text
         assert offered is (mode in (Mode.BASE, Mode.TAXONOMY))
         assert '"sub_questions"' in text
+        assert "insert" not in text  # of read-only kinds alone
+        acting = render(TEMPLATES[language], {**request.variables, "may_act": True})
+        assert "insert" in acting
         assert "Blue Heron" in text if language == "en" else "蓝鹭号" in text
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from astra.llm.offline import OfflineTeacher
+from astra.qa.config import HardBy
 from astra.qa.knowledge.operations import PAGE_ROWS, perform
 from astra.qa.knowledge.sources import build_sources
 from astra.qa.offline.handlers import HANDLERS
@@ -17,7 +18,7 @@ from astra.qa.qa import QuestionWriter, instances
 from astra.qa.questions.kinds import compositions_of
 from astra.qa.questions.plan import EVEN_SHARE, QuestionPlan
 from astra.qa.questions.shapes import Composition, compositions
-from astra.qa.questions.traits import is_hard, traits_of
+from astra.qa.questions.traits import is_hard, traits_of, ways_of
 from astra.records.environment import Trait
 from astra.records.qa import AnswerType, QAInstance, QuestionKind, Split
 from astra.records.score import Rejection
@@ -81,13 +82,55 @@ def test_the_wanted_share_is_hard_in_every_split(
 ) -> None:
     for split in (Split.TRAIN, Split.HELDOUT):
         own = [plan.composition for where, _, plan in plans if where is split]
-        assert sum(map(is_hard, own)) / len(own) == pytest.approx(0.5, abs=0.1)
+        assert sum(is_hard(c, 2) for c in own) / len(own) == pytest.approx(0.5, abs=0.1)
         found = Counter(trait for composition in own for trait in traits_of(composition))
         assert set(found) == set(Trait) - {Trait.UNLIKE_NAMES, Trait.FORMATS}
         chinese = [p.composition for where, lang, p in plans if where is split and lang == "zh"]
-        assert any(map(is_hard, chinese))
+        assert any(is_hard(c, 2) for c in chinese)
         acting = [c for c in own if c.kind in (QuestionKind.WRITE, QuestionKind.MIXED)]
-        assert any(map(is_hard, acting))
+        assert any(is_hard(c, 2) for c in acting)
+
+
+def planned(config: Any) -> list[Composition]:
+    return [
+        wanted[1].composition
+        for wanted in QuestionWriter(config).wanted()
+        if isinstance(wanted, tuple) and isinstance(wanted[1], QuestionPlan)
+    ]
+
+
+def test_what_has_no_weight_is_asked_by_no_question(qa_config: Any) -> None:
+    """Neither hard questions nor others go over rows and pages; one trait makes a hard one."""
+    weights = {"fields": 1, "rows": 0, "pages": 0, "twins": 1, "hops": 0}
+    few = qa_config(
+        hard=0.4,
+        hard_traits=1,
+        hard_by=weights,
+        sources={"real_estate": 1, "healthcare": 1},
+        instances={"train": 120},
+        compositions={"train": 1.0},
+    )
+    drawn = planned(few)
+    ways = Counter(way for composition in drawn for way in ways_of(composition))
+    assert set(ways) == {HardBy.FIELDS, HardBy.TWINS}
+    assert sum(is_hard(c, 1) for c in drawn) / len(drawn) == pytest.approx(0.4, abs=0.05)
+    assert not any(is_hard(c, 2) for c in drawn if len(ways_of(c)) < 2)
+
+
+def test_a_weight_makes_its_questions_likelier(qa_config: Any) -> None:
+    def share(weight: float) -> float:
+        config = qa_config(
+            hard=0.5,
+            hard_traits=1,
+            hard_by={"fields": weight, "rows": 1, "pages": 0, "twins": 1, "hops": 1},
+            sources={"real_estate": 1},
+            instances={"train": 120},
+            compositions={"train": 1.0},
+        )
+        drawn = [c for c in planned(config) if is_hard(c, 1)]
+        return sum(HardBy.FIELDS in ways_of(c) for c in drawn) / len(drawn)
+
+    assert share(8) > 2 * share(1)
 
 
 def test_splits_share_no_composition(plans: list[tuple[Split, str, QuestionPlan]]) -> None:
@@ -124,7 +167,7 @@ def test_without_hard_questions_nothing_is_chosen(qa_config: Any) -> None:
     assert not any(r.choice or r.twin or r.op in ("rows", "page") for r in source.relations)
     for kind in QuestionKind:
         if kind is not QuestionKind.CODE:
-            assert not any(map(is_hard, compositions_of(kind, source, 5)))
+            assert not any(is_hard(c, 2) for c in compositions_of(kind, source, 5))
 
 
 def test_no_question_ends_by_checking_the_link_it_came_by(config: Any) -> None:
@@ -148,7 +191,7 @@ def test_traits_are_read_off_the_steps(config: Any) -> None:
         pages = [node for node in composition.nodes if node.relation.op == "page"]
         assert len(pages) > 1
         assert Trait.SELECTION in traits_of(composition)
-        assert is_hard(composition)
+        assert is_hard(composition, 2)
     for composition in every(config, Trait.TWINS):
         asked = {node.relation.name for node in composition.nodes}
         assert any(node.relation.twin in asked for node in composition.nodes)

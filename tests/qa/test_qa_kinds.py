@@ -422,6 +422,59 @@ def test_two_writes_of_one_cell_are_refused() -> None:
     assert problem[0] == "conflicting_writes"
 
 
+def _berthing(*steps: dict[str, Any]) -> QAInstance:
+    """A question whose steps write in a table of boats; each says op, arguments, select, answer."""
+    where = {"boat": "Blue Heron"}
+    subs: list[dict[str, Any]] = []
+    for number, step in enumerate(steps, 1):
+        cell, value = step["select"], step["answer"]
+        updates = step["op"] == "update"
+        kind = "number" if isinstance(value, int) else "string"
+        write = {"action": step["op"], "table": "boats", "where": where,
+                 "values": {cell: value} if updates else {}}  # fmt: skip
+        subs.append(
+            {
+                "id": number,
+                "hop_level": 1,
+                "question": f"Set the {cell} of Blue Heron to {value}",
+                "answer": {"type": kind, "value": value},
+                "operation": {
+                    "op": step["op"],
+                    "relation": f"boat.{cell}",
+                    "table": "boats",
+                    "select": cell,
+                    "arguments": {**where, **({cell: value} if updates else {})},
+                },
+                "writes": [write],
+            }
+        )
+    return QAInstance.model_validate(
+        {
+            "split": "train", "domain": "harbour", "language": "en", "source": "test",
+            "kind": "write", "scenario": "parallel_single_hop",
+            "main_question": "Set Blue Heron to 2 bikes, 7 bags and 9 bags at Iron Quay. Answer.",
+            "final_answer": {"type": "enum", "value": "done"}, "sub_questions": subs,
+            "knowledge": [
+                {"name": "boats", "columns": ["boat", "bikes", "bags"],
+                 "rows": [["Blue Heron", 0, 1], ["Red Kite", 3, 4]]}
+            ],
+            "entities": ["Blue Heron"], "composition": "x",
+        }
+    )  # fmt: skip
+
+
+def test_two_cells_of_one_row_are_two_updates() -> None:
+    bikes = {"op": "update", "select": "bikes", "answer": 2}
+    bags = {"op": "update", "select": "bags", "answer": 7}
+    assert check(_berthing(bikes, bags), HOPS, {"Blue Heron"}) is None
+    again = {"op": "update", "select": "bags", "answer": 9}
+    removed = {"op": "delete", "select": "bags", "answer": 7}
+    for other in (again, removed):
+        problem = check(_berthing(bags, other), HOPS, {"Blue Heron"})
+        assert problem is not None
+        assert problem[0] == "conflicting_writes"
+
+
 def test_the_language_of_a_question_is_checked(questions: list[QAInstance]) -> None:
     document = _first(questions, "read_only", "zh")
     _in_english(document)

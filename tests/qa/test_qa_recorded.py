@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,21 @@ def test_a_reply_that_only_looks_up_what_was_to_be_done_goes_back(domain: str) -
     assert (tried.reason, tried.final, tried.attempt) == ("not_acting", False, 0)
     assert Rejection(**tried.model_dump(exclude={"id"})).id == tried.id
     assert (dropped.reason, dropped.final, dropped.attempt) == ("not_acting", True, 1)
+
+
+def test_a_request_for_an_action_asks_for_information_where_nothing_may_act() -> None:
+    given, first = RECORDED["restaurants_tail"]
+    request = replace(given, variables={**given.variables, "may_act": False})
+    asked = given.item.question.replace("Book a reservation", "Find out whether there is a table")
+    assert asked != given.item.question
+    looked_up = {**first, "acts": False, "main_question": asked}
+    (instance,) = outcomes(request, Scripted(looked_up))
+    assert isinstance(instance, QAInstance), instance
+    assert (instance.kind, instance.main_question) == (QuestionKind.READ_ONLY, asked)
+    for reply, reason in ((booking(), "off_request"), ({**first, "acts": False}, "not_acting")):
+        tried, _ = outcomes(request, Scripted(reply, reply))
+        assert isinstance(tried, Rejection)
+        assert tried.reason == reason
 
 
 def test_an_action_becomes_a_write_whose_end_state_follows() -> None:
@@ -344,3 +360,45 @@ def test_an_answer_of_another_type_is_refused_and_breaks_nothing() -> None:
     tried, _ = outcomes(request_of(Mode.CONTEXT, "t", text="x"), Scripted(reply, reply))
     assert isinstance(tried, Rejection)
     assert tried.reason == "answer_type"
+
+
+PORTS = {
+    "name": "boats", "columns": ["boat", "captain", "berth"],
+    "rows": [["Blue Heron", "Ada Finch", "B7"], ["Red Kite", "Ben Cole", "A2"],
+             ["Grey Gull", "Cy Park", "C1"], ["Tern", "Dee Moss", "C2"], ["Auk", "Eli Ross", "D4"]],
+}  # fmt: skip
+
+
+def _asked_for(*cells: tuple[str, str, str]) -> QAInstance:
+    """The record of a question for several cells: boat, column and value of each."""
+    steps = [
+        {**lookup(at, f"What is the {column} of {boat}?", value, "boats", column, boat=boat),
+         "hop_level": 1}
+        for at, (boat, column, value) in enumerate(cells, 1)
+    ]  # fmt: skip
+    reply = reply_of("Which?", "", steps, PORTS)
+    reply["final_answer"] = {"type": "list", "value": [value for *_, value in cells]}
+    reply["scenario"] = "parallel_single_hop"
+    return build_instance(
+        request_of(Mode.QUESTION, "sailing", "Which?"), Synthesis.model_validate(reply), ""
+    )
+
+
+def test_several_answers_have_an_order_only_where_two_of_them_tell_the_same() -> None:
+    captain, berth = ("Blue Heron", "captain", "Ada Finch"), ("Blue Heron", "berth", "B7")
+    assert not _asked_for(captain, berth).final_answer.ordered
+    other = ("Red Kite", "captain", "Ben Cole")
+    assert _asked_for(captain, other).final_answer.ordered
+    assert _asked_for(captain, berth, other).final_answer.ordered
+
+
+def test_the_closing_follows_a_full_stop() -> None:
+    request, _ = RECORDED["restaurants_tail"]
+    for end, expected in (
+        ("Book it at example.com", 'Book it at example.com. Answer "done"'),
+        ("Book it.", 'Book it. Answer "done"'),
+        ('Book "it."', 'Book "it." Answer "done"'),
+        ("Can you book it?", 'Can you book it? Answer "done"'),
+    ):
+        reply = Synthesis.model_validate({**booking(), "main_question": end})
+        assert build_instance(request, reply, "").main_question.startswith(expected)

@@ -143,6 +143,14 @@ def test_each_rule_catches_its_violation(
     assert verdict(build, document) == reason
 
 
+def test_a_code_is_no_name_of_any_split(documents: Any, build: Any) -> None:
+    document = documents["chain"]()
+    document["entities"] = [*document["entities"], "EN-31", "编号7"]
+    assert verdict(build, document) is None
+    document["entities"] = [*document["entities"], "Zed Crow"]
+    assert verdict(build, document) == "foreign_entity"
+
+
 def test_hop_budget(documents: Any, build: Any) -> None:
     problem = check(build(documents["chain"]()), (1, 3), NAMES)
     assert problem is not None

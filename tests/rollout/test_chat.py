@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,7 @@ TINY = "policies/tiny"
 def tool(name: str, *parameters: str) -> Tool:
     return Tool(
         name=name,
-        description="not shown by the compact template",
+        description="Get it of an agent. " + "The template shows no more than a head of it. " * 2,
         parameters={
             "type": "object",
             "properties": {key: {"type": "string"} for key in parameters}
@@ -70,11 +71,13 @@ def test_golden_assistant_tokens(codec: ChatCodec) -> None:
     ]  # fmt: skip
 
 
-def test_tool_documents_are_signatures(codec: ChatCodec) -> None:
+def test_tool_documents_are_descriptions_cut_short_and_signatures(codec: ChatCodec) -> None:
     text = "".join(pieces(codec, codec.encode_prompt(PROMPT, TOOLS))).replace("_ ", "_")
     assert "get_ asking_ price( listing, year?: integer)".replace("_ ", "_") in text
-    assert "not shown" not in text
-    assert len(codec.encode_prompt(PROMPT, TOOLS)) < 60
+    assert "get it of an agent." in re.sub(" +", " ", text)
+    assert text.count("template") == 4
+    assert text.count("head") == 2, "80 characters a tool"
+    assert len(codec.encode_prompt(PROMPT, TOOLS)) < 120
 
 
 def test_name_tokens_are_shared_by_question_call_and_answer(codec: ChatCodec) -> None:

@@ -165,6 +165,38 @@ def test_nested_plan_becomes_one_question_with_its_words() -> None:
     assert all(stands_in("Amber Cove", q) for q in asked)
 
 
+def described(name: str, description: str, output: dict[str, Any]) -> Tool:
+    return tool(name, output, plot=THING).model_copy(update={"description": description})
+
+
+def asked_of(one: Tool, path: tuple[str, ...] = ()) -> str:
+    plan = [ChainStep(tool=one.name, arguments={"plot": said("Amber Cove")})]
+    return PlanText(plan, {one.name: one}).noun(0, path)
+
+
+def test_a_question_has_the_words_of_a_plain_description() -> None:
+    rent = {"type": "integer"}
+    vague = described("read_sheet", "Get the late rent of a plot.", rent)
+    assert asked_of(vague) == "the late rent of Amber Cove"
+    assert not PlanText([ChainStep(tool=vague.name, arguments={})], {vague.name: vague}).is_order(0)
+    counted = described("show_card", "Count the visits of a plot with a given month.", rent)
+    assert asked_of(counted) == "the number of visits of Amber Cove"
+    other = described("read_sheet", "Reads a sheet.", rent)
+    assert asked_of(other) == "the read sheet of Amber Cove"
+    assert PlanText([ChainStep(tool=other.name, arguments={})], {other.name: other}).is_order(0)
+
+
+def test_a_question_asks_for_what_a_record_holds() -> None:
+    fields = {"grower": PERSON, "late_rent": {"type": "integer"}}
+    record = described(
+        "get_card",
+        "Get the card of a plot: grower and late rent.",
+        {"type": "object", "properties": fields, "required": list(fields)},
+    )
+    assert asked_of(record) == "the late rent of Amber Cove"
+    assert asked_of(record, ("grower",)) == "the grower of Amber Cove"
+
+
 @pytest.mark.parametrize(
     ("literal", "text", "there"),
     [

@@ -16,13 +16,16 @@ from typing import Any, cast
 
 from astra.agent.prompt import extract_answer
 from astra.records.qa import Answer, AnswerType
+from astra.text.forms import clock
 from astra.text.strict_json import no_constant
-from astra.text.units import same_unit
+from astra.text.units import same_unit, says_unit
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _RELATIVE = 1e-9
 """Two floats this close (relative) are one number written twice."""
+_SIGN = re.compile(r"^(?:[$€£¥₹₩]\s?)(?=\d)")
+"""The sign of a currency before a number."""
 _TRUE, _FALSE = frozenset({"true", "yes"}), frozenset({"false", "no"})
 _DATE_FORMATS = ("%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%d %b %Y", "%b %d, %Y")
 SMALL_DOMAIN = 20
@@ -51,14 +54,66 @@ def final_matches(answer: Answer, text: str, parts: Sequence[Answer] = ()) -> bo
     """Whether ``text`` (of a final message, see ``parse_final``) states the typed answer.
 
     A list is JSON or separated by ``;``; a record is JSON, ``key: value; key: value`` or its values
-    alone in the order of the keys. ``parts`` are answers that the typed one may be made of: a list
-    within a list is compared as they are.
+    alone in the order of the keys. ``parts`` are answers that the typed one may be made of: an item
+    of a list is read and compared as they are.
     """
     for written in (text.strip(), _trim(text)):
+        if _states_parts(answer, written, parts):
+            return True
         value = _read(answer, written)
         if value is not _UNREADABLE and matches(answer, _arranged(answer, value, parts)):
             return True
     return False
+
+
+def _states_parts(answer: Answer, text: str, parts: Sequence[Answer]) -> bool:
+    """Whether a text that is no JSON states each part of a list or record as an answer alone is
+    stated.
+    """
+    if answer.type == AnswerType.RECORD:
+        record: dict[str, Any] = answer.value
+        fields = _fields(list(record), text)
+        return record.keys() == fields.keys() and all(
+            _states_field(_read_as(record[key], answer), written) for key, written in fields.items()
+        )
+    if answer.type != AnswerType.LIST or _is_nested(answer):
+        return False
+    left = [_trim(part) for part in text.split(";")] if text else []
+    if len(left) != len(answer.value):
+        return False
+    for item in answer.value:
+        ways = [part for part in parts if same_value(item, part.value)]
+        ways.append(_read_as(item, answer))
+        tried = left[:1] if answer.ordered else left
+        found = next((one for one in tried if any(final_matches(way, one) for way in ways)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return True
+
+
+def _states_field(answer: Answer, text: str) -> bool:
+    """Whether text states a field of a record; where no unit is known, a number may have the sign
+    of a currency.
+    """
+    signed = answer.type == AnswerType.NUMBER and not answer.unit
+    return answer.value is not None and final_matches(
+        answer, _SIGN.sub("", text) if signed else text
+    )
+
+
+def _read_as(item: Any, whole: Answer) -> Answer:
+    """A part of a list or record as an answer of its own, of the type that its value has."""
+    kind = AnswerType.STRING
+    if isinstance(item, bool):
+        kind = AnswerType.BOOLEAN
+    elif isinstance(item, int | float):
+        kind = AnswerType.NUMBER
+    elif isinstance(item, list | dict):
+        kind = AnswerType.LIST if isinstance(item, list) else AnswerType.RECORD
+    elif _as_date(item) is not None:
+        kind = AnswerType.DATE
+    return whole.model_copy(update={"type": kind, "value": item})
 
 
 def _arranged(answer: Answer, value: Any, parts: Sequence[Answer]) -> Any:
@@ -227,12 +282,20 @@ def _read(answer: Answer, text: str) -> Any:
         AnswerType.NUMBER: lambda gold, written: _read_number(written, gold.unit),
         AnswerType.BOOLEAN: lambda _, written: _read_boolean(written),
         AnswerType.DATE: lambda _, written: _read_date(written),
-        AnswerType.STRING: lambda _, written: written or _UNREADABLE,
-        AnswerType.ENUM: lambda _, written: written or _UNREADABLE,
+        AnswerType.STRING: _read_text,
+        AnswerType.ENUM: _read_text,
         AnswerType.LIST: _read_list,
         AnswerType.RECORD: _read_record,
     }
     return readers[answer.type](answer, text)
+
+
+def _read_text(answer: Answer, text: str) -> Any:
+    """Text as it stands; a time of day as the answer writes it, if it is the same."""
+    at = clock(answer.value) if isinstance(answer.value, str) else None
+    if at is not None and clock(text) == at:
+        return answer.value
+    return text or _UNREADABLE
 
 
 def _read_number(text: str, unit: str) -> Any:
@@ -244,7 +307,7 @@ def _read_number(text: str, unit: str) -> Any:
     if before[:1] in ("-", "+") and number[0].isdigit():
         before, number = before[1:].lstrip(), before[0] + number
     around = f"{before} {after}".strip()  # $5 per night
-    if around and not (unit and same_unit(unit, around)):
+    if around and not (unit and says_unit(unit, around)):
         return _UNREADABLE
     number = number.replace(",", "")
     try:
@@ -278,14 +341,7 @@ def _read_list(answer: Answer, text: str) -> Any:
     expected: list[Any] = list(answer.value)
     if _is_nested(answer):
         return _read_nested(expected, text, answer.unit)
-    if parsed is _UNREADABLE:
-        return _UNREADABLE
-    if not answer.ordered and len({type(item) for item in expected}) > 1:
-        return _UNREADABLE  # which text is of which type is unknown: only JSON can say
-    parts = [_trim(part) for part in text.split(";")] if text else []
-    if len(parts) != len(expected):
-        return _UNREADABLE
-    return [_read_like(one, part, answer.unit) for one, part in zip(expected, parts, strict=True)]
+    return _UNREADABLE
 
 
 def _read_nested(expected: list[Any], text: str, unit: str) -> Any:
@@ -307,23 +363,23 @@ def _read_nested(expected: list[Any], text: str, unit: str) -> Any:
     return _UNREADABLE if written else items
 
 
-def _read_record(answer: Answer, text: str) -> Any:
-    if text.startswith("{"):
-        parsed = _read_json(text)
-        return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else _UNREADABLE
-    expected: dict[str, Any] = dict(answer.value)
-    keys = {normalise(key): key for key in expected}
+def _read_record(_: Answer, text: str) -> Any:
+    parsed = _read_json(text) if text.startswith("{") else None
+    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else _UNREADABLE
+
+
+def _fields(names: list[str], text: str) -> dict[str, str]:
+    """The text of each field of a record that is no JSON; empty where it has none, or one twice."""
+    keys = {normalise(name): name for name in names}
     parts = [part.partition(":") for part in text.split(";")]
     named = [keys.get(normalise(name)) if colon else None for name, colon, _ in parts]
     written = [value for _, _, value in parts]
-    if not any(named) and len(parts) == len(expected):
-        named, written = list(expected), text.split(";")
-    record: dict[str, Any] = {}
-    for key, value in zip(named, written, strict=True):
-        if key is None or key in record:
-            return _UNREADABLE
-        record[key] = _read_like(expected[key], _trim(value), answer.unit)
-    return record
+    if not any(named) and len(parts) == len(names):
+        named, written = list(names), text.split(";")
+    fields = {
+        key: _trim(value) for key, value in zip(named, written, strict=True) if key is not None
+    }
+    return fields if len(fields) == len(parts) else {}
 
 
 def _read_like(expected: Any, text: str, unit: str) -> Any:

@@ -293,7 +293,7 @@ def _execute(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult | Sa
 
 
 def tool_result(result: SandboxResult) -> ToolResult:
-    """What the model reads of an execution: text as is, other values as compact JSON."""
+    """What the model reads of an execution: text as is, other values as JSON."""
     status = _STATUSES.get(result.status, CallStatus.ERROR)
     if status == CallStatus.OK:
         return ToolResult(status=status, content=result_text(result.value), value=result.value)
@@ -302,7 +302,7 @@ def tool_result(result: SandboxResult) -> ToolResult:
 
 
 def result_text(value: Any) -> str:
-    """What a tool returned as the text of its message."""
+    """What a tool returned as the text of its message, written as in the SFT track."""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

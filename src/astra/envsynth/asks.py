@@ -171,7 +171,7 @@ def complexity_ask(
         {
             **_context(instance, question),
             "tool": tool.view(),
-            "columns": columns and [name for name in columns if name not in stated],
+            "columns": columns and _column_types(instance, question, set(columns) - set(stated)),
             "kept_out": [one for one in (*secrets.answers, *secrets.given) if _tells(one)][
                 :KEPT_OUT
             ],
@@ -180,6 +180,20 @@ def complexity_ask(
         DocumentReply,
         sample,
     )
+
+
+def _column_types(instance: QAInstance, question: SubQuestion, names: set[str]) -> dict[str, str]:
+    """The columns of the question's table that are among the names, with the JSON type of cells."""
+    table = _table(instance, question) or {"columns": [], "rows": []}
+    cells = {name: [row[at] for row in table["rows"] if row[at] is not None]
+             for at, name in enumerate(table["columns"]) if name in names}  # fmt: skip
+    return {name: _type_of(column) for name, column in cells.items()}
+
+
+def _type_of(cells: list[Any]) -> str:
+    if any(isinstance(cell, str) for cell in cells):
+        return "string"
+    return "integer" if all(isinstance(cell, int) for cell in cells) else "number"
 
 
 def _tells(value: Any) -> bool:

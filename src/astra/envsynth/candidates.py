@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from astra.arena.state import state_hash
 from astra.envsynth.effects import KnownEffect, known_effects
+from astra.envsynth.fit import operation_problem
 from astra.envsynth.known import known_calls
 from astra.envsynth.leaks import NO_SECRETS, Secrets, secrets_of
 from astra.envsynth.perturb import (
@@ -16,12 +17,21 @@ from astra.envsynth.perturb import (
     optional_probes,
     perturbations,
 )
-from astra.envsynth.static import Problem, call_problem, operation_problem
-from astra.envsynth.truth import WHOLE_TABLE, filters_of, meaning_of
-from astra.envsynth.worlds import arena_state, around, is_refused, is_stateful, may_write, taken
+from astra.envsynth.static import Problem, call_problem
+from astra.envsynth.truth import WHOLE_TABLE, Truth, filters_of, meaning_of
+from astra.envsynth.worlds import (
+    afterwards,
+    arena_state,
+    around,
+    is_refused,
+    is_stateful,
+    may_write,
+    tables_in,
+    taken,
+)
 from astra.records.base import canonical_json
 from astra.records.environment import Environment
-from astra.records.qa import Answer, QAInstance, SubQuestion, Table
+from astra.records.qa import Answer, QAInstance, SubQuestion
 from astra.records.state import ArenaState, Tables, World
 from astra.records.tool import Tool
 
@@ -46,6 +56,10 @@ class GoldCall:
     """The world in which the row that the call adds would be the second of its key."""
     effects: tuple[KnownEffect, ...] = ()
     """Further calls of a tool that writes, with what they must do."""
+    later: World | None = None
+    """The world after all that the instance writes, where the call only reads and it differs."""
+    later_truth: Truth | None = None
+    """What the call truly gives in that world; None where that is not determined."""
     paged: bool = False
     """Whether the answer is one page of rows, so that their order decides which are on it."""
 
@@ -101,7 +115,18 @@ class CandidateTool:
                         call.after,
                         call.refused,
                         call.taken and call.taken.model_dump(mode="json"),
-                        [[effect.arguments, effect.after] for effect in call.effects],
+                        [
+                            [
+                                effect.arguments,
+                                effect.after,
+                                effect.answer,
+                                effect.required,
+                                effect.before and effect.before.tables,
+                            ]
+                            for effect in call.effects
+                        ],
+                        call.later and call.later.model_dump(mode="json"),
+                        _truth_key(call.later_truth),
                     ]
                     for call in self.calls
                 ],
@@ -118,8 +143,11 @@ class CandidateTool:
 
 
 def _key(wrong: Perturbation) -> list[Any]:
-    truth = wrong.truth
-    return [wrong.arguments, truth and [truth.value, truth.exists, truth.required]]
+    return [wrong.arguments, _truth_key(wrong.truth)]
+
+
+def _truth_key(truth: Truth | None) -> list[Any] | None:
+    return truth and [truth.value, truth.exists, truth.required]
 
 
 def candidate_of(
@@ -140,7 +168,7 @@ def candidate_of(
         allowed = {table for question in served for table in may_write(question)}
         state = arena_state(instance, {tool.name: sorted(allowed)})
     filters = [filters_of(instance, question) for question in served]
-    unfit = (operation_problem(tool, one.operation, instance.knowledge) for one in served)
+    unfit = (operation_problem(tool, instance, one) for one in served)
     return CandidateTool(
         tool,
         code,
@@ -219,13 +247,18 @@ def _gold_call(
     # The values that a stateless tool knows stand in its code; a stateful one has its table.
     table = question.operation.table if question.operation else ""
     known = canonical_json(before.tables.get(table, before.tables))
-    meaning = meaning_of(instance, question, parameters, arguments, _tables(instance, before))
+    meaning = meaning_of(instance, question, parameters, arguments, tables_in(instance, before))
     wrong = tuple(
         perturbation
         for perturbation in perturbations(instance, question, known, arguments, meaning)
         if call_problem(tool, perturbation.arguments) is None  # others never reach a tool
     )
     refused = is_refused(instance, question)
+    later = afterwards(instance, question) if meaning is not None else None
+    truth = None
+    if meaning is not None and later is not None:
+        tables = tuple(tables_in(instance, later))
+        truth = replace(meaning, tables=tables).truth(meaning.gold)
     return GoldCall(
         arguments,
         answer,
@@ -240,20 +273,7 @@ def _gold_call(
         refused,
         taken=None if refused else taken(instance, question, before),
         effects=() if refused else known_effects(instance, question, tool, arguments, before),
+        later=later,
+        later_truth=truth,
         paged=question.operation is not None and question.operation.op == "page",
     )
-
-
-def _tables(instance: QAInstance, world: World) -> list[Table]:
-    """The knowledge as a world has it."""
-    return [
-        table.model_copy(
-            update={
-                "rows": tuple(
-                    tuple(row.get(column) for column in table.columns)
-                    for row in world.tables[table.name]
-                )
-            }
-        )
-        for table in instance.knowledge
-    ]

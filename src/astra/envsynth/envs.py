@@ -28,6 +28,7 @@ from astra.envsynth.batching import Batcher
 from astra.envsynth.candidates import CandidateTool, candidate_of
 from astra.envsynth.envs_config import EnvsConfig
 from astra.envsynth.faults import OUTAGES, FailedTry, ToolPart, failure, fault_of
+from astra.envsynth.fit import operation_problem
 from astra.envsynth.leaks import secrets_of
 from astra.envsynth.proof import Proof
 from astra.envsynth.reach import reach_problem, value_problem
@@ -36,7 +37,6 @@ from astra.envsynth.static import (
     call_problem,
     code_problem,
     document_problem,
-    operation_problem,
     recorded,
 )
 from astra.envsynth.truth import filters_of
@@ -304,7 +304,7 @@ class _Synthesis:
         wishes = wishes_of(instance, question, self._config)
         return (
             document_problem(tool, secrets_of(instance), filters_of(instance, question))
-            or operation_problem(tool, question.operation, instance.knowledge)
+            or operation_problem(tool, instance, question)
             or name_problem(wishes, tool, question.question)
         )
 

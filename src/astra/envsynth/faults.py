@@ -21,7 +21,8 @@ OF_DOCUMENT = frozenset(
     {
         "bad_name", "no_description", "bad_schema", "answer_in_document", "default_in_document",
         "unknown_filter", "page_base", "cell_violates_schema", "impossible",
-        "too_few_perturbations", "unreachable", "untold_argument",
+        "too_few_perturbations", "unreachable", "untold_argument", "optional_argument",
+        "other_unit", "answer_violates_schema",
     }
 )  # fmt: skip
 """Reasons that neither another call nor other code can remove."""

@@ -6,6 +6,7 @@ An agent reads both before it knows them, and could leave out the calls that giv
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -77,10 +78,11 @@ def _is_written(step: SubQuestion) -> bool:
 
 
 def _is_common(value: str) -> bool:
-    """Whether text may be a word that any tool uses ("unpaid"): all in lower case, or in a script
-    that has no case.
+    """Whether text may be words that any tool uses ("unpaid", "for sale"): all in lower case, or in
+    a script that has no case.
     """
-    return has_cjk(value) or (value.isalpha() and value.islower())
+    words = re.split(r"[ -]", value)
+    return has_cjk(value) or (value.islower() and all(word.isalpha() for word in words))
 
 
 def told_by_document(tool: Tool, secrets: Secrets) -> Any:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from astra.envsynth.known import known_calls, known_values, leaves_of, replaced
-from astra.envsynth.truth import NOTHING, Meaning, Truth
+from astra.envsynth.truth import NOTHING, Meaning, Truth, mixed, pages
 from astra.qa.knowledge.operations import ARITHMETIC
 from astra.records.base import canonical_json, content_id
 from astra.records.qa import AnswerType, QAInstance, SubQuestion
@@ -30,14 +30,14 @@ MOST_ROWS, MOST_KNOWN = 8, 24
 """Whole rows tried, with a known truth and of those that the code alone holds."""
 KNOWN_VALUES, FURTHER_VALUES = 5, 2
 """Other values tried per argument: some that the code mentions, some that it may not know."""
-PROBES = 2
+PROBES = 5
 """Real values given to each optional argument."""
 SHORTEST_NAME = 4
-"""Characters of a text that is also tried without its last letter."""
+"""Characters of a text that is also tried without its last letter, and with one more."""
 UNKNOWN_NAME = "Qwrx Vzzt"
 _UNKNOWN = {"string": UNKNOWN_NAME, "integer": 987_654_321, "number": 987_654_321.5}
 _UNKNOWN_DAY = "1891-02-03"
-UNKNOWN_VALUES = (*_UNKNOWN.values(), _UNKNOWN_DAY)
+UNKNOWN_VALUES = (*_UNKNOWN.values(), _UNKNOWN_DAY, 0)
 """Values of optional arguments that nothing has."""
 SYMMETRIC_OPS = frozenset({"days_between", "multiply"})
 """Operations whose arguments may be swapped by definition."""
@@ -136,8 +136,10 @@ def _probe_values(
     unknown = _UNKNOWN.get(str(schema.get("type")))
     if isinstance(unknown, str) and schema.keys() & {"format", "pattern"}:
         unknown = _UNKNOWN_DAY
-    middle = len(real) // 2
-    chosen = [real[0], real[middle]] if middle else real[:PROBES]
+    step = max(1, len(real) // PROBES)
+    chosen = real[::step][:PROBES]
+    if schema.get("type") in ("integer", "number") and 0 not in real:
+        chosen.append(0)  # code that asks whether it is true takes it for not given
     return [*chosen, unknown] if unknown is not None else chosen
 
 
@@ -147,8 +149,10 @@ def _broken(
     """The gold call with a value that nobody knows, not in the form that the schema wants, of a
     wrong type, or left out.
 
-    Operations compare for equality, so a part of a name is unknown to them.
+    Operations compare for equality, so a part of a name is unknown to them, and so is a longer one.
+    What a call writes may be spelled in any way.
     """
+    written = [cell for write in question.writes for cell in write.values.values()]
     for name, value in gold.items():
         reformed = meaning is not None and name in {*meaning.forms, *meaning.fixed}
         if meaning is not None and reformed:
@@ -159,26 +163,64 @@ def _broken(
             given = {**gold, name: unknown}
             truth = meaning.truth({**meaning.gold, name: unknown}) if meaning else None
             yield Perturbation(PerturbationKind.UNKNOWN, name, given, truth)
-        near = _near(value) if question.operation is not None else None
-        if near is not None and (meaning is None or near not in meaning.values(name)):
+        for near in near_names(value) if question.operation is not None else ():
+            if value in written or (meaning is not None and near in meaning.values(name)):
+                continue
             given = {**gold, name: near}
             known = meaning if not reformed else None
             truth = known.truth({**known.gold, name: near}) if known else None
             yield Perturbation(PerturbationKind.UNKNOWN, name, given, truth)
+        if meaning is not None and name in meaning.forms:
+            yield from _unknown_in_form(meaning, name)
         yield Perturbation(PerturbationKind.WRONG_TYPE, name, {**gold, name: _mistyped(value)})
         rest = {other: given for other, given in gold.items() if other != name}
         yield Perturbation(PerturbationKind.MISSING, name, rest)
     yield Perturbation(PerturbationKind.MISSING, "", {})
 
 
-def _near(value: Any) -> str | None:
-    """The text without its last letter, which code that looks for a part of a name still finds."""
+def near_names(value: Any) -> tuple[str, ...]:
+    """Other texts that lenient code takes for the text: without its last letter, which code that
+    looks for a part of a name still finds; with one more, in which code that looks for names in a
+    text finds it; between blanks; with a dash for its first blank or the other way round; with its
+    words in another order; and with a number at its end one more, which code that counts answers.
+    """
     if not isinstance(value, str) or len(value) < SHORTEST_NAME:
-        return None
+        return ()
     if _as_date(value) is not None or clock(value) is not None:
-        return None
+        return ()
     last = re.search(r"\w(?=\W*$)", value)
-    return value[: last.start()] if last else None
+    if last is None:
+        return ()
+    longer = value[: last.end()] + last[0] + value[last.end() :]
+    levelled = re.sub(r"(?<=\w)[ -](?=\w)", _other_gap, value, count=1)
+    first, _, rest = value.partition(" ")
+    counted = re.sub(r"\d+$", lambda number: str(int(number[0]) + 1), value)
+    near = (
+        value[: last.start()],
+        longer,
+        f" {value} ",
+        levelled,
+        f"{rest} {first}".strip(),
+        counted,
+    )
+    return tuple(text for text in dict.fromkeys(near) if text != value)
+
+
+def _other_gap(gap: re.Match[str]) -> str:
+    return " " if gap[0] == "-" else "-"
+
+
+def _unknown_in_form(meaning: Meaning, name: str) -> Iterator[Perturbation]:
+    """A value that nobody knows in the form that the schema wants, so that only looking it up can
+    tell.
+    """
+    known = meaning.values(name)
+    for plain in (UNKNOWN_NAME, _UNKNOWN_DAY, *_shifted(meaning.gold[name])):
+        call = meaning.written({**meaning.gold, name: plain})
+        if call is not None and plain not in known:
+            truth = meaning.truth({**meaning.gold, name: plain})
+            yield Perturbation(PerturbationKind.UNKNOWN, name, call, truth)
+            return
 
 
 def _unknown(value: Any) -> Any:
@@ -200,19 +242,14 @@ def _true_others(
         for value in _true_values(meaning, name, rng):
             yield from _true_call(meaning, name, {**meaning.gold, name: value})
     for optional in ("", *meaning.optional):
-        rows = [*meaning.rows(optional), *_first_pages(meaning, optional)]
+        rows = meaning.rows(optional)
         rows = [row for row in rows if not row.items() >= meaning.gold.items()]
         rows = list({canonical_json(row): row for row in rows}.values())
         drawn = rng.sample(range(len(rows)), min(MOST_ROWS, len(rows)))
-        chosen = sorted({0, *drawn, len(rows) - 1})
-        for at in chosen if rows else ():
-            yield from _true_call(meaning, "", rows[at])
-
-
-def _first_pages(meaning: Meaning, optional: str) -> list[dict[str, Any]]:
-    """The plain calls for the first page about each row, where the answer is a page."""
-    pages = [name for name, own in meaning.names.items() if own == "page"]
-    return [{**row, name: 1} for name in pages for row in meaning.rows(optional)]
+        chosen = [rows[at] for at in sorted({0, *drawn, len(rows) - 1})] if rows else []
+        about = chosen if optional else [*chosen, meaning.gold]
+        for row in [*chosen, *mixed(meaning, rows), *pages(meaning, about)]:
+            yield from _true_call(meaning, "", row)
 
 
 def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
@@ -232,7 +269,10 @@ def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
     if meaning.names[name] == "page":
         further += range(value)  # the pages before it, and none
     if meaning.operation.op in ARITHMETIC:
-        further.append(value + 0.25)  # code may have been written for whole numbers alone
+        further += [
+            value + 0.25,
+            0.5,
+        ]  # code may have been written for numbers from 1, or whole ones
     if meaning.table is None and isinstance(value, int | float):
         further.append(0)  # what nothing can be divided by
     return [*cells, *further]
@@ -343,7 +383,8 @@ def _shifted(value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):
-        return [value + 1, value * 2 + 3]
+        century = [value % 100] if value >= 1000 else []  # of a year its last two digits
+        return [value + 1, value * 2 + 3, *century]
     day = _as_date(value)
     if day is not None:
         return [(day + timedelta(days=3)).isoformat(), (day - timedelta(days=11)).isoformat()]

@@ -111,7 +111,7 @@ def _checks(evidence: Sequence[Evidence]) -> dict[str, int]:
         "known_truths": len([one for one, _ in known if one.truth is not None]),
         "optional_calls": count(Purpose.OPTIONAL),
     }
-    worlds = count(Purpose.REVERSED, Purpose.EMPTY, Purpose.TAKEN, Purpose.EFFECT)
+    worlds = count(Purpose.REVERSED, Purpose.EMPTY, Purpose.LATER, Purpose.TAKEN, Purpose.EFFECT)
     return {**checks, "worlds": worlds} if worlds else checks
 
 

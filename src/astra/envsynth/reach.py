@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -11,10 +11,12 @@ from astra.arena.answers import same_value
 from astra.envsynth.known import leaves_of
 from astra.envsynth.static import Problem
 from astra.envsynth.truth import forms_between
+from astra.qa.knowledge.operations import ARITHMETIC
 from astra.qa.knowledge.references import EvaluationError, resolve
 from astra.records.qa import QAInstance, SubQuestion
 from astra.records.tool import Tool
 from astra.text.forms import clock, clocks_in, readings
+from astra.text.schemas import descriptions_of, schema_at
 from astra.text.words import plain, says, stands_in
 
 _WRITTEN_DAYS = (
@@ -43,17 +45,20 @@ def reach_problem(
     stand in the document, too: in an enumeration, or as words of a description. ``right``: the
     arguments that have passed ``value_problem``, so that the document has to tell their value.
     """
-    described = [tool.description, *_descriptions(tool.parameters)]
+    described = [tool.description, *descriptions_of(tool.parameters)]
     known = [str(value) for _, value in leaves_of(list(told)) if value is not None]
     for path, value in leaves_of(arguments):
-        if not isinstance(value, str) or _schema(tool.parameters, path).keys() & {"enum", "const"}:
+        if not isinstance(value, str) or schema_at(tool.parameters, path).keys() & {
+            "enum",
+            "const",
+        }:
             continue
         if any(says(value, text) for text in described):
             continue
         if not any(_is_told(reading, known) for reading in readings(value)):
             name = ".".join(str(step) for step in path)
             untold = f"{name}: {value!r} is in no question or earlier answer"
-            if name in right and not _schema(tool.parameters, path).keys() & _OWN_FORM:
+            if name in right and not schema_at(tool.parameters, path).keys() & _OWN_FORM:
                 mend = "make it part of what the tool is for, or list the whole column as an enum"
                 return "untold_argument", f"{untold} that an agent sees: {mend}"
             return "unreachable_argument", untold
@@ -71,7 +76,7 @@ def value_problem(
     stated = question.operation.arguments if question.operation else {}
     answers = {other.id: other.answer.value for other in instance.sub_questions}
     for name, value in arguments.items():
-        if name not in stated or _schema(tool.parameters, [name]).keys() & _OWN_FORM:
+        if name not in stated or schema_at(tool.parameters, [name]).keys() & _OWN_FORM:
             continue
         try:
             meant = resolve(stated[name], answers)
@@ -79,6 +84,29 @@ def value_problem(
             continue
         if not _same(meant, value):
             return "other_value", f"{name}: {value!r} is not {meant!r}, which the question means"
+    return _operand_problem(question, stated, answers, arguments)
+
+
+def _operand_problem(
+    question: SubQuestion,
+    stated: Mapping[str, Any],
+    answers: Mapping[int, Any],
+    arguments: Mapping[str, Any],
+) -> Problem | None:
+    """Why a calculation is not given what it calculates with, under whatever names."""
+    operation = question.operation
+    if operation is None or operation.op not in ARITHMETIC:
+        return None
+    left = [value for _, value in leaves_of(arguments)]
+    for name, given in stated.items():
+        try:
+            meant = resolve(given, answers)
+        except EvaluationError:
+            return None
+        found = next((value for value in left if _same(meant, value)), None)
+        if found is None:
+            return "other_value", f"no argument is {meant!r}, which is {name} of the calculation"
+        left.remove(found)
     return None
 
 
@@ -90,28 +118,6 @@ def _same(meant: Any, value: Any) -> bool:
         days = {_day(meant), _day(value)}
         return len(days) == 1 and None not in days
     return not isinstance(meant, bool) and str(meant) == str(value)  # "3" for 3
-
-
-def _descriptions(schema: Any) -> Iterator[str]:
-    """The texts by which a schema describes its parameters, at any depth."""
-    if isinstance(schema, list):
-        for inner in schema:
-            yield from _descriptions(inner)
-    elif isinstance(schema, Mapping):
-        for key, inner in schema.items():
-            if key == "description" and isinstance(inner, str):
-                yield inner
-            yield from _descriptions(inner)
-
-
-def _schema(schema: Mapping[str, Any], path: Sequence[Any]) -> Mapping[str, Any]:
-    """The schema of the value at a path; an empty one where none is stated."""
-    for step in path:
-        inner = schema.get("properties", {}).get(step) if isinstance(step, str) else None
-        schema = inner if inner is not None else schema.get("items", {})
-        if not isinstance(schema, Mapping):
-            return {}
-    return schema
 
 
 def _is_told(value: Any, known: Sequence[str]) -> bool:

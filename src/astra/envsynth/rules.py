@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from astra.arena.answers import is_small_domain, matches, same_value
@@ -86,16 +87,45 @@ def _count_problem(_: CandidateTool, evidence: Evidence) -> Problem | None:
 
 
 def _error_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | None:
-    """A wrong call that fails tells no answer, and refuses cleanly if it fits the schema."""
-    for perturbation, run in _wrong_calls(evidence):
+    """A wrong call that fails tells no answer, and refuses cleanly if it fits the schema; one with
+    an optional argument tells none either.
+    """
+    for perturbation, run in other_calls(evidence):
         if run.result.status != SandboxStatus.EXCEPTION:
             continue
         error = run.result.error
         if _leaks(candidate, evidence, perturbation, error):
             return "answer_in_error", f"an error states what must be found out: {error:.100}"
+        if perturbation.kind == PerturbationKind.OPTIONAL:
+            continue
         fits = not violation(perturbation.arguments, candidate.tool.parameters)
         if fits and not _is_clean(run.result):
             return "unclean_error", f"{canonical_json(perturbation.arguments):.100}: {error}"
+    return None
+
+
+def _output_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | None:
+    """What other calls return satisfies the output schema, too: no empty result for a refusal."""
+    if candidate.tool.output_schema is None:
+        return None
+    for perturbation, run in other_calls(evidence):
+        if perturbation.kind not in _UNFIT and answered(run):
+            fault = violation(run.result.value, candidate.tool.output_schema)
+            if fault:
+                told = f"{_told(candidate, perturbation, run)}: {fault}"
+                return "output_violates_schema", told
+    return None
+
+
+def _idle_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | None:
+    """A tool that writes refuses what it cannot do: no other call passes without a change."""
+    if not candidate.writes or evidence.call.before is None:
+        return None
+    before = candidate.hash(evidence.call.before.tables)
+    for perturbation, run in _wrong_calls(evidence):
+        if perturbation.kind not in _UNFIT and answered(run) and run.end == before:
+            told = _told(candidate, perturbation, run)
+            return "not_refused", f"{told}, and nothing was written: it must raise ValueError"
     return None
 
 
@@ -174,6 +204,8 @@ def _optional_problem(candidate: CandidateTool, evidence: Evidence) -> Problem |
 WRONG_CALL_RULES: tuple[Rule, ...] = (
     _count_problem,
     _error_problem,
+    _output_problem,
+    _idle_problem,
     _constant_problem,
     _argument_problem,
     _gold_again_problem,
@@ -199,6 +231,17 @@ def _state_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | No
     return None
 
 
+def _later_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | None:
+    """A call that only reads gives what is true after all that other steps write, too."""
+    truth = evidence.call.later_truth
+    for run in evidence.all(Purpose.LATER):
+        call = call_text(candidate.tool.name, evidence.call.arguments)
+        told = f"{call}, after later steps have written, {outcome_text(run)}"
+        if truth is not None:
+            return _truth_told(evidence, truth, run, told)
+    return None
+
+
 def _key_problem(_: CandidateTool, evidence: Evidence) -> Problem | None:
     """A row whose key another row has is refused, cleanly."""
     for run in evidence.all(Purpose.TAKEN):
@@ -209,21 +252,41 @@ def _key_problem(_: CandidateTool, evidence: Evidence) -> Problem | None:
 
 
 def _effect_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | None:
-    """Each further call with a known effect has just that, or is refused where it must be."""
+    """Each further call with a known effect has just that and its answer, or is refused where it
+    must be or may be.
+    """
     runs = evidence.all(Purpose.EFFECT)
     for effect, run in zip(evidence.call.effects, runs, strict=True):
         call = call_text(candidate.tool.name, effect.arguments)
         told = f"{call} {outcome_text(run)}: {effect.reason}"
+        served = any(effect.arguments == other.arguments for other in candidate.calls)
         if effect.after is None:
-            served = any(effect.arguments == other.arguments for other in candidate.calls)
             if answered(run) and not served:
                 return "not_refused", told
-        elif not answered(run) or run.end != candidate.hash(effect.after):
+            if not answered(run) and not _is_clean(run.result):
+                return "unclean_error", told
+        elif answered(run):
+            if run.end != candidate.hash(effect.after):
+                return "wrong_effect", told
+            if effect.answer is not None and not _is_answer(evidence, effect.answer, run):
+                return "wrong_result", f"{told}; its answer is {canonical_json(effect.answer):.100}"
+        elif effect.required:
             return "wrong_effect", told
     return None
 
 
-WORLD_RULES: tuple[Rule, ...] = (_order_problem, _state_problem, _key_problem, _effect_problem)
+def _is_answer(evidence: Evidence, value: Any, run: TrialRun) -> bool:
+    """Whether a call of a tool that writes answers with the value."""
+    return matches(evidence.call.answer.model_copy(update={"value": value}), run.result.value)
+
+
+WORLD_RULES: tuple[Rule, ...] = (
+    _order_problem,
+    _state_problem,
+    _later_problem,
+    _key_problem,
+    _effect_problem,
+)
 
 
 # Calls whose truth is known ------------------------------------------------------------------
@@ -238,18 +301,24 @@ def _truth_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | No
         if truth is None or perturbation.kind in _UNFIT:
             continue
         told = _told(candidate, perturbation, run)
-        if answered(run):
-            if not truth.exists:
-                return "answers_unknown", f"{told}; no row is meant, so it must raise ValueError"
-            if not _is_true(evidence, truth, run):
-                return "wrong_result", f"{told}; the data say {canonical_json(truth.value):.100}"
-        elif (
-            truth.required
-            and not _is_unknown(perturbation)
-            and not violation(perturbation.arguments, candidate.tool.parameters)
-        ):
-            return "rows_missing", f"{told}; the data say {canonical_json(truth.value):.100}"
+        free = _is_unknown(perturbation) or bool(
+            violation(perturbation.arguments, candidate.tool.parameters)
+        )
+        meant = replace(truth, required=False) if free else truth
+        problem = _truth_told(evidence, meant, run, told)
+        if problem is not None:
+            return problem
     return None
+
+
+def _truth_told(evidence: Evidence, truth: Truth, run: TrialRun, told: str) -> Problem | None:
+    """Why what a call did, as ``told``, is not the truth."""
+    right = f"the data say {canonical_json(truth.value):.100}"
+    if not answered(run):
+        return ("rows_missing", f"{told}; {right}") if truth.exists and truth.required else None
+    if not truth.exists:
+        return "answers_unknown", f"{told}; no row is meant, so it must raise ValueError"
+    return None if _is_true(evidence, truth, run) else ("wrong_result", f"{told}; {right}")
 
 
 TRUTH_RULES: tuple[Rule, ...] = (_truth_problem,)
@@ -334,10 +403,10 @@ def _is_gold_by_right(evidence: Evidence, perturbation: Perturbation) -> bool:
 
 def _is_unknown(perturbation: Perturbation) -> bool:
     """Whether a call holds a value that nothing has: refusing it is always right."""
-    return perturbation.kind == PerturbationKind.UNKNOWN or (
-        perturbation.kind == PerturbationKind.OPTIONAL
-        and perturbation.arguments[perturbation.argument] in UNKNOWN_VALUES
-    )
+    if perturbation.kind != PerturbationKind.OPTIONAL:
+        return perturbation.kind == PerturbationKind.UNKNOWN
+    given = perturbation.arguments[perturbation.argument]
+    return given is not False and given in UNKNOWN_VALUES
 
 
 def _told(candidate: CandidateTool, perturbation: Perturbation, run: TrialRun) -> str:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from astra.envsynth.candidates import CandidateTool, GoldCall
-from astra.records.state import World
+from astra.records.state import Row, World
 from astra.sandbox.protocol import SandboxResult
 
 REPEATS = 6
@@ -31,8 +31,9 @@ class Purpose(StrEnum):
     PERTURBED = "perturbed"  # a wrong call
     OPTIONAL = "optional"  # the gold call with an optional argument given
     KEPT = "kept"  # a call of a member that was merged into the tool
-    REVERSED = "reversed"  # the gold call in a world whose rows are in reverse order
+    REVERSED = "reversed"  # the gold call in a world whose rows are in another order
     EMPTY = "empty"  # the gold call in a world without rows
+    LATER = "later"  # the gold call that only reads, after all that the instance writes
     TAKEN = "taken"  # the gold call where the key of the row that it adds is taken
     EFFECT = "effect"  # another call whose effect is known
     AGAIN = "again"  # the gold call, after all the others in session one
@@ -147,20 +148,31 @@ def _wrong(candidate: CandidateTool) -> Iterator[Trial]:
 
 
 def _in_other_worlds(candidate: CandidateTool) -> Iterator[Trial]:
-    """The gold calls of a stateful tool where the rows are reversed, missing, or in the way."""
+    """A stateful tool's gold calls where rows are reversed, missing, changed, or in the way."""
     for at, call in enumerate(candidate.calls):
         if call.before is None:
             continue
         tables = call.before.tables
-        reversed_rows = {name: rows[::-1] for name, rows in tables.items()}
+        reversed_rows = {name: _turned(rows, call.arguments) for name, rows in tables.items()}
         no_rows = {name: [] for name in tables}
         worlds = {
             Purpose.REVERSED: call.before.model_copy(update={"tables": reversed_rows}),
             Purpose.EMPTY: call.before.model_copy(update={"tables": no_rows}),
         }
+        if call.later is not None and call.later_truth is not None:
+            worlds[Purpose.LATER] = call.later
         if call.taken is not None:
             worlds[Purpose.TAKEN] = call.taken
         for purpose, world in worlds.items():
             yield Trial(at, purpose, call.arguments, world)
         for effect in call.effects:
-            yield Trial(at, Purpose.EFFECT, effect.arguments, call.before)
+            yield Trial(at, Purpose.EFFECT, effect.arguments, effect.before or call.before)
+
+
+def _turned(rows: Sequence[Row], arguments: Mapping[str, Any]) -> list[Row]:
+    """The rows in reverse order; those that the call is about come first unless one was first."""
+    last = list(rows[::-1])
+    about = [row for row in last if any(cell in arguments.values() for cell in row.values())]
+    if any(row is rows[0] for row in about):
+        return last
+    return [*about, *(row for row in last if not any(row is one for one in about))]

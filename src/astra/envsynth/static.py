@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from astra.envsynth.leaks import Secrets, told_by_document
 from astra.envsynth.truth import column_named
 from astra.records.base import canonical_json
-from astra.records.qa import Operation, Table
 from astra.records.tool import Tool
 from astra.sandbox.imports import forbidden_imports
-from astra.text.forms import Form, written
-from astra.text.schemas import conforms, schema_fault, violation
+from astra.text.schemas import schema_fault, violation
 
 MAX_CODE_CHARS = 100_000
 MAX_PARAMETERS = 6
@@ -25,16 +23,6 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CHANCE_MODULES = frozenset({"random", "time", "uuid"})
 _CLOCKS = frozenset({"now", "today", "utcnow"})
 _ADDRESSES = frozenset({"id", "hash"})
-_FROM_ZERO = re.compile(
-    r"\b(?:zero|0)[- ](?:based|indexed)|从\s*[0零]|"
-    r"\b(?:count|number|start|begin|index|page)[^.]{0,20} (?:from|at|with) (?:zero|0)\b",
-    re.IGNORECASE,
-)
-_NO_LIMITS = frozenset({"description", "enum", "const"})
-"""Keywords of a schema that do not tell which cells fit: what an enumeration lists is judged as
-what it gives away."""
-_SHARED = ("$defs", "definitions")
-"""Where a schema keeps what its parts refer to."""
 _PLACE = re.compile(r" at 0x[0-9a-f]{6,}")
 Problem = tuple[str, str]
 """A reason code that metrics count by, and the detail that goes back to the teacher."""
@@ -89,59 +77,6 @@ def _parameters_problem(
             return "default_in_document", f"parameter {name} has a default"
         if name not in required and filters is not None and not column_named(name, filters):
             return "unknown_filter", f"optional parameter {name} is no column: {sorted(filters)}"
-    return None
-
-
-def operation_problem(
-    tool: Tool, operation: Operation | None, tables: Sequence[Table]
-) -> Problem | None:
-    """Why the document does not fit the operation behind the tool."""
-    return _page_problem(tool, operation) or _cells_problem(tool, operation, tables)
-
-
-def _page_problem(tool: Tool, operation: Operation | None) -> Problem | None:
-    """Why a tool that returns pages counts them wrongly: the first one is 1."""
-    if operation is None or operation.op != "page":
-        return None
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    others = operation.arguments.keys() - {"page"}
-    counting = {
-        name: schema
-        for name, schema in properties.items()
-        if name in tool.parameters.get("required", ())
-        and name not in others
-        and isinstance(schema, dict)
-        and schema.get("type") == "integer"
-    }
-    texts = [tool.description, *(str(one.get("description", "")) for one in counting.values())]
-    from_zero = [name for name, schema in counting.items() if schema.get("minimum") == 0]
-    if from_zero or any(_FROM_ZERO.search(text) for text in texts):
-        return "page_base", "pages are counted from 1: say so, with 1 as the minimum"
-    return None
-
-
-def _cells_problem(
-    tool: Tool, operation: Operation | None, tables: Sequence[Table]
-) -> Problem | None:
-    """Why a parameter cannot take the values that there are: a cell of its column violates its
-    schema, in every form that the cell can be written in.
-    """
-    table = next((one for one in tables if operation and one.name == operation.table), None)
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    for name, schema in properties.items():
-        required = name in tool.parameters.get("required", ())
-        column = name if required else column_named(name, table.columns if table else ())
-        if table is None or column not in table.columns or not isinstance(schema, dict):
-            continue
-        limits = {key: value for key, value in schema.items() if key not in _NO_LIMITS}
-        if limits.keys() <= {"type"}:
-            continue
-        limits |= {key: tool.parameters[key] for key in _SHARED if key in tool.parameters}
-        at = table.columns.index(column)
-        for cell in dict.fromkeys(row[at] for row in table.rows if row[at] is not None):
-            ways = [cell, str(cell), *(written(cell, form) for form in Form)]
-            if not any(conforms(way, limits) for way in ways if way is not None):
-                return "cell_violates_schema", f"{name}: {violation(cell, limits)}"
     return None
 
 

@@ -7,8 +7,10 @@ is told apart from code that is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from astra.arena.answers import matches, same_value
@@ -21,9 +23,14 @@ from astra.qa.knowledge.operations import (
     table_named,
 )
 from astra.qa.knowledge.references import EvaluationError, is_reference, referred, resolve
+from astra.records.base import canonical_json
 from astra.records.qa import Operation, QAInstance, SubQuestion, Table
 from astra.text.forms import Form, written
 
+MOST_MIXED = 8
+"""Calls tried whose values are known, but not together."""
+MOST_PAGES = 9
+"""Pages turned at most, of one list of rows."""
 WHOLE_TABLE = 40
 """A tool must know every row of a table of at most so many; of a longer one it may know a part."""
 
@@ -127,9 +134,20 @@ class Meaning:
         ]
         if any(all(row[at] == value for at, value in filters) for row in table.rows):
             return None
-        if op == "count":
-            return Truth(0, required=False)
-        return Truth([], required=False) if op in UNORDERED | {"sort"} else NOTHING
+        nothing = 0 if op == "count" else []
+        if op != "count" and op not in UNORDERED | {"sort"}:
+            return NOTHING
+        return Truth(nothing, required=self._is_whole and self._is_known(arguments))
+
+    def _is_known(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether each value that a call gives is a cell of its column: then that no row has all of
+        them is an answer, and no refusal.
+        """
+        return all(
+            arguments[own] in self.values(name)
+            for name, own in self.names.items()
+            if own in arguments
+        )
 
     @property
     def optional(self) -> list[str]:
@@ -139,6 +157,36 @@ class Meaning:
     @property
     def _is_whole(self) -> bool:
         return self.table is None or len(self.table.rows) <= WHOLE_TABLE
+
+
+def mixed(meaning: Meaning, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The plain calls about a row with one value of another, where no row has all of them: each
+    value is known, so only looking for all of them at once can tell.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for one, other in pairwise([*rows, *rows[:1]]):
+        for name in one:
+            call = {**one, name: other[name]}
+            truth = meaning.truth(call) if other[name] != one[name] else None
+            if truth is not None and not (truth.exists and truth.required):
+                found.setdefault(canonical_json(call), call)
+        if len(found) >= MOST_MIXED:
+            break
+    return list(found.values())[:MOST_MIXED]
+
+
+def pages(meaning: Meaning, drawn: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The plain calls for all pages about some rows, and for the one after the last; none where the
+    answer is no page.
+    """
+    for name in (name for name, own in meaning.names.items() if own == "page"):
+        for row in drawn:
+            page, exists = 0, True
+            while exists and page < MOST_PAGES:
+                page += 1
+                truth = meaning.truth({**row, name: page})
+                exists = truth is not None and truth.exists and bool(truth.value["rows"])
+                yield {**row, name: page}
 
 
 def meaning_of(
@@ -162,7 +210,15 @@ def meaning_of(
         value = evaluate(asked, tables, {})
     except (EvaluationError, ArithmeticError):
         return None
+    table = next((one for one in tables if one.name == operation.table), None)
     names = names_between(plain, gold)
+    if names is None and table is not None:
+        further = _further_cells(table, plain, gold)
+        asked = asked.model_copy(update={"arguments": {**plain, **further}})
+        plain = asked.arguments
+        names = names_between(plain, gold)
+        with suppress(EvaluationError, ArithmeticError):
+            names = names if evaluate(asked, tables, {}) == value else None
     referring = {name for name, given in operation.arguments.items() if is_reference(given)}
     if names is None or not referring <= set(names.values()) or not matches(question.answer, value):
         return None
@@ -174,6 +230,26 @@ def meaning_of(
         if name not in gold and (column := column_named(name, columns))
     }
     return Meaning(asked, meaning.tables, {**names, **further}, meaning.forms, meaning.fixed)
+
+
+def _further_cells(
+    table: Table, plain: Mapping[str, Any], gold: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Column -> plain value of each argument of the gold call that the operation lacks, where the
+    argument is named as a column and just one cell of that can be meant by it.
+    """
+    cells: dict[str, Any] = {}
+    for name, value in gold.items():
+        column = column_named(name, table.columns)
+        if name in plain or not column or column in plain:
+            continue
+        at = table.columns.index(column)
+        found = dict.fromkeys(
+            row[at] for row in table.rows if row[at] == value or forms_between(row[at], value)
+        )
+        if len(found) == 1:
+            cells[column] = next(iter(found))
+    return cells
 
 
 def column_named(name: str, columns: Iterable[str]) -> str:
@@ -210,12 +286,13 @@ def _forms(
     forms: dict[str, Form] = {}
     fixed: set[str] = set()
     for name, own in names.items():
-        if same_value(plain[own], gold[name]):
+        if plain[own] == gold[name]:
             continue
+        # Values that count as the same may still differ in form: a code is a name in upper case.
         between = forms_between(plain[own], gold[name])
         if len(between) == 1:
             forms[name] = between[0]
-        else:
+        elif not same_value(plain[own], gold[name]):
             fixed.add(name)
     return forms, frozenset(fixed)
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from astra.arena.state import entry_of, settle
-from astra.envsynth.candidates import CandidateTool
+from astra.envsynth.candidates import CandidateTool, GoldCall
+from astra.envsynth.fit import result_problem
 from astra.envsynth.proof import Proof, prove
 from astra.envsynth.schedule import Observed, Trial, TrialRun, schedules
 from astra.envsynth.static import (
@@ -23,6 +24,7 @@ from astra.envsynth.static import (
     document_problem,
     steady,
 )
+from astra.records.tool import Tool
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import (
     Sandbox,
@@ -86,10 +88,29 @@ def static_problem(candidate: CandidateTool, limits: SandboxLimits) -> Problem |
         return problem
     for call in candidate.calls:
         problem = call_problem(candidate.tool, call.arguments)
+        problem = problem or _results_problem(candidate.tool, call)
         if problem is not None:
             return problem
     stateful = candidate.state is not None
     return code_problem(candidate.tool, candidate.code, limits.allowed_imports, stateful)
+
+
+def _results_problem(tool: Tool, call: GoldCall) -> Problem | None:
+    """Why the document refuses a true result: that of the gold call, or of another that it must
+    answer.
+    """
+    if call.refused:
+        return None
+    others = [
+        other.truth.value
+        for other in (*call.perturbed, *call.optional)
+        if other.truth is not None
+        and other.truth.exists
+        and other.truth.required
+        and call_problem(tool, other.arguments) is None
+    ]
+    problems = (result_problem(tool, value) for value in (call.answer.value, *others))
+    return next(filter(None, problems), None)
 
 
 def _is_transient(problem: Problem | None) -> bool:

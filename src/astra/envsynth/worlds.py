@@ -153,6 +153,31 @@ def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
     return (Write(action=action, table=operation.table, where=where, values=values),)
 
 
+def afterwards(instance: QAInstance, question: SubQuestion) -> World | None:
+    """The world after all that an instance writes, where the step only reads; None where that is
+    the world that it meets, or a write cannot happen.
+
+    Rows under an id that a tool makes are left out: nobody knows the id.
+    """
+    if acts(question):
+        return None
+    made = {
+        table.name for table in instance.knowledge if FieldClass.IGNORE in table.fields.values()
+    }
+    writes = [
+        write
+        for other in _reference_order(instance)
+        for write in other.writes
+        if not (write.action == WriteAction.INSERT and write.table in made)
+    ]
+    try:
+        before, _ = around(instance, question)
+        world = _after(arena_state(instance, {}), writes)
+    except StateError:
+        return None
+    return None if same_state(before.tables, world.tables, {}) else world
+
+
 def expected_state(instance: QAInstance) -> Tables:
     """The tables after every write of the instance in the reference order."""
     writes = [write for question in _reference_order(instance) for write in question.writes]
@@ -185,3 +210,18 @@ def world_problem(instance: QAInstance, question: SubQuestion) -> Problem | None
     if question.writes and same_state(before.tables, after, fields):
         return "idle_write", "what the sub-question writes changes nothing"
     return None
+
+
+def tables_in(instance: QAInstance, world: World) -> list[Table]:
+    """The knowledge as a world has it."""
+    return [
+        table.model_copy(
+            update={
+                "rows": tuple(
+                    tuple(row.get(column) for column in table.columns)
+                    for row in world.tables[table.name]
+                )
+            }
+        )
+        for table in instance.knowledge
+    ]

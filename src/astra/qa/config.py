@@ -105,6 +105,16 @@ class Mode(StrEnum):
     TAXONOMY = "taxonomy"  # a leaf's description and example questions
 
 
+class HardBy(StrEnum):
+    """What a planned question asks of an agent beside calling the named tools."""
+
+    FIELDS = "fields"  # choose a field of a record
+    ROWS = "rows"  # choose a row of several
+    PAGES = "pages"  # turn pages of rows
+    TWINS = "twins"  # tell two tools apart that differ by one parameter
+    HOPS = "hops"  # go four levels deep or deeper
+
+
 class Corpus(StageConfig):
     """Texts, domains, questions or leaves that questions are asked of freely."""
 
@@ -175,7 +185,11 @@ class QAConfig(StageConfig):
     paraphrased: Share
     """The share of planned questions that use other words than their relations."""
     hard: Share
-    """The share of planned questions whose composition has two traits of questions/traits.py."""
+    """The share of planned questions whose composition is hard (questions/traits.py)."""
+    hard_traits: int = Field(ge=1, le=2)
+    """The traits of a hard composition, at least; after 1, tools' documents have to add another."""
+    hard_by: dict[HardBy, Weight]
+    """What planned questions ask for -> weight of compositions that do; 0: none does."""
     pages: int = Field(ge=2, le=5)
     """The most pages over which a planned question goes."""
     compositions: dict[Split, Share]

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,8 @@ def _request(config: QAConfig, name: str, spec: Corpus, item: Item, sample: int)
         "text": item.text,
         "question": item.question,
         "description": item.description,
+        "may_act": spec.mode is not Mode.KNOWLEDGE_BASE
+        and config.kinds_used != [QuestionKind.READ_ONLY],
         "examples": [] if masked else list(item.examples),
         "names": {
             who: _offered(who, split, config, spec.language, rng) for who in ("person", "thing")
@@ -240,7 +243,7 @@ def build_instance(request: FreeRequest, reply: Synthesis, prompt_hash: str) -> 
     question = reply.main_question
     if kind is not QuestionKind.READ_ONLY:
         ending = closing(spec.language, acts=True, reads=kind is QuestionKind.MIXED)
-        question = f"{question.strip()} {ending}"
+        question = f"{_sentence(question.strip(), spec.language)} {ending}"
     # A teacher may forget to list a name that it finds. What a write sets is none: "booked".
     found = [step.answer for step in steps if not is_write(step)]
     texts = [answer.value for answer in found if answer.type is AnswerType.STRING]
@@ -261,6 +264,15 @@ def build_instance(request: FreeRequest, reply: Synthesis, prompt_hash: str) -> 
         composition=_composition(request, reply.sub_questions),
         prompt_hash=prompt_hash,
     )
+
+
+def _sentence(text: str, language: Language) -> str:
+    """The text with a full stop, where no mark ends it."""
+    if text.endswith(tuple(".!?…。！？:：;；")) or text.rstrip("\"'”’)）").endswith(
+        tuple(".!?。！？")
+    ):
+        return text
+    return text + ("。" if language == "zh" else ".")
 
 
 def _step(step: SynthesisStep, tables: Sequence[Table], stated: Mapping[int, Any]) -> SubQuestion:
@@ -313,16 +325,28 @@ def _final(
 ) -> Answer:
     """The outcome of an action; else the answer with what is known of the only last one.
 
-    Of several answers, the order counts.
+    Of several answers, the order counts only where two of them say the same of different things:
+    the question lists the things, while the steps that tell different things of one come in any
+    order.
     """
     if kind is QuestionKind.WRITE:
         outcomes = OUTCOMES[language]
         return Answer(type=AnswerType.ENUM, value=outcomes[kind], domain_size=len(outcomes))
     last = answering(steps)
     if len(last) != 1:
-        return answer.model_copy(update={"ordered": True})
+        return answer.model_copy(
+            update={"ordered": any(_tell_alike(*pair) for pair in combinations(last, 2))}
+        )
     kept = {name: getattr(last[0].answer, name) for name in ("ordered", "domain_size", "tolerance")}
     return answer.model_copy(update=kept)
+
+
+def _tell_alike(one: SubQuestion, other: SubQuestion) -> bool:
+    """Whether two steps tell the same of different things, or may do so."""
+    if one.operation is None or other.operation is None:
+        return True
+    told = [[step.table, step.select] for step in (one.operation, other.operation)]
+    return one.operation.relation == other.operation.relation or told[0] == told[1]
 
 
 def _composition(request: FreeRequest, steps: tuple[SynthesisStep, ...]) -> str:
@@ -336,12 +360,16 @@ def _problem(request: FreeRequest, reply: Synthesis, instance: QAInstance) -> Pr
     wanted, given = request.variables["scenario"], request.item.question
     if wanted and instance.scenario != wanted:
         return ("off_request", f"asked for {wanted}, got {instance.scenario}")
-    if given and reply.main_question.strip() != given.strip():
+    # A question that asks for an action is turned into one for information where none may act.
+    kept = request.variables["may_act"] or not asks_for_action(given)
+    if given and kept and reply.main_question.strip() != given.strip():
         return ("off_request", f"asked to decompose {given!r}, got {reply.main_question!r}")
     acts = instance.kind is not QuestionKind.READ_ONLY
     if acts is not reply.acts:
         done = "some step writes" if acts else "no step writes"
         return ("not_acting", f"acts is {str(reply.acts).lower()}, but {done}")
+    if acts and not request.variables["may_act"]:
+        return ("off_request", "a step makes a change, but only information may be asked for")
     if not acts and asks_for_action(reply.main_question):
         return ("not_acting", "the main question asks for an action, but no step makes it")
     if request.spec.mode is Mode.KNOWLEDGE_BASE:

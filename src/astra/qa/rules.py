@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from astra.qa.config import Mode
@@ -36,7 +37,7 @@ from astra.records.qa import (
     SubQuestion,
     Table,
 )
-from astra.records.state import FieldClass, Write
+from astra.records.state import FieldClass, Write, WriteAction
 
 TYPES: dict[AnswerType, tuple[type, ...]] = {
     AnswerType.NUMBER: (int, float),
@@ -78,9 +79,11 @@ def check(
     levels = max(step.hop_level for step in instance.sub_questions)
     if levels not in allowed_hops:
         return ("hop_range", f"{levels} hop levels, allowed are {sorted(allowed_hops)}")
-    strangers = set(instance.entities) - set(names)
+    # Codes are no names: no split owns them.
+    named = {name for name in instance.entities if not any(map(str.isdigit, name))}
+    strangers = named - set(names)
     if strangers:
-        return ("foreign_entity", f"not of split {instance.split}: {sorted(strangers)}")
+        return ("foreign_entity", f"none of the names that may be used: {sorted(strangers)}")
     return None
 
 
@@ -260,7 +263,7 @@ def _derivation(instance: QAInstance) -> Iterator[Problem]:
     """
     answers = {step.id: step.answer.value for step in instance.sub_questions}
     tables = instance.knowledge
-    written: list[str] = []
+    written: list[Write] = []
     yield from _joins(instance)
     for step in sorted(instance.sub_questions, key=lambda step: (step.hop_level, step.id)):
         if step.operation is None:
@@ -277,10 +280,20 @@ def _derivation(instance: QAInstance) -> Iterator[Problem]:
         if writes != step.writes:
             yield ("write_mismatch", f"{step.id}: says {step.writes!r}, is {writes!r}")
         yield from _unchecked(writes, tables)
-        written += [canonical_json([w.table, w.where or w.values]) for w in writes]
+        written += writes
         tables = after(tables, writes) if writes else tables
-    if len(set(written)) < len(written):
-        yield ("conflicting_writes", "two steps write the same cell")
+    for one, other in combinations(written, 2):
+        if _conflict(one, other):
+            yield ("conflicting_writes", f"two steps write the same cell of {one.table}")
+
+
+def _conflict(one: Write, other: Write) -> bool:
+    """Whether two writes of the same row cannot both stand: they set one cell, or one of them adds
+    or removes the row.
+    """
+    rows = [[write.table, write.where or write.values] for write in (one, other)]
+    updates = one.action == other.action == WriteAction.UPDATE
+    return rows[0] == rows[1] and not (updates and one.values.keys().isdisjoint(other.values))
 
 
 def _unchecked(writes: Sequence[Write], tables: Sequence[Table]) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ refers to, a schema is compiled once, and what is wrong is told in a bounded tex
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -69,6 +69,28 @@ def parameter_schema(parameters: Mapping[str, Any], name: str) -> Mapping[str, A
     if "$ref" not in canonical_json(schema):
         return schema
     return {**schema, **{key: parameters[key] for key in _DEFINITIONS if key in parameters}}
+
+
+def schema_at(schema: Mapping[str, Any], path: Sequence[Any]) -> Mapping[str, Any]:
+    """The schema of the value at a path: names and places; an empty one where none is stated."""
+    for step in path:
+        inner = schema.get("properties", {}).get(step) if isinstance(step, str) else None
+        schema = inner if inner is not None else schema.get("items", {})
+        if not isinstance(schema, Mapping):
+            return {}
+    return schema
+
+
+def descriptions_of(schema: Any) -> Iterator[str]:
+    """The texts by which a schema describes its values, at any depth."""
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from descriptions_of(inner)
+    elif isinstance(schema, Mapping):
+        for key, inner in schema.items():
+            if key == "description" and isinstance(inner, str):
+                yield inner
+            yield from descriptions_of(inner)
 
 
 def validator(schema: Any) -> Draft202012Validator:

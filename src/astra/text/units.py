@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
-from astra.text.words import plain
+from astra.text.words import has_cjk, plain
 
 _SPELLINGS = {
     "USD": "$, US$, dollar, US dollar, 美元, 美金",
@@ -26,6 +27,7 @@ _SPELLINGS = {
     "HKD": "~$, HK$, ~dollar, Hong Kong dollar, 港元, 港币",
     "SGD": "~$, S$, ~dollar, Singapore dollar, 新加坡元",
     "MXN": "~$, MX$, peso, Mexican peso, 比索",
+    "ARS": "~$, AR$, ~peso, Argentine peso, 阿根廷比索",
     "BRL": "R$, real, reais, Brazilian real, 雷亚尔",
     "SEK": "kr, krona, kronor, Swedish krona, Swedish kronor",
     "NOK": "kr, krone, kroner, Norwegian krone, Norwegian kroner",
@@ -67,6 +69,31 @@ _SPELLINGS = {
 """Unit -> how else it is written; ``~`` marks a name that without a country means another unit:
 "dollar" is Canadian money only where that is asked for."""
 _PER = re.compile(r"\s*/\s*|\s+per\s+|每")
+_DIMENSIONS = (
+    frozenset(
+        {
+            "USD", "EUR", "GBP", "JPY", "CNY", "INR", "KRW", "CHF", "CAD", "AUD", "HKD", "SGD",
+            "MXN", "ARS", "BRL", "SEK", "NOK", "DKK",
+        }
+    ),
+    frozenset({"mm", "cm", "m", "km", "in", "ft", "yd", "mi"}),
+    frozenset({"m2", "km2", "ft2", "ha"}),
+    frozenset({"ml", "l", "m3"}),
+    frozenset({"mg", "g", "kg", "t", "lb", "oz"}),
+    frozenset({"°C", "°F"}),
+    frozenset({"mi/h", "km/h"}),
+)  # fmt: skip
+"""Units of which one can stand for another, converted."""
+_TIMES = frozenset({"s", "min", "h", "day", "week", "month", "year"})
+_HOMONYMS = frozenset({"in", "real", "won", "yard", "foot"})
+"""Units whose singular is a common word of another sense, even where a unit may stand."""
+_WORD = r"[^\s\d,.;:()（）/-]+"
+_MEASURED = re.compile(
+    rf"(?:\b(in)\s+(?:whole |full )?|\bper\s+|[(（]\s*(?!in\b))({_WORD}(?:\s+{_WORD}){{0,2}})",
+    re.IGNORECASE,
+)
+_MEASURED_ZH = re.compile(r"以(\w{1,4}?)为单位|单位[为是：:]\s*(\w{1,4})")
+_AMOUNT = re.compile(rf"([^\w\s])\s?\d|\d[ -]?({_WORD}(?:\s+{_WORD})?)")
 
 
 def same_unit(expected: str, written: str) -> bool:
@@ -81,6 +108,84 @@ def same_unit(expected: str, written: str) -> bool:
         return True
     one, other = _PER.split(expected.strip()), _PER.split(written.strip())
     return len(one) == len(other) > 1 and all(map(same_unit, one, other))
+
+
+def says_unit(expected: str, written: str) -> bool:
+    """Whether a number written with ``written`` says the unit: the whole of it, or of a compound
+    one what is counted ("$39" where "USD per night" is asked for).
+    """
+    counted, *per = _PER.split(expected.strip())
+    return same_unit(expected, written) or bool(per and same_unit(counted, written))
+
+
+def units_of(unit: str) -> set[str]:
+    """The units of the table that a stated unit is made of, each in every sense that it has."""
+    return {one for part in _PER.split(unit.strip()) for one in _known(part)}
+
+
+def is_money(unit: str) -> bool:
+    """Whether a stated unit counts money: "USD per night" does."""
+    return not units_of(unit).isdisjoint(_DIMENSIONS[0])
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Whether two units measure the same: kg and lb do, kg and km do not."""
+    return one == other or any({one, other} <= group for group in (*_DIMENSIONS, _TIMES))
+
+
+def measures_in(text: str) -> Iterator[tuple[str, set[str]]]:
+    """The units that a text says it measures in ("in kilograms", "(USD)"), as written, with every
+    sense of each. A time counts only in the plural: a tool may find things "in a month".
+    """
+    for match in _MEASURED.finditer(text):
+        for word, meant in _longest(match[2]):
+            if not meant & _TIMES or (match[1] and plain(word) not in _NAMES):
+                yield word, meant
+    for match in _MEASURED_ZH.finditer(text):
+        word = match[1] or match[2]
+        if meant := _known(word):
+            yield word, meant
+
+
+def amounts_in(text: str) -> set[str]:
+    """The units of the amounts that a text states, but for times and words of several senses."""
+    found = [
+        meant
+        for match in _AMOUNT.finditer(text)
+        for _, meant in _longest(match[1] or match[2])
+        if all(is_alike(one, other) for one in meant for other in meant)
+    ]
+    return {unit for meant in found for unit in meant} - _TIMES
+
+
+def mentioned_in(text: str) -> set[str]:
+    """The units that any word or symbol of a text may mean."""
+    words = re.findall(r"[^\W\d]+|[^\w\s]", text)
+    pairs = [f"{one} {other}" for one, other in pairwise(words)]
+    chinese = [unit for spelling, units in _READINGS.items() if _is_chinese(spelling, text)
+               for unit in units]  # fmt: skip
+    return {unit for word in (*words, *pairs) for unit in _known(word)}.union(chinese)
+
+
+def _is_chinese(spelling: str, text: str) -> bool:
+    return has_cjk(spelling) and spelling in text
+
+
+def _longest(words: str) -> Iterator[tuple[str, set[str]]]:
+    """The longest beginning of some words that names a unit, with its senses; none if none does."""
+    split = words.split()
+    for count in range(len(split), 0, -1):
+        word = " ".join(split[:count])
+        one_letter = len(word) == 1 and word.isalpha() and not has_cjk(word)
+        if not one_letter and plain(word) not in _HOMONYMS and (meant := _known(word)):
+            yield word, meant
+            return
+
+
+def _known(word: str) -> set[str]:
+    """The units of the table that a word can mean."""
+    written = plain(word)
+    return _READINGS.get(written) or _READINGS.get(written.removesuffix("s")) or set()
 
 
 def _named(text: str, meanings: Mapping[str, set[str]]) -> set[str]:

@@ -114,7 +114,14 @@ def _description(operation: Mapping[str, Any], table: Table) -> str:
     verb = _VERBS[op].capitalize()
     extra = "".join(f" and {_words(name)}" for name in names[1:])
     paged = ", page by page" if op == "page" else ""
-    return f"{verb} the {asked} of {_article(names[0])}{extra}{paged}."
+    fields = f": {_listing(operation['select'])}" if op in ("record", "rows", "page") else ""
+    return f"{verb} the {asked} of {_article(names[0])}{extra}{paged}{fields}."
+
+
+def _listing(select: str) -> str:
+    """The fields of a record, as a sentence names them."""
+    *most, last = map(_words, select.split(":"))
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _words(name: str) -> str:

@@ -54,7 +54,9 @@ def _write_body(
         return _insert(parameters, operation, world, write["values"])
     chosen = [name for name in parameters if name in write["where"]]
     test = " and ".join(f'row["{name}"] == {name}' for name in chosen)
+    written = [name for name in parameters if name in write["values"]]
     lines = [
+        *_unknown_refused(written, table, world),
         f'rows = [row for row in world.tables["{table}"] if {test}]',
         "if not rows:",
         f'    raise ValueError(f"no {chosen[0]} named {{{chosen[0]}}}")',
@@ -80,17 +82,8 @@ def _insert(
     world: Mapping[str, Any],
     values: Mapping[str, Any],
 ) -> list[str]:
-    table, lines = operation["table"], list[str]()
-    for name in parameters:
-        owner = next(
-            (other for other, columns in world["columns"].items()
-             if other != table and columns[0] == name), None,
-        )  # fmt: skip
-        if owner is not None:
-            lines += [
-                f'if not any(row["{name}"] == {name} for row in world.tables["{owner}"]):',
-                f'    raise ValueError(f"no {name} named {{{name}}}")',
-            ]
+    table = operation["table"]
+    lines = _unknown_refused(parameters, table, world)
     key = world["row_keys"][table]
     if key in parameters:  # named by who inserts: one row per name
         lines += [
@@ -111,6 +104,22 @@ def _insert(
         f"rows.append({{{', '.join([*fresh, '**new'])}}})",
         _returned("rows[-1]", operation),
     ]
+
+
+def _unknown_refused(parameters: Sequence[str], table: str, world: Mapping[str, Any]) -> list[str]:
+    """Refusals of names that the table whose key they are does not hold."""
+    lines: list[str] = []
+    for name in parameters:
+        owner = next(
+            (other for other, columns in world["columns"].items()
+             if other != table and columns[0] == name), None,
+        )  # fmt: skip
+        if owner is not None:
+            lines += [
+                f'if not any(row["{name}"] == {name} for row in world.tables["{owner}"]):',
+                f'    raise ValueError(f"no {name} named {{{name}}}")',
+            ]
+    return lines
 
 
 def _dictionary(values: Mapping[str, Any], parameters: Sequence[str]) -> str:

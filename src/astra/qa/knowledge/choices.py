@@ -179,13 +179,13 @@ def _records(domain: Domain) -> Iterator[Relation]:
         if links and cells:
             link = links[0]
             yield Relation(
-                name=f"{thing.name}.facts",
+                name=f"{thing.name}.summary",
                 op="record",
                 source=thing.name,
                 table=thing.table,
                 key=thing.name,
                 select=":".join([link, *cells]),
-                phrase="the facts of {x}",
+                phrase="the summary of {x}",
                 kind=CellType.ENTITY,
                 target=link,
                 choice=RowChoice(link, f"the {link} of {{x}}", CellType.ENTITY),

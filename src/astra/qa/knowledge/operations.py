@@ -200,6 +200,12 @@ def writes_of(operation: Operation, answers: Mapping[int, Any]) -> tuple[Write, 
     return (Write(action=action, table=operation.table, where=where, values=values),)
 
 
+def rows_meant(operation: Operation, tables: Sequence[Table]) -> int:
+    """How many rows an update or a deletion chooses; its arguments are no references."""
+    table = table_named(operation.table, tables)
+    return len(_matching(table, _filters(operation, operation.arguments)))
+
+
 def _filters(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that choose rows: all but the cell that a check or an update states."""
     stated = operation.select if operation.op in ("check", "update") else None

@@ -19,7 +19,7 @@ from astra.qa.knowledge.references import literals
 from astra.qa.knowledge.schema import CellType, KnowledgeSource
 from astra.qa.questions.kinds import compositions_of
 from astra.qa.questions.shapes import Composition, Shape, split_of
-from astra.qa.questions.traits import is_hard
+from astra.qa.questions.traits import is_hard, weight_of
 from astra.qa.questions.walk import CompositionWalk, RowIndex, Unsuitable
 from astra.records.base import content_id
 from astra.records.qa import Operation, QuestionKind, Scenario, Split, Table
@@ -140,9 +140,12 @@ class Planner:
             for composition in compositions_of(stratum.kind, variants[0], max(wanted)):
                 if composition.hops not in wanted or len(composition.nodes) > config.max_steps:
                     continue
+                if not weight_of(composition, config.hard_by):
+                    continue
                 self._possible.add(composition.scenario)
                 if split_of(composition.signature, config.compositions) is stratum.split:
-                    key = (is_hard(composition), composition.scenario, composition.hops)
+                    hard = is_hard(composition, config.hard_traits)
+                    key = (hard, composition.scenario, composition.hops)
                     self._buckets[key][name].append(composition)
 
     def composition_count(self) -> int:
@@ -235,7 +238,8 @@ class Planner:
             name = rng.choices(names, [self._weights[n] for n in names])[0]
             compositions = by_source[name]
             preference = [
-                self._config.lookup_weight if composition.only_lookups else 1.0
+                weight_of(composition, self._config.hard_by)
+                * (self._config.lookup_weight if composition.only_lookups else 1.0)
                 for composition in compositions
             ]
             source = rng.choice(self._sources[name])

@@ -26,6 +26,8 @@ _ACTING = (
     "write"
 )
 ACTING = frozenset(_ACTING.split())
+_ABOUT = re.compile(r"(Get|Count) the ([a-z ]+?) of an? [a-z ]+([:.]| with )")
+"""What a reading tool is about, where its description says it in these words."""
 _ON = frozenset({"date", "day", "since"})
 _IN = frozenset({"month", "year", "season"})
 
@@ -56,10 +58,23 @@ class PlanText:
     def is_order(self, index: int) -> bool:
         """Whether a step's tool acts, so that the user orders it instead of asking."""
         parts = words(self.plan[index].tool)
-        return bool(parts) and parts[0] in ACTING
+        return bool(parts) and parts[0] in ACTING and not self._about(index)
+
+    def _about(self, index: int) -> re.Match[str] | None:
+        return _ABOUT.match(self.tools[self.plan[index].tool].description)
+
+    def _fields(self, index: int) -> list[str]:
+        """The fields of a described record; none of any other result."""
+        about = self._about(index)
+        schema = self.tools[self.plan[index].tool].output_schema or {}
+        return list(schema.get("properties", ())) if about and about[3] == ":" else []
 
     def head(self, index: int) -> str:
-        """The bare noun of a step: "tool shed", "number of beds"."""
+        """The bare noun of a step: "tool shed", "number of beds"; of a record, its last field."""
+        if fields := self._fields(index):
+            return " ".join(words(fields[-1]))
+        if about := self._about(index):
+            return f"number of {about[2]}" if about[1] == "Count" else about[2]
         parts = words(self.plan[index].tool)
         if parts[0] in READING and len(parts) > 1:
             noun = " ".join(parts[1:])
@@ -104,6 +119,8 @@ class PlanText:
         part = self._part(index, path)
         head = self.head(index)
         whole = f"the {head} {self.tail(index)}".strip()
+        if self._fields(index):  # a user asks for what a record holds, not for the record
+            return f"the {part} {self.tail(index)}"
         return whole if part == head else f"the {part} of {whole}"
 
     def subject(self, index: int) -> str | None:

@@ -1,8 +1,10 @@
 """Services made up from word lists: format ``catalogue``.
 
 Each service has a subject (a hotel, a painting), a role linked to it, a place linked to that, and
-tools that ask for attributes of the three. Service n is drawn by a generator seeded with n alone:
-asking for more services leaves the earlier ones as they are.
+tools that ask for attributes of the three. Some tools return a record, of which one field leads on,
+and the names of some say little: what they are about stands in their descriptions. Service n is
+drawn by a generator seeded with n alone: asking for more services leaves the earlier ones as they
+are.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from astra.settings import StageConfig
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
@@ -33,6 +35,12 @@ class Catalogue(StageConfig):
     choices: dict[str, tuple[str, ...]]
     dates: tuple[str, ...]
     counted: tuple[str, ...]
+    records: float = Field(ge=0.0, le=1.0)
+    """The share of services in which a record tells the link that a plain tool tells elsewhere."""
+    vague: float = Field(ge=0.0, le=1.0)
+    """The share of tools whose name is made of ``vague_verbs`` and ``vague_nouns``."""
+    vague_verbs: tuple[str, ...]
+    vague_nouns: tuple[str, ...]
 
 
 def parse(document: Any, base: RawServer) -> Iterator[RawServer]:
@@ -63,6 +71,10 @@ def _service(words: Catalogue, index: int, base: RawServer) -> RawServer:
         tools.append(_attribute(words, asked, entities, rng))
     if rng.random() < 0.5:
         tools.append(_count(words, rng.choice((subject, link)), entities, rng))
+    if rng.random() < words.records:
+        at = rng.randrange(2)
+        tools[at] = _record(words, tools[at], entities, rng)
+    tools = [_vague(words, tool, rng) if rng.random() < words.vague else tool for tool in tools]
     rng.shuffle(tools)
     unique = {str(tool.name): tool for tool in tools}
     title = " ".join(part.capitalize() for part in (subject, role, link)).replace("_", " ")
@@ -104,6 +116,26 @@ def _tool(
 ) -> RawTool:
     said = f"Get the {_said(title)} of a {_said(asked)}."
     return _document(name, said, _parameter(asked, entities), {"title": title, **output})
+
+
+def _record(
+    words: Catalogue, link: RawTool, entities: dict[str, str], rng: random.Random
+) -> RawTool:
+    """The tool that tells what ``link`` does in a record with other attributes of the same."""
+    (asked,) = link.parameters["properties"]
+    others = [_attribute(words, asked, entities, rng) for _ in range(rng.randint(1, 2))]
+    outputs = {str(tool.output["title"]): tool.output for tool in (link, *others) if tool.output}
+    noun = rng.choice(words.vague_nouns)
+    *most, last = map(_said, outputs)
+    fields = f"{', '.join(most)} and {last}" if most else last
+    said = f"Get the {noun} of a {_said(asked)}: {fields}."
+    output = {"title": noun, "type": "object", "properties": outputs, "required": list(outputs)}
+    return _document(f"get_{noun}", said, _parameter(asked, entities), output)
+
+
+def _vague(words: Catalogue, tool: RawTool, rng: random.Random) -> RawTool:
+    """The tool under a name that does not say what it is about."""
+    return replace(tool, name=f"{rng.choice(words.vague_verbs)}_{rng.choice(words.vague_nouns)}")
 
 
 def _attribute(
