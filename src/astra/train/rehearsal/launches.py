@@ -38,7 +38,7 @@ _COUNT = re.compile(r"--(?:num_processes|nproc[_-]per[_-]node)$")
 
 
 @dataclass(frozen=True)
-class Launch:
+class StageLaunch:
     """How a preset starts a stage."""
 
     command: tuple[str, ...]
@@ -73,7 +73,7 @@ class Launch:
         return shlex.join([*words, "-m", RANK])
 
 
-def read_launch(stage: str, text: str, sharding: Sharding | None, root: Path) -> Launch:
+def read_launch(stage: str, text: str, sharding: Sharding | None, root: Path) -> StageLaunch:
     """How ``runtime.<stage>_launch`` starts a stage, or accelerate with the file of ``sharding``.
 
     Raises RehearsalError where its configuration cannot be read.
@@ -82,7 +82,7 @@ def read_launch(stage: str, text: str, sharding: Sharding | None, root: Path) ->
         text = f"accelerate launch --config_file conf/accelerate/{sharding}.yaml"
     words = shlex.split(text)
     if not words:
-        return Launch((), 1, Sharding.DDP)
+        return StageLaunch((), 1, Sharding.DDP)
     options = dict(pairwise(words))
     options |= {k: v for k, equals, v in (word.partition("=") for word in words) if equals}
     config, processes = options.get("--config_file", ""), 1
@@ -103,7 +103,7 @@ def read_launch(stage: str, text: str, sharding: Sharding | None, root: Path) ->
     for name, value in options.items():
         if _COUNT.match(name):
             processes = int(value)
-    return Launch(tuple(words), processes, _sharding(document, root), config)
+    return StageLaunch(tuple(words), processes, _sharding(document, root), config)
 
 
 def _sharding(document: Mapping[str, Any], root: Path) -> Sharding:
@@ -117,7 +117,7 @@ def _sharding(document: Mapping[str, Any], root: Path) -> Sharding:
     return Sharding.ZERO3 if stage == 3 else Sharding.ZERO2
 
 
-def check_batches(params: Mapping[str, Any], launches: Mapping[str, Launch]) -> None:
+def check_batches(params: Mapping[str, Any], launches: Mapping[str, StageLaunch]) -> None:
     """Raises RehearsalError where a batch does not divide over the preset's own processes."""
     sft, rl = params["sft"], params["rl"]
     for stage, setting, batch, parallel in (
@@ -136,7 +136,7 @@ def check_batches(params: Mapping[str, Any], launches: Mapping[str, Launch]) -> 
 
 
 def scaled(
-    params: Mapping[str, Any], launches: Mapping[str, Launch], servers: tuple[str, ...]
+    params: Mapping[str, Any], launches: Mapping[str, StageLaunch], servers: tuple[str, ...]
 ) -> dict[str, Any]:
     """The blocks that the training stages read, with what would take long made small."""
     return {

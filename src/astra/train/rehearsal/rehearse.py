@@ -38,7 +38,7 @@ from astra.train.rehearsal.errors import mismatch
 from astra.train.rehearsal.launches import (
     POLICY,
     STEPS,
-    Launch,
+    StageLaunch,
     check_batches,
     read_launch,
     scaled,
@@ -115,7 +115,7 @@ class Rehearsal:
         limits = validate("rl.sandbox", self.params["rl"]["sandbox"], SandboxLimits)
         return check_sandbox(limits, validate("runtime", self.params["runtime"], RuntimeConfig))
 
-    def _check(self, launches: Mapping[str, Launch]) -> None:
+    def _check(self, launches: Mapping[str, StageLaunch]) -> None:
         check_batches(self.params, launches)
         for stage, launch in launches.items():
             if "zero" in launch.sharding and importlib.util.find_spec("deepspeed") is None:
@@ -150,7 +150,10 @@ class Rehearsal:
             )  # fmt: skip
         shape = architecture.shrunken()
         ends = tokenizer.eos_token_id, tokenizer.pad_token_id
-        model = make_model(model_config(shape, *ends, config.dtype))
+        made = model_config(shape, *ends, config.dtype)
+        if config.rope_scaling is not None:
+            config.rope_scaling.stretch(made)
+        model = make_model(made)
         save_policy(model, tokenizer, self.workspace / POLICY)
         codec = ChatCodec(tokenizer)
         self.proved.append(
@@ -162,23 +165,22 @@ class Rehearsal:
             f"{shape.parameters / 1e6:.1f}e6 ({shape.num_hidden_layers} layers, width "
             f"{shape.hidden_size}, {shape.num_attention_heads}:{shape.num_key_value_heads} heads)"
         )
-        self._note_sizes(architecture)
-
-    def _note_sizes(self, architecture: Architecture) -> None:
-        """What the preset will need of the disk, and of the model's positions."""
-        limits = self.params["rl"]["limits"]
-        longest = limits["max_prompt_tokens"] + limits["max_response_tokens"]
-        if longest > architecture.max_position_embeddings:
-            self.notes.append(
-                f"rl.limits allow {longest:,} tokens, the model was made for "
-                f"{architecture.max_position_embeddings:,}: servers and trainer need its rope "
-                "scaled (YaRN), or rl.limits lowered"
-            )
-        free = shutil.disk_usage(self.root).free / 1e9
+        self._check_positions(made.max_position_embeddings)
         self.notes.append(
             f"a checkpoint of the whole policy takes {12 * architecture.parameters / 1e9:,.0f} GB; "
-            f"{free:,.0f} GB are free under {self.root}"
+            f"{shutil.disk_usage(self.root).free / 1e9:,.0f} GB are free under {self.root}"
         )
+
+    def _check_positions(self, positions: int) -> None:
+        """vLLM refuses sequences that are longer than the model's positions."""
+        limits = self.params["rl"]["limits"]
+        longest = limits["max_prompt_tokens"] + limits["max_response_tokens"]
+        if longest > positions and self.params["rl"]["engine"]["type"] == "vllm":
+            raise mismatch(
+                "rl.limits.max_prompt_tokens + max_response_tokens", f"{longest:,}",
+                f"at most the model's {positions:,} positions",
+                "lower them, or set policy.rope_scaling",
+            )  # fmt: skip
 
     def _servers(self) -> list[int]:
         """Ports of the rollout servers, where the preset's engine needs any."""
@@ -197,7 +199,7 @@ class Rehearsal:
         write_records(data / "sft_set.parquet", world.samples(), SFTSample)
         write_records(data / "envs_merged.parquet", world.arenas(), Arena)
 
-    def _train(self, runs: StageRun, stage: str, launch: Launch) -> None:
+    def _train(self, runs: StageRun, stage: str, launch: StageLaunch) -> None:
         how = f"{launch.sharding}, {launch.ranks} process{'es' * (launch.ranks > 1)}"
         with self._step(f"stage {stage} ({how}), killed after its first step"):
             checkpoint = runs.until_checkpoint(stage)
@@ -263,7 +265,7 @@ _SHARDS = {
 """What only a trainer that shards so writes into its checkpoints."""
 
 
-def _check_sharded(stage: str, launch: Launch, checkpoint: Path) -> None:
+def _check_sharded(stage: str, launch: StageLaunch, checkpoint: Path) -> None:
     """Whether the trainer sharded as it was told: accelerate leaves out, without a word, what it
     finds no devices for."""
     wanted = _SHARDS.get(launch.sharding)
