@@ -21,7 +21,7 @@ export ASTRA_FRAMEWORKS
 ASTRA_BENCH_ENV ?= $(CURDIR)/.venv-bench
 export ASTRA_BENCH_ENV
 
-.PHONY: help install demo test data record check params deps tiny-base frameworks bench-env remote experiments back docs mlflow plots clean
+.PHONY: help install demo test long data record check params deps tiny-base frameworks bench-env remote experiments back docs mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ check: $(DEV) ## lint, types, import contracts
 
 test: check $(DOCS) ## lint, types, import contracts, tests, the graph at scale test
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+long: $(STAMP) ## the tests that take many minutes each: rehearsals, 200 steps with failing servers
+	$(RUN) pytest -m long
 
 params: $(STAMP) ## compose conf/ to params.yaml, and the tables of docs/paper.md
 	$(RUN) python -m astra.devtools.params

@@ -44,7 +44,7 @@ PROOF = SandboxLimits(call_timeout_s=1.0)
 ALL_CALLS = SandboxLimits(call_timeout_s=60.0, cpu_s=600, memory_mb=512)
 """A call is a batch of calls here."""
 TOLD = 50
-"""After so many codes the score so far is told."""
+"""Codes from one line of progress to the next."""
 SHOWN = 200
 """Characters of a line of a survivor's code that are printed."""
 COMMITTED = 0.6

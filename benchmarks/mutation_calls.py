@@ -78,7 +78,7 @@ class Calls:
     gold: Mapping[str, Any]
     paths: Sequence[Path]
     values: Sequence[Sequence[Sequence[Any]]]
-    """By path: a list with the value, or an empty one where the argument is left out."""
+    """The choices of each path: a list with the value, an empty one where it is left out."""
     others: Sequence[Mapping[str, Any]]
     before: World | None
     """The world that each of them meets."""

@@ -121,7 +121,7 @@ def test_a_few_steps_with_failing_servers_train_on_the_right_weights(
     assert report["faults"]["cache_kept"] >= 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(LONG_S + 60)
 def test_200_steps_of_four_ranks_survive_failing_servers(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -293,7 +293,7 @@ def test_red_for_a_launcher_that_starts_fewer_processes_than_told(repository: Pa
 # --- green
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(MINUTES)
 @pytest.mark.parametrize(
     ("policy", "sharding"),

@@ -51,6 +51,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "train plan": ("astra train plan qwen3-14b --gpus 8 --tokens 20480 --context-parallel 2",),
     "train export": ("astra train export runs/sft/KEY/checkpoint-100 exports/policy",),
+    "train rehearse": (
+        "astra train rehearse scale=paper policy=qwen3_14b",
+        "astra train rehearse --sharding fsdp2 scale=paper policy=qwen3_32b sft=paper_32b",
+    ),
     "train same": (
         "astra train same --commit",
         "astra train same --since v0.1.0",

@@ -14,7 +14,8 @@ from typing import Any
 
 from astra.arena.answers import matches
 from astra.arena.state import apply_writes
-from astra.envsynth.perturb import UNKNOWN_NAME, near_names
+from astra.envsynth.near import near_names
+from astra.envsynth.perturb import UNKNOWN_NAME
 from astra.envsynth.static import call_problem
 from astra.envsynth.truth import names_between
 from astra.envsynth.worlds import effects, key_of, tables_in

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
 from astra.envsynth.known import known_calls, known_values, leaves_of, replaced
+from astra.envsynth.near import as_date, near_names, shifted
 from astra.envsynth.truth import NOTHING, Meaning, Truth, mixed, pages
 from astra.qa.knowledge.operations import ARITHMETIC
 from astra.records.base import canonical_json, content_id
 from astra.records.qa import AnswerType, QAInstance, SubQuestion
 from astra.records.tool import Tool
-from astra.text.forms import clock
 
 MOST_VALUES = 24
 """Values tried per argument where each has a known truth: all cells of nearly every column."""
@@ -32,8 +30,6 @@ KNOWN_VALUES, FURTHER_VALUES = 5, 2
 """Other values tried per argument: some that the code mentions, some that it may not know."""
 PROBES = 5
 """Real values given to each optional argument."""
-SHORTEST_NAME = 4
-"""Characters of a text that is also tried without its last letter, and with one more."""
 UNKNOWN_NAME = "Qwrx Vzzt"
 _UNKNOWN = {"string": UNKNOWN_NAME, "integer": 987_654_321, "number": 987_654_321.5}
 _UNKNOWN_DAY = "1891-02-03"
@@ -178,44 +174,12 @@ def _broken(
     yield Perturbation(PerturbationKind.MISSING, "", {})
 
 
-def near_names(value: Any) -> tuple[str, ...]:
-    """Other texts that lenient code takes for the text: without its last letter, which code that
-    looks for a part of a name still finds; with one more, in which code that looks for names in a
-    text finds it; between blanks; with a dash for its first blank or the other way round; with its
-    words in another order; and with a number at its end one more, which code that counts answers.
-    """
-    if not isinstance(value, str) or len(value) < SHORTEST_NAME:
-        return ()
-    if _as_date(value) is not None or clock(value) is not None:
-        return ()
-    last = re.search(r"\w(?=\W*$)", value)
-    if last is None:
-        return ()
-    longer = value[: last.end()] + last[0] + value[last.end() :]
-    levelled = re.sub(r"(?<=\w)[ -](?=\w)", _other_gap, value, count=1)
-    first, _, rest = value.partition(" ")
-    counted = re.sub(r"\d+$", lambda number: str(int(number[0]) + 1), value)
-    near = (
-        value[: last.start()],
-        longer,
-        f" {value} ",
-        levelled,
-        f"{rest} {first}".strip(),
-        counted,
-    )
-    return tuple(text for text in dict.fromkeys(near) if text != value)
-
-
-def _other_gap(gap: re.Match[str]) -> str:
-    return " " if gap[0] == "-" else "-"
-
-
 def _unknown_in_form(meaning: Meaning, name: str) -> Iterator[Perturbation]:
     """A value that nobody knows in the form that the schema wants, so that only looking it up can
     tell.
     """
     known = meaning.values(name)
-    for plain in (UNKNOWN_NAME, _UNKNOWN_DAY, *_shifted(meaning.gold[name])):
+    for plain in (UNKNOWN_NAME, _UNKNOWN_DAY, *shifted(meaning.gold[name])):
         call = meaning.written({**meaning.gold, name: plain})
         if call is not None and plain not in known:
             truth = meaning.truth({**meaning.gold, name: plain})
@@ -250,6 +214,8 @@ def _true_others(
         about = chosen if optional else [*chosen, meaning.gold]
         for row in [*chosen, *mixed(meaning, rows), *pages(meaning, about)]:
             yield from _true_call(meaning, "", row)
+        for plain in ({**row, name: UNKNOWN_NAME} for row in chosen[:1] for name in row):
+            yield from _true_call(meaning, "", plain, PerturbationKind.UNKNOWN)
 
 
 def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
@@ -263,7 +229,7 @@ def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
         cells = [cells[0], *(cells[at] for at in sorted(between)), cells[-1]]
     if name in meaning.fixed or isinstance(value, bool):
         return cells
-    further = _shifted(value)
+    further = shifted(value)
     if meaning.names[name] == "bound":
         further.append(_BEYOND[meaning.operation.op])
     if meaning.names[name] == "page":
@@ -278,10 +244,15 @@ def _true_values(meaning: Meaning, name: str, rng: random.Random) -> list[Any]:
     return [*cells, *further]
 
 
-def _true_call(meaning: Meaning, name: str, plain: Mapping[str, Any]) -> Iterator[Perturbation]:
+def _true_call(
+    meaning: Meaning,
+    name: str,
+    plain: Mapping[str, Any],
+    kind: PerturbationKind = PerturbationKind.OTHER,
+) -> Iterator[Perturbation]:
     call = meaning.written(plain)
     if call is not None:
-        yield Perturbation(PerturbationKind.OTHER, name, call, meaning.truth(plain))
+        yield Perturbation(kind, name, call, meaning.truth(plain))
 
 
 # Calls whose truth is not known --------------------------------------------------------------
@@ -338,7 +309,7 @@ def _others(
                     for row in table.rows
                     if _states(row, question.answer.value)
                 }
-    if isinstance(value, str) and not pool and _as_date(value) is None:
+    if isinstance(value, str) and not pool and as_date(value) is None:
         pool = {json.dumps(entity): entity for entity in instance.entities}
     others = [cell for key, cell in sorted(pool.items()) if cell != value and key not in gold_rows]
     known = [cell for cell in others if isinstance(cell, str) and cell in code]
@@ -347,7 +318,7 @@ def _others(
         *_mates(instance, question, gold, name),
         *rng.sample(known, min(KNOWN_VALUES, len(known))),
         *rng.sample(further, min(FURTHER_VALUES, len(further))),
-        *_shifted(value),
+        *shifted(value),
     ]
 
 
@@ -376,28 +347,6 @@ def _mates(
 def _states(row: Sequence[Any], value: Any) -> bool:
     """Whether a cell is the value; true is not 1."""
     return any(cell is value for cell in row) if isinstance(value, bool) else value in row
-
-
-def _shifted(value: Any) -> list[Any]:
-    """Values near a number or a date, which code that computes will answer."""
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int | float):
-        century = [value % 100] if value >= 1000 else []  # of a year its last two digits
-        return [value + 1, value * 2 + 3, *century]
-    day = _as_date(value)
-    if day is not None:
-        return [(day + timedelta(days=3)).isoformat(), (day - timedelta(days=11)).isoformat()]
-    return []
-
-
-def _as_date(value: Any) -> date | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        return None
 
 
 def _mistyped(value: Any) -> Any:

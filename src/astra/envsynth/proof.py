@@ -15,15 +15,13 @@ from itertools import chain
 from astra.arena.answers import matches, same_value
 from astra.arena.state import VIOLATION
 from astra.envsynth.candidates import CandidateTool
+from astra.envsynth.outcomes import answered, call_text, outcome_text
 from astra.envsynth.rules import (
     GOLD_RULES,
     TRUTH_RULES,
     WORLD_RULES,
     WRONG_CALL_RULES,
-    answered,
-    call_text,
     other_calls,
-    outcome_text,
 )
 from astra.envsynth.schedule import Evidence, Observed, Purpose, TrialRun
 from astra.envsynth.static import Problem

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from astra.arena.answers import is_small_domain, matches, same_value
 from astra.envsynth.candidates import CandidateTool
 from astra.envsynth.leaks import mentions, told_by_error
+from astra.envsynth.outcomes import answered, call_text, is_clean, outcome_text, unclean
 from astra.envsynth.perturb import UNKNOWN_NAME, UNKNOWN_VALUES, Perturbation, PerturbationKind
 from astra.envsynth.schedule import Evidence, Purpose, TrialRun
 from astra.envsynth.static import Problem
 from astra.envsynth.truth import Truth
 from astra.records.base import canonical_json
-from astra.sandbox.protocol import SandboxResult, SandboxStatus
+from astra.sandbox.protocol import SandboxStatus
 from astra.text.schemas import violation
 
 MIN_PERTURBED = 3
 """Fewer wrong calls than this prove too little; our choice."""
-MAX_ERROR_CHARS = 200
-"""A longer message is no clean refusal: it may hold the tool's data."""
 SHOWN_CALLS = 3
 """Calls that a reason tells of."""
 ROUNDING = 0.0051
@@ -29,8 +28,6 @@ _BY_CHANCE = frozenset({PerturbationKind.OTHER, PerturbationKind.SWAPPED})
 """Kinds of calls that may truly have the gold answer, where few answers are possible."""
 _UNFIT = frozenset({PerturbationKind.MISSING, PerturbationKind.WRONG_TYPE})
 """Kinds of calls that must not give the gold answer; what else they give does not matter."""
-_DECLARED = "ValueError: "
-"""How a tool refuses on purpose; any other exception is a failure of its own."""
 Rule = Callable[[CandidateTool, Evidence], Problem | None]
 """What must hold of a gold call, as the rule's docstring says; the problem where it does not."""
 
@@ -45,7 +42,7 @@ def _gold_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | Non
     if call.refused:
         if answered(run):
             return "not_refused", f"returned {result.value!r:.100}, the call must be refused"
-        return _unclean(result)
+        return unclean(result)
     if not answered(run):
         return "gold_call_failed", result.error[:200]
     if not matches(call.answer, result.value):
@@ -99,7 +96,7 @@ def _error_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | No
         if perturbation.kind == PerturbationKind.OPTIONAL:
             continue
         fits = not violation(perturbation.arguments, candidate.tool.parameters)
-        if fits and not _is_clean(run.result):
+        if fits and not is_clean(run.result):
             return "unclean_error", f"{canonical_json(perturbation.arguments):.100}: {error}"
     return None
 
@@ -196,7 +193,7 @@ def _optional_problem(candidate: CandidateTool, evidence: Evidence) -> Problem |
             told = _told(candidate, *idle[0])
             return "ignores_argument", f"optional argument {name} makes no difference: {told}"
         for perturbation, run in own:
-            if run.result.status == SandboxStatus.EXCEPTION and not _is_clean(run.result):
+            if run.result.status == SandboxStatus.EXCEPTION and not is_clean(run.result):
                 return "unclean_error", _told(candidate, perturbation, run)
     return None
 
@@ -247,7 +244,7 @@ def _key_problem(_: CandidateTool, evidence: Evidence) -> Problem | None:
     for run in evidence.all(Purpose.TAKEN):
         if answered(run):
             return "duplicate_key", "a row is added under a key that another row has"
-        return _unclean(run.result)
+        return unclean(run.result)
     return None
 
 
@@ -263,7 +260,7 @@ def _effect_problem(candidate: CandidateTool, evidence: Evidence) -> Problem | N
         if effect.after is None:
             if answered(run) and not served:
                 return "not_refused", told
-            if not answered(run) and not _is_clean(run.result):
+            if not answered(run) and not is_clean(run.result):
                 return "unclean_error", told
         elif answered(run):
             if run.end != candidate.hash(effect.after):
@@ -331,10 +328,6 @@ def _wrong_calls(evidence: Evidence) -> list[tuple[Perturbation, TrialRun]]:
     return list(zip(evidence.call.perturbed, evidence.all(Purpose.PERTURBED), strict=True))
 
 
-def answered(run: TrialRun) -> bool:
-    return run.result.status == SandboxStatus.OK
-
-
 def _does_the_same(candidate: CandidateTool, evidence: Evidence, run: TrialRun) -> bool:
     """Whether a call did what the gold call does: its effect where it writes, else its answer."""
     if not answered(run):
@@ -349,20 +342,6 @@ def _same(one: TrialRun, other: TrialRun) -> bool:
         one.result.status == other.result.status
         and same_value(one.result.value, other.result.value)
         and one.end == other.end
-    )
-
-
-def _unclean(result: SandboxResult) -> Problem | None:
-    return None if _is_clean(result) else ("unclean_error", result.error[:200])
-
-
-def _is_clean(result: SandboxResult) -> bool:
-    """Whether a failure is one short line that the tool raised on purpose."""
-    text = result.error.removeprefix(_DECLARED)
-    return (
-        result.error.startswith(_DECLARED)
-        and 0 < len(text.strip()) <= MAX_ERROR_CHARS
-        and "\n" not in text
     )
 
 
@@ -412,14 +391,3 @@ def _is_unknown(perturbation: Perturbation) -> bool:
 def _told(candidate: CandidateTool, perturbation: Perturbation, run: TrialRun) -> str:
     """A call and what came of it, as a teacher can learn from it."""
     return f"{call_text(candidate.tool.name, perturbation.arguments)} {outcome_text(run)}"
-
-
-def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    given = ", ".join(f"{key}={canonical_json(value)}" for key, value in arguments.items())
-    return f"{name}({given:.150})"
-
-
-def outcome_text(run: TrialRun) -> str:
-    if answered(run):
-        return f"returned {canonical_json(run.result.value):.100}"
-    return f"raised {run.result.error:.100}"

@@ -87,7 +87,7 @@ def _as_stated(policy: PolicyConfig, stated: Vocabulary) -> None:
 
 
 def _stand_in(stated: Vocabulary, texts: Iterable[str]) -> Any:
-    """As many entries, the same special tokens under the same ids and the template as stated."""
+    """A tokenizer with as many entries, and the special tokens, ids and template stated."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
