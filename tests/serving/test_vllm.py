@@ -12,7 +12,7 @@ import pytest
 from serving_chat import ask, chat
 
 from astra.bench.harness.served import served
-from astra.rollout.chat import PolicyConfig
+from astra.rollout.chat import PolicyConfig, RopeScaling
 from astra.serving import vllm
 from astra.serving.generation import GenerationError
 from astra.serving.main import ServeConfig
@@ -96,3 +96,17 @@ def test_a_vllm_that_does_not_start_says_why(fake_vllm: Path, tmp_path: Path) ->
     with pytest.raises(GenerationError, match="not healthy"):
         asyncio.run(start([sys.executable, "-c", "import time; time.sleep(60)"], 0.5))
     assert time.monotonic() - started < 30
+
+
+def test_stretched_positions_are_said_to_vllm_with_the_rest_of_its_block(root: Path) -> None:
+    path = str(root / "policies/tiny")
+    plain = PolicyConfig.saved(path, "float32")
+    assert "--hf-overrides" not in vllm.command("vllm", plain, 1, None, [])
+    scaling = RopeScaling(factor=2.5, original_max_position_embeddings=2048)
+    stretched = plain.model_copy(update={"rope_scaling": scaling})
+    made = vllm.command("vllm", stretched, 1, None, ["--last"])
+    said = json.loads(made[made.index("--hf-overrides") + 1])
+    assert said["max_position_embeddings"] == 5120
+    assert said["rope_parameters"]["rope_type"] == "yarn"
+    assert said["rope_parameters"]["rope_theta"] > 1, "an override replaces the block"
+    assert made[-1] == "--last"

@@ -16,10 +16,13 @@ TIMEOUT_S = 600
 def run_python(root: Path, *arguments: str, **environment: str) -> str:
     """Standard output of ``python ARGUMENTS``; on a failure the test fails with what it wrote."""
     folder = root / "tests" / "train"
+    # What the tests see, their children see: also packages in a folder of their own.
+    known = filter(None, [os.environ.get("PYTHONPATH")])
+    path = os.pathsep.join([str(root / "src"), str(folder), str(folder.parent), *known])
     done = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{folder}:{folder.parent}", **environment},
+        env={**os.environ, "PYTHONPATH": path, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

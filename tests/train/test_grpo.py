@@ -26,6 +26,7 @@ from astra.train.checkpoints import STATE_FILE, CompleteCheckpoint, restore_part
 from astra.train.errors import TrainingError
 from astra.train.groups import Group, PromptStream, TrainingSample
 from astra.train.grpo import AdaptiveGRPOTrainer, StreamState, grpo_arguments
+from astra.train.live_policy import LivePolicy
 from configs import engine_options, rl_config
 
 SAMPLER = {"type": "sampler"}
@@ -450,6 +451,28 @@ def test_engine_and_trainer_agree_on_log_probabilities(
                 policy.model, ids, torch.ones_like(ids), len(turns[row].ids)
             )[0]
         assert own[0].tolist() == pytest.approx(turns[row].logprobs, abs=2e-5)
+
+
+def test_servers_are_held_to_the_trainers_log_probabilities_at_temperature_1(
+    policy: LoadedPolicy, tmp_path: Path
+) -> None:
+    ids = [5, 6, 7, 8, 9, 10, 11]
+    live = LivePolicy(policy, "float32")
+    alone = live.logprobs(ids)
+    one: Any = trainer(policy, tmp_path, ScriptedRoller(4), temperature=0.7)
+    live.train_in(one)
+    one.model.train()
+    calls: list[Any] = []
+    policy.model.lm_head.register_forward_hook(lambda *_: calls.append(1))
+    assert live.logprobs(ids) == pytest.approx(alone, abs=2e-5)
+    assert not calls, "the pass is one of training's, which does not go through the head's module"
+    assert one.model.training
+    batch = torch.tensor([ids])
+    with torch.no_grad():
+        rollouts = one._get_per_token_logps_and_entropies(
+            policy.model, batch, torch.ones_like(batch), len(ids) - 1
+        )[0]
+    assert rollouts[0].tolist() != pytest.approx(alone, abs=1e-2), "those are tempered"
 
 
 def iter_turns(engine: BatchedEngine) -> Iterator[Any]:

@@ -212,6 +212,12 @@ def test_red_for_a_batch_that_does_not_divide_over_the_presets_processes(
     assert said in red(repository, *overrides)
 
 
+def test_red_for_episodes_longer_than_the_models_positions(repository: Path) -> None:
+    said = red(repository, "policy.rope_scaling=null")
+    assert "rl.limits.max_prompt_tokens + max_response_tokens: found '74,752'" in said
+    assert "at most the model's 40,960 positions" in said
+
+
 def test_red_without_a_sandbox(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # as where it is not installed
     said = red(repository, "sandbox=ray")

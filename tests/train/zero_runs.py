@@ -1,18 +1,21 @@
 """SFT and RL under DeepSpeed in one CPU process: run by test_zero.py through accelerate.
 
-Forks a child per run, as one process holds one DeepSpeed configuration. ``plain`` runs without
-DeepSpeed, ``torn`` is a run whose last checkpoint is taken away, which then trains again. Prints
-JSON: what every run ended with, and what its newest checkpoints hold.
+RL with servers trains a policy whose head has weights of its own, as the paper's have. Forks a
+child per run, as one process holds one DeepSpeed configuration. ``plain`` runs without DeepSpeed,
+``torn`` is a run whose last checkpoint is taken away, which then trains again. Prints JSON: what
+every run ended with, and what its newest checkpoints hold.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,16 @@ def started() -> LoadedPolicy:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     return load_policy(PolicyConfig.saved(POLICY, "float32"), load_device("cpu"))
+
+
+def untied(policy: LoadedPolicy) -> LoadedPolicy:
+    """The same policy, its head's weights no longer those of its embeddings."""
+    model = policy.model
+    config = copy.deepcopy(model.config)
+    config.tie_word_embeddings = False
+    own = type(model)(config)
+    own.load_state_dict(model.state_dict())
+    return replace(policy, model=own.to(model.dtype))
 
 
 def saved(policy: LoadedPolicy, folder: Path, weights: dict[str, Any] | None) -> dict[str, Any]:
@@ -82,11 +95,11 @@ def run_rl(folder: Path) -> dict[str, Any]:
 def run_served(folder: Path) -> dict[str, Any]:
     """RL with a rollout server and development arenas: weights that ranks share are handed over
     before the first step, before every other one, and at the end."""
-    policy, other = started(), started()
+    policy, other = untied(started()), untied(started())
     config = rl_config(
         groups=2, group_size=2, micro_batch_size=2, learning_rate=1e-3, steps=2, save_steps=1,
         keep_optimizer_states=9, dev_every=1, max_rounds=1, engine=engine_options("vllm"),
-        importance={"type": "trainer"},
+        importance={"type": "truncated", "cap": 2.0},
     )  # fmt: skip
     arenas = rl.Arenas(
         train=[make_arena(seed) for seed in range(4)],

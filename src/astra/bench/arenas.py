@@ -65,13 +65,26 @@ def play_jobs(
     """
     driver = RolloutDriver(progress.watch(name, engine), codec, sandbox, config.limits)
     rollouts = driver.run(jobs, Sampling(temperature=0.0, seed=config.seed))
+    return concluded(name, jobs, rollouts, config, progress)
+
+
+def concluded(
+    name: str,
+    jobs: Sequence[EpisodeJob],
+    rollouts: Sequence[Rollout],
+    config: BenchConfig,
+    progress: BenchProgress,
+) -> list[BenchEpisode]:
+    """The rollouts of a checkpoint as its episodes. Raises BenchError as ``play_jobs``."""
     episodes = [_episode(name, job, rollout) for job, rollout in zip(jobs, rollouts, strict=True)]
     progress.played(name, episodes)
-    lost = sum(episode.outcome == EpisodeClass.INFRA for episode in episodes)
-    if lost > config.max_infra_share * len(episodes):
+    lost = [one for one in rollouts if one.score is None]
+    if len(lost) > config.max_infra_share * len(episodes):
         raise BenchError(
-            f"{name}: our own machinery lost {lost} of {len(episodes)} episodes (allowed: "
-            f"{config.max_infra_share:.1%}); look at the sandbox (`astra doctor`) and run again"
+            f"{name}: our own machinery lost {len(lost)} of {len(episodes)} episodes (allowed by "
+            f"bench.max_infra_share: {config.max_infra_share:.1%}), the first in arena "
+            f"{lost[0].arena.id}: {lost[0].problem or 'no reason was given'}; look at the sandbox "
+            "(`astra doctor`) or the server and run again"
         )
     return episodes
 

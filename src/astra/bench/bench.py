@@ -1,7 +1,8 @@
 """The two halves of stage ``bench``: every checkpoint in the arenas, and on the external suites.
 
-The arenas are played in this process. A suite is played by a process of its own, against a server
-of the checkpoint.
+The arenas are played from this process: by a model that it loads or, with serving engine ``vllm``
+and where ``bench.endpoints`` names the checkpoint, against a server. A suite is played by a process
+of its own, always against a server.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra.bench.arenas import check_ceiling, job_of, play_jobs
+from astra.bench.checkpoints import prompting
 from astra.bench.config import BenchConfig
 from astra.bench.episodes import examples, mean_scores
 from astra.bench.harness.play import checked, run_suite
 from astra.bench.harness.protocol import Serving, SuiteConfig, SuiteError
 from astra.bench.harness.served import Checkpoints
-from astra.bench.names import BASE, CEILING
+from astra.bench.names import CEILING
 from astra.bench.progress import BenchProgress
 from astra.bench.references import REFERENCES, scripted_engine
+from astra.bench.served_arenas import play_served
 from astra.bench.suite_tables import write_run
 from astra.bench.summary import run_metrics
 from astra.records.bench import BenchEpisode, SuiteRun
@@ -57,15 +60,12 @@ def run_arenas(
         job_of(arena, config.irrelevant_tools, config.irrelevant_per_band, config.seed)
         for arena in arenas
     ]
-    device = prepare_torch(runtime, config.seed)
-    policies = {BASE: config.policy} | {
-        name: PolicyConfig.saved(str(path), config.policy.dtype) for name, path in trained.items()
-    }
+    serving = Checkpoints(config, runtime, trained)
     with build_sandbox(config.sandbox, runtime) as sandbox:
-        shared = _Arenas(config, runtime, jobs, table, sandbox, device)
+        shared = _Arenas(config, runtime, jobs, table, sandbox, serving)
         episodes = shared.references()
-        with closing(BenchProgress("episodes", len(jobs), len(policies))) as progress:
-            for name, policy in policies.items():
+        with closing(BenchProgress("episodes", len(jobs), len(serving.policies))) as progress:
+            for name, policy in serving.policies.items():
                 episodes += shared.checkpoint(name, policy, progress)
     return episodes
 
@@ -79,7 +79,7 @@ class _Arenas:
     jobs: Sequence[EpisodeJob]
     table: Path
     sandbox: Sandbox
-    device: str
+    serving: Checkpoints
 
     def references(self) -> list[BenchEpisode]:
         """What the rules play. They are counted apart from the checkpoints: they take no time,
@@ -105,21 +105,35 @@ class _Arenas:
         inputs = digests(self.table, folder) if folder.is_dir() else digests(self.table)
         with track("bench", config, inputs, self.runtime, part=name) as run:
             run.tags(checkpoint=name, policy=policy.path, revision=policy.revision or "")
-            run.tags(sandbox_tier=self.sandbox.tier, torch_device=self.device)
-            loaded = load_policy(policy, self.device)
-            engine = _engine(loaded, config)
-            episodes = play_jobs(
-                name, self.jobs, engine, loaded.codec, self.sandbox, config, progress
-            )
-            del engine
-            del loaded
-            gc.collect()
+            run.tags(sandbox_tier=self.sandbox.tier)
+            if self.serving.serves(name):
+                with self.serving(name) as subject:
+                    run.tags(served_model=subject.endpoint.model, **subject.prompting)
+                    episodes = play_served(
+                        name, self.jobs, subject.endpoint, self.sandbox, config, progress
+                    )
+            else:
+                episodes = self._in_process(name, policy, progress, run)
             means = mean_scores(episodes)
             run.metrics(means, step=0)
             for episode in examples(episodes, config.examples):
                 attributes = {"arena": episode.arena_id, "outcome": str(episode.outcome)}
                 run.trace(f"bench-{name}", episode.messages, episode.calls, attributes)
         log.info("%s: %s", name, ", ".join(f"{key} {mean:.3f}" for key, mean in means.items()))
+        return episodes
+
+    def _in_process(
+        self, name: str, policy: PolicyConfig, progress: BenchProgress, run: Run
+    ) -> list[BenchEpisode]:
+        device = prepare_torch(self.runtime, self.config.seed)
+        loaded = load_policy(policy, device)
+        run.tags(torch_device=device, **prompting(loaded.codec))
+        engine = _engine(loaded, self.config)
+        episodes = play_jobs(
+            name, self.jobs, engine, loaded.codec, self.sandbox, self.config, progress
+        )
+        del engine, loaded
+        gc.collect()
         return episodes
 
 

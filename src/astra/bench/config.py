@@ -23,7 +23,7 @@ class BenchConfig(StageConfig):
     irrelevant_tools: IrrelevantMode
     irrelevant_per_band: int = Field(ge=0)
     engine_rows: int = Field(ge=1)
-    """Episodes generated side by side."""
+    """Arena episodes side by side."""
     resamples: int = Field(ge=100)
     """Bootstrap resamples of an interval."""
     confidence: float = Field(gt=0.5, lt=1.0)
@@ -34,9 +34,11 @@ class BenchConfig(StageConfig):
     suites: tuple[SuiteConfig, ...]
     """External suites, played after the arenas by a model that does nothing and each checkpoint."""
     serving: ServingOptions
-    """How checkpoints are served to suites."""
+    """How checkpoints are served to suites; with engine ``vllm``, which shards what one device does
+    not hold, to the arenas as well. With ``local`` the stage itself loads them for the arenas."""
     endpoints: dict[str, ModelEndpoint]
-    """Servers that run already, by checkpoint; further names are baselines."""
+    """Servers that run already, by checkpoint, for arenas and suites; further names are baselines,
+    for suites alone."""
     contamination: ContaminationConfig | None
     """Which suites the arenas are compared with, and when tools count as shared; null: none."""
     sandbox: SandboxLimits

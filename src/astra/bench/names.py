@@ -4,6 +4,8 @@ from __future__ import annotations
 
 BASE = "base"
 """The policy before any training."""
+BASE_NATIVE = "base_native"
+"""The same under its publisher's own chat template, where ``policy.template`` is another."""
 FLOOR = "floor"
 """A model that does nothing."""
 CEILING = "ceiling"

@@ -24,6 +24,10 @@ class BenchProgress:
         """``engine``, whose ended rows are episodes of checkpoint ``name``."""
         return _Watched(engine, self._progress, name)
 
+    def ended(self, name: str) -> None:
+        """One episode of checkpoint ``name`` has ended."""
+        self._progress.advance(note=name)
+
     def played(self, name: str, episodes: Iterable[BenchEpisode]) -> None:
         """A checkpoint is through. Rows that were rolled again are no episodes more."""
         self._lost["infra"] += sum(one.outcome == EpisodeClass.INFRA for one in episodes)

@@ -10,7 +10,7 @@ from typing import Any
 
 from astra.bench.config import BenchConfig
 from astra.bench.episodes import examples
-from astra.bench.names import BASE, CEILING, FLOOR
+from astra.bench.names import BASE, BASE_NATIVE, CEILING, FLOOR
 from astra.bench.statistics import Estimate, estimate, paired_difference
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.message import Message, MessageRole
@@ -28,7 +28,10 @@ BREAKDOWNS: Mapping[str, Callable[[BenchEpisode], str]] = {
     "kind": lambda episode: episode.kind.value,
     "difficulty": lambda episode: "hard" if episode.hard else "lookup",
 }
-PAIRS = (("sft", BASE), ("rl", "sft"))
+PAIRS = (
+    ("sft", BASE), ("rl", "sft"),
+    (BASE, BASE_NATIVE), ("sft", BASE_NATIVE), ("rl", BASE_NATIVE),
+)  # fmt: skip
 EXAMPLES = Path("runs/bench/examples.md")
 DIGITS = 6
 
@@ -178,7 +181,7 @@ def plot_scores(
 
 def _trained(checkpoint: str) -> tuple[int, str]:
     """Doing nothing, then the order of training, then whatever else was served."""
-    order = (FLOOR, BASE, "sft", "rl")
+    order = (FLOOR, BASE_NATIVE, BASE, "sft", "rl")
     return order.index(checkpoint) if checkpoint in order else len(order), checkpoint
 
 

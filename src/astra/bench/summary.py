@@ -12,7 +12,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from astra.bench.names import BASE, FLOOR
+from astra.bench.names import BASE, BASE_NATIVE, FLOOR
 from astra.bench.statistics import (
     Estimate,
     efficiency,
@@ -27,7 +27,10 @@ from astra.bench.suite_tables import PlayedRun
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
 
-PAIRS = (("sft", BASE), ("rl", "sft"), ("rl", BASE))
+PAIRS = (
+    ("sft", BASE), ("rl", "sft"), ("rl", BASE),
+    (BASE, BASE_NATIVE), ("sft", BASE_NATIVE), ("rl", BASE_NATIVE),
+)  # fmt: skip
 WITHOUT = {"tau2": ("airline",)}
 """The categories of a suite that the paper leaves out of its overall."""
 PASS_SCORES = {"arenas": "success"}
@@ -130,7 +133,10 @@ def _checkpoint(
         "decoding": run.decoding,
         "versions": run.versions,
         "options": run.options,
-    }
+        "prompting": {
+            "template": run.template, "hash": run.template_hash, "thoughts": run.thoughts,
+        },
+    }  # fmt: skip
     for category in WITHOUT.get(run.harness, ()):
         document[f"overall_without_{category}"] = _number(overall(columns, (category,)))
     document |= {name: _number(used) for name, used in _efficiency(kept).items()}

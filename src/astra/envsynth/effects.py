@@ -124,8 +124,8 @@ def _among_alike(
     """The gold update where every other row has the new cell already: those rows stay as they are,
     though code may take them back. The tool may refuse, as a seat goes to one guest alone.
     """
-    (write, *others) = effects(instance, question) or (None,)
-    if write is None or others or write.action != WriteAction.UPDATE:
+    write = _only_write(instance, question)
+    if write is None or write.action != WriteAction.UPDATE:
         return
     rows = [row if row == gold else {**row, **write.values} for row in before.tables[write.table]]
     world = before.model_copy(update={"tables": {**before.tables, write.table: rows}})
@@ -144,8 +144,8 @@ def _named_elsewhere(
     """The gold call with another name in a cell that it writes, where that column is the key of
     another table: nobody's name, and where a row is added, one that no row has so far.
     """
-    (write, *others) = effects(instance, question) or (None,)
-    if write is None or others:
+    write = _only_write(instance, question)
+    if write is None:
         return
     keyed = {key_of(table): table for table in instance.knowledge if table.name != write.table}
     for name, column in names.items():
@@ -191,11 +191,17 @@ def _is_state(cell: Any) -> bool:
     return isinstance(cell, str) and cell.islower() and cell.replace(" ", "").isalpha()
 
 
-def _after(instance: QAInstance, before: World, write: Write) -> Tables:
-    """The tables that a write leaves."""
+def _only_write(instance: QAInstance, question: SubQuestion) -> Write | None:
+    """What the gold call writes; None where that is nothing, or several changes."""
+    writes = effects(instance, question)
+    return writes[0] if len(writes) == 1 else None
+
+
+def _after(instance: QAInstance, before: World, *writes: Write) -> Tables:
+    """The tables that writes leave."""
     columns = {table.name: table.columns for table in instance.knowledge}
     fields = {table.name: table.fields for table in instance.knowledge}
-    return apply_writes(before.tables, [write], columns, fields)
+    return apply_writes(before.tables, writes, columns, fields)
 
 
 def _table(instance: QAInstance, question: SubQuestion) -> Table | None:
@@ -340,9 +346,7 @@ def _effect(
         if asked.op != "insert" and not rows_meant(asked, tables):
             yield KnownEffect(arguments, None, "no row is meant, so it must raise ValueError")
         return
-    columns = {table.name: table.columns for table in instance.knowledge}
-    fields = {table.name: table.fields for table in instance.knowledge}
-    after = apply_writes(before.tables, writes_of(asked, {}), columns, fields)
+    after = _after(instance, before, *writes_of(asked, {}))
     reason = f"it must do to {canonical_json(asked.arguments):.100} what the gold call does"
     yield KnownEffect(arguments, after, reason, answer, required=must)
 
@@ -358,8 +362,8 @@ def _nearly_standing(
     """The gold call with a new cell that is nearly the standing one; only of free text or numbers,
     not of categories, names that other cells have, or what has a form of its own.
     """
-    (write, *others) = effects(instance, question) or (None,)
-    if write is None or others or write.action != WriteAction.UPDATE or len(write.values) != 1:
+    write = _only_write(instance, question)
+    if write is None or write.action != WriteAction.UPDATE or len(write.values) != 1:
         return
     ((column, new),) = write.values.items()
     parameter = next((name for name, own in names.items() if own == column), None)

@@ -32,7 +32,7 @@ class BenchEpisode(Record):
     sparse: ClassVar[tuple[str, ...]] = ("hard",)
     suite: str
     checkpoint: str
-    """base | sft | rl, or a scripted reference: floor | ceiling."""
+    """base | base_native | sft | rl or an endpoint's name; scripted references: floor | ceiling."""
     arena_id: str
     scenario: Scenario
     kind: QuestionKind
@@ -63,7 +63,7 @@ class SuiteEpisode(Record):
     identity: ClassVar[tuple[str, ...]] = ("suite", "checkpoint", "entry_id", "attempt")
     suite: str
     checkpoint: str
-    """base | sft | rl or the name of an endpoint's model; floor: a model that does nothing."""
+    """base | base_native | sft | rl or an endpoint's name; floor: a model that does nothing."""
     entry_id: str
     category: str
     attempt: int
@@ -107,3 +107,10 @@ class SuiteRun(Record):
     options: dict[str, Any]
     outcomes: dict[str, int]
     """Episodes by ``SuiteOutcome``."""
+    template: str = ""
+    """The chat template's name (``PolicyConfig.template``); empty: the server's, which is not
+    known."""
+    template_hash: str = ""
+    """The first 16 digits of the SHA-256 of its text."""
+    thoughts: str = ""
+    """Whether the model thinks: never | current | all (``Thoughts``); empty: not known."""

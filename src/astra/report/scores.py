@@ -15,7 +15,7 @@ from astra.bench.summary import suites_document
 from astra.errors import AstraError
 from astra.records.bench import SuiteRun
 from astra.report.charts import Charts, Interval, named
-from astra.report.published import COLUMNS, HARNESSES, Column
+from astra.report.published import COLUMNS, HARNESSES, Column, caveats
 from astra.report.rollouts import TaskView, suite_tasks
 from astra.report.workspace import Workspace
 
@@ -168,6 +168,7 @@ def _order(checkpoint: str) -> tuple[int, str]:
 def beside_published(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows for the paper's table, one per checkpoint, in percent; None where nothing was played.
 
+    ``caveats`` holds for each suite of the row what its figures compare with only so far.
     ``partial`` says that some figure of the row is of a sample and not of the whole suite. A
     further setting of a suite that the row holds already has a row of its own, named by
     ``setting``.
@@ -182,6 +183,7 @@ def beside_published(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
             if run.harness in row["harnesses"]:
                 row = rows[run.checkpoint, run.suite] = _row(run.checkpoint, run.suite)
             row["harnesses"].add(run.harness)
+            row["caveats"].append((HARNESSES[run.harness], caveats(run)))
             row["partial"] |= run.sample_count < run.sample_of
             for at, column in enumerate(COLUMNS):
                 if column.suite == HARNESSES[run.harness]:
@@ -193,7 +195,7 @@ def beside_published(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 def _row(checkpoint: str, setting: str = "") -> dict[str, Any]:
     return {
         "checkpoint": checkpoint, "setting": setting, "harnesses": set[str](), "partial": False,
-        "figures": [None] * len(COLUMNS),
+        "figures": [None] * len(COLUMNS), "caveats": list[tuple[str, list[str]]](),
     }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
@@ -37,6 +37,23 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 Dtype = Literal["float32", "bfloat16"]
 
 
+class RopeScaling(StageConfig):
+    """Static YaRN (arXiv 2309.00071): rotary positions beyond those of the pre-training."""
+
+    factor: float = Field(gt=1)
+    original_max_position_embeddings: int = Field(ge=1)
+    """Positions that the model was trained on."""
+
+    def stretch(self, config: Any) -> None:
+        """Say so in a model's configuration, which its folder keeps: trainers and servers read it
+        there. Nothing changes where it says so already."""
+        # vLLM takes the product for the most that it serves; transformers warns of another one.
+        config.max_position_embeddings = int(self.factor * self.original_max_position_embeddings)
+        config.rope_parameters = {
+            **config.rope_parameters, "rope_type": "yarn", **self.model_dump(mode="json"),
+        }  # fmt: skip
+
+
 class PolicyConfig(StageConfig):
     """Block ``policy``: the base model. A folder, or a hub id with its pinned revision."""
 
@@ -49,6 +66,8 @@ class PolicyConfig(StageConfig):
     ``llama3`` render the thoughts of every message, ``qwen3`` and ``compact`` none."""
     pad_token: str | None = None
     """Where the tokenizer names none."""
+    rope_scaling: RopeScaling | None = None
+    """None: the positions that the model's own configuration says."""
     dtype: Dtype
     """The type that the policy computes, is saved and is served in. Weights that train are float32
     besides (launch.weights_dtype)."""
@@ -83,12 +102,18 @@ def load_policy(
     The weights come in the policy's type, or in ``dtype`` where they are to be trained.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     codec = load_codec(config)
     try:
+        stretched = {}
+        if config.rope_scaling is not None:
+            found = AutoConfig.from_pretrained(config.path, revision=config.revision or "main")
+            config.rope_scaling.stretch(found)
+            stretched = {"config": found}
         model = AutoModelForCausalLM.from_pretrained(
             config.path,
+            **stretched,
             revision=config.revision or "main",
             dtype=getattr(torch, dtype or config.dtype),
             attn_implementation="sdpa",

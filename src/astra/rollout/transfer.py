@@ -202,10 +202,10 @@ def nccl_join() -> Join:
     """
     try:
         # vLLM 0.28 moved it out of the engine of the workers' side.
-        from vllm.distributed.weight_transfer.nccl_common import trainer_init  # pyright: ignore
+        from vllm.distributed.weight_transfer.nccl_common import trainer_init  # pyright: ignore[reportMissingImports]
     except ImportError:
         try:
-            from vllm.distributed.weight_transfer.nccl_engine import (  # pyright: ignore
+            from vllm.distributed.weight_transfer.nccl_engine import (  # pyright: ignore[reportMissingImports]
                 NCCLWeightTransferEngine,
             )
         except ImportError as error:

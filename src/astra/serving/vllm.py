@@ -7,6 +7,7 @@ starts its ``vllm serve`` and ends it, whole process group, with the server.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -46,7 +47,20 @@ def command(
         command += ["--revision", policy.revision]
     if context is not None:
         command += ["--max-model-len", str(context)]
-    return [*command, *extra]
+    return [*command, *_stretched(policy), *extra]
+
+
+def _stretched(policy: PolicyConfig) -> list[str]:
+    """What says ``policy.rope_scaling`` to vLLM, whole: an override replaces the model's block. A
+    trained checkpoint says it in its own configuration."""
+    if policy.rope_scaling is None:
+        return []
+    from transformers import AutoConfig
+
+    found: Any = AutoConfig.from_pretrained(policy.path, revision=policy.revision or "main")
+    policy.rope_scaling.stretch(found)
+    names = ("rope_parameters", "max_position_embeddings")
+    return ["--hf-overrides", json.dumps({name: getattr(found, name) for name in names})]
 
 
 def free_port() -> int:
@@ -71,7 +85,10 @@ async def launched(
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise GenerationError(f"{command[0]} does not start: {error}") from error
+            raise GenerationError(
+                f"{command[0]} does not start: {error}; install vLLM in an environment of its own "
+                "and name its executable (bench.serving.vllm, astra serve --vllm)"
+            ) from error
     url = f"http://127.0.0.1:{port}"
     try:
         await _healthy(process, url, log, timeout_s)

@@ -10,11 +10,13 @@ and checkpoints stay TRL's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import is_peft_model
 from torch.nn.functional import pad
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl.trainer.grpo_config import GRPOConfig
@@ -154,6 +156,42 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
                 entropies.append(pad(spread, (0, logits_to_keep - after)))
         back = order.argsort()
         return torch.cat(logps)[back], torch.cat(entropies)[back] if entropies else None, None
+
+    @torch.no_grad()
+    def reference_logprobs(self, ids: list[int]) -> list[float]:
+        """Log-probabilities (nats) of all ids but the first, at temperature 1. Collective where
+        weights are spread.
+
+        The pass is one of training's: DeepSpeed fetches ahead what the last pass used, and dies
+        where one goes through the head's module and the next through TRL's fused head.
+        """
+        model: Any = self.model
+        batch = torch.tensor([ids], device=self.accelerator.device)
+        training = model.training
+        model.eval()
+        with self._untempered():
+            found = self._get_per_token_logps_and_entropies(
+                model, batch, torch.ones_like(batch), len(ids) - 1
+            )[0]
+        model.train(training)
+        return found[0].float().tolist()
+
+    @contextmanager
+    def _untempered(self) -> Generator[None]:
+        """Have forward passes give log-probabilities at temperature 1: TRL's head, built for the
+        rollouts' temperature, divides by it what is multiplied by it here."""
+        model = self.accelerator.unwrap_model(self.model)
+        model = model.get_base_model() if is_peft_model(model) else model
+
+        def scaled(module: Any, inputs: Any, output: Any) -> Any:
+            output.last_hidden_state = output.last_hidden_state * self.temperature
+            return output
+
+        hook = model.base_model.register_forward_hook(scaled)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     @torch.no_grad()
     def _weigh(self, output: dict[str, Any], cap: float) -> None:

@@ -15,9 +15,8 @@ from astra.train.distributed import gathered_weights, is_main
 class _Holder(Protocol):
     """Who holds the weights: the model alone, or a trainer that may wrap it and spread it."""
 
-    @property
-    def forward(self) -> Any:
-        """What a forward pass goes through."""
+    def logprobs(self, ids: list[int]) -> list[float]:
+        """Log-probabilities (nats) of all ids but the first, at temperature 1."""
         ...
 
     def whole(self) -> dict[str, Any] | None:
@@ -27,7 +26,17 @@ class _Holder(Protocol):
 
 class _Alone:
     def __init__(self, model: Any) -> None:
-        self.forward = model
+        self._model = model
+
+    @torch.no_grad()
+    def logprobs(self, ids: list[int]) -> list[float]:
+        model = self._model
+        batch = torch.tensor([ids], device=next(model.parameters()).device)
+        training = model.training
+        model.eval()
+        scores = torch.log_softmax(model(input_ids=batch).logits[0, :-1].float(), -1)
+        model.train(training)
+        return scores.gather(1, batch[0, 1:, None])[:, 0].tolist()
 
     def whole(self) -> None:
         return None
@@ -37,10 +46,8 @@ class _InTrainer:
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
 
-    @property
-    def forward(self) -> Any:
-        # The trainer wraps the model when training begins, so it is asked each time.
-        return self._trainer.model_wrapped
+    def logprobs(self, ids: list[int]) -> list[float]:
+        return self._trainer.reference_logprobs(ids)
 
     def whole(self) -> dict[str, Any] | None:
         return gathered_weights(self._trainer)
@@ -84,13 +91,7 @@ class LivePolicy:
             save_policy(self.loaded.model, self.loaded.codec.tokenizer, folder, tensors)
         return tensors is not None
 
-    @torch.no_grad()
     def logprobs(self, ids: list[int]) -> list[float]:
-        """Log-probabilities (nats) of all ids but the first, by the weights as they are."""
-        model = self._holder.forward
-        batch = torch.tensor([ids], device=next(self.loaded.model.parameters()).device)
-        training = model.training
-        model.eval()
-        scores = torch.log_softmax(model(input_ids=batch).logits[0, :-1].float(), -1)
-        model.train(training)
-        return scores.gather(1, batch[0, 1:, None])[:, 0].tolist()
+        """Log-probabilities (nats) of all ids but the first, at temperature 1, by the weights as
+        they are; a trainer computes them as it does when it trains."""
+        return self._holder.logprobs(ids)

@@ -26,10 +26,12 @@ INBOX = 6
 
 
 def samples(folder: Path, language: str = "en") -> dict[str, dict[str, Any]]:
-    """Task with its answer by id, from the data files."""
+    """Task with its answer by id, from data files named as here or in the official repository."""
     by_id: dict[str, dict[str, Any]] = {}
     for category in ("multi_step", "multi_turn"):
         name = f"{language}_agent_{category}.json"
+        if not (folder / name).is_file():
+            name = f"data_agent_{category}.json"
         answers = {one["id"]: one for one in _lines(folder / "possible_answer" / name)}
         for one in _lines(folder / name):
             by_id[one["id"]] = {**answers[one["id"]], **one}
@@ -132,10 +134,38 @@ def oracle(tasks: Mapping[str, Mapping[str, Any]], mode: str, drop_last: bool = 
 
     It counts its own replies, since an official prompt does not show them: one try per entry.
     """
-    scripts = {
-        name: [_turn(call, mode) for call in solution(sample)[: -1 if drop_last else None]]
-        for name, sample in tasks.items()
-    }
+    return _played(
+        {
+            name: [_turn(call, mode) for call in solution(sample)[: -1 if drop_last else None]]
+            for name, sample in tasks.items()
+        }
+    )
+
+
+def careless(tasks: Mapping[str, Mapping[str, Any]]) -> Writer:
+    """A model of mode ``prompt`` that knows the solutions and plays them badly, in one of four ways
+    by a task's place: it leaves the last call out; misspells an argument of the first; makes all
+    calls in one message; talks, calls what is not there, and lists a number beside a call first."""
+    scripts: dict[str, list[ScriptedTurn]] = {}
+    for place, (name, sample) in enumerate(tasks.items()):
+        calls = solution(sample)
+        (first, arguments), rest = calls[0], calls[1:]
+        scripts[name] = [
+            [_turn(call, "prompt") for call in calls[:-1]],
+            [_turn(one, "prompt") for one in ((first, {**arguments, "mispelt": 1}), *rest)],
+            [ScriptedTurn(content=f"[{', '.join(_written(call) for call in calls)}]")],
+            [
+                ScriptedTurn(content="Let me see what I can do."),
+                _turn(("no_such_function", {}), "prompt"),
+                ScriptedTurn(content=f"[{_written(calls[0])}, 0]"),
+                *(_turn(call, "prompt") for call in calls),
+            ],
+        ][place % 4]
+    return _played(scripts)
+
+
+def _played(scripts: Mapping[str, Sequence[ScriptedTurn]]) -> Writer:
+    """Each entry's turns one by one, then the words that end a conversation."""
     replies: dict[str, int] = {}
 
     def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
@@ -149,10 +179,12 @@ def oracle(tasks: Mapping[str, Mapping[str, Any]], mode: str, drop_last: bool = 
 def _turn(call: Call, mode: str) -> ScriptedTurn:
     if mode == "fc":
         return ScriptedTurn(calls=(call,))
+    return ScriptedTurn(content=f"[{_written(call)}]")
+
+
+def _written(call: Call) -> str:
     name, arguments = call
-    return ScriptedTurn(
-        content=f"[{name}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})]"
-    )
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def offline_user(turns: int = 3) -> Writer:
@@ -161,7 +193,7 @@ def offline_user(turns: int = 3) -> Writer:
 
     def write(entry: str, body: dict[str, Any]) -> ScriptedTurn:
         messages: Sequence[Mapping[str, Any]] = body["messages"]
-        said = sum(one["role"] == "assistant" for one in messages)
+        said = len(messages) // 2 - 1  # behind instruction and opening, in pairs with the agent's
         if said + 1 >= turns:
             return ScriptedTurn(content=FINISHED)
         if said:

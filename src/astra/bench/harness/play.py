@@ -28,6 +28,7 @@ from astra.bench.harness.protocol import (
     SuiteError,
     find_suite,
 )
+from astra.bench.harness.relay import api_key
 from astra.records.base import content_id
 from astra.records.bench import SuiteEpisode, SuiteOutcome, SuiteRun
 from astra.records.score import Scored
@@ -63,6 +64,7 @@ def run_suite(
         decoding=config.decoding.model_dump(mode="json"),
         options=_options(config),
         outcomes=dict(sorted(Counter(str(episode.outcome) for episode in episodes).items())),
+        **subject.prompting,
     )
     return run, episodes
 
@@ -71,7 +73,7 @@ def checked(config: SuiteConfig) -> tuple[Suite, SuiteConfig]:
     """The suite, and its configuration with every option; cheap, so before any work.
 
     Raises SuiteError or PluginError for what cannot be played: an unknown name or option, an
-    endpoint too few or too many, a missing environment.
+    endpoint too few or too many, a key that is not set, a missing environment.
     """
     suite = find_suite(config.name)
     options = suite.options(config.options)
@@ -81,6 +83,8 @@ def checked(config: SuiteConfig) -> tuple[Suite, SuiteConfig]:
             f"suite {config.suite} needs endpoints for the roles {sorted(suite.roles)}, "
             f"bench.suites gives {sorted(config.endpoints)}"
         )
+    for role, endpoint in config.endpoints.items():
+        api_key(role, endpoint)
     suite.driver(options)
     return suite, config
 

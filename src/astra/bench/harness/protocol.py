@@ -198,6 +198,8 @@ class Subject:
     endpoint: ModelEndpoint
     identity: str
     """What its answers depend on, for example a digest of the weights: part of journal keys."""
+    prompting: Mapping[str, str] = field(default_factory=dict[str, str])
+    """``template``, ``template_hash`` and ``thoughts`` (``SuiteRun``); empty: not known."""
 
 
 class Serving(Protocol):

@@ -50,7 +50,7 @@ class Relay:
     def __init__(self, listener: socket.socket, endpoints: Mapping[str, ModelEndpoint]) -> None:
         """Raises SuiteError if a key's environment variable is not set."""
         self.endpoints = dict(endpoints)
-        self.keys = {role: _key(role, endpoint) for role, endpoint in endpoints.items()}
+        self.keys = {role: api_key(role, endpoint) for role, endpoint in endpoints.items()}
         self.lost = ""
         """Why an endpoint is given up; empty while all answer."""
         self._client = httpx2.Client(
@@ -117,7 +117,9 @@ class Relay:
             log.error("%s", reason)
 
 
-def _key(role: str, endpoint: ModelEndpoint) -> str:
+def api_key(role: str, endpoint: ModelEndpoint) -> str:
+    """The key of a role's endpoint; empty where it wants none. Raises SuiteError for one that is
+    not set."""
     if not endpoint.api_key_env:
         return ""
     key = os.environ.get(endpoint.api_key_env, "")

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import astra
+from astra.bench.checkpoints import policies, prompting
 from astra.bench.config import BenchConfig
 from astra.bench.harness.protocol import ModelEndpoint, Serving, Subject, SuiteError
 from astra.bench.harness.scripted import ScriptedServer, idle
-from astra.bench.names import BASE, FLOOR
-from astra.rollout.chat import PolicyConfig
+from astra.bench.names import BASE_NATIVE, FLOOR
+from astra.rollout.chat import PolicyConfig, load_codec
 from astra.serving.main import ServeConfig, ServingOptions
 from astra.settings import RuntimeConfig
 from astra.tracking.mlflow import file_digest
@@ -42,15 +43,12 @@ class ServedCheckpoints:
         options: ServingOptions,
         runtime: RuntimeConfig,
     ) -> Self:
-        """The base policy and what was trained from it, which is read with the same dtype."""
-        policies = {BASE: base} | {
-            name: PolicyConfig.saved(str(path), base.dtype) for name, path in trained.items()
-        }
+        """The base policy, natively prompted too where that differs, and what was trained."""
         machine: dict[str, Any] = {"device": runtime.device, "threads": runtime.threads}
         return cls(
             {
                 name: ServeConfig(policy=policy, name=name, **machine, **options.model_dump())
-                for name, policy in policies.items()
+                for name, policy in policies(base, trained).items()
             }
         )
 
@@ -59,7 +57,8 @@ class ServedCheckpoints:
         config = self.configs[checkpoint]
         with served(config) as url:
             endpoint = ModelEndpoint(base_url=url, model=config.name)
-            yield Subject(checkpoint, endpoint, identity(config))
+            told = prompting(load_codec(config.policy))
+            yield Subject(checkpoint, endpoint, identity(config), told)
 
 
 class RunningEndpoints:
@@ -100,8 +99,17 @@ class Checkpoints:
         self._endpoints = config.endpoints
         self._running = RunningEndpoints(config.endpoints)
         self._started = ServedCheckpoints.of(config.policy, trained, config.serving, runtime)
+        self.policies = {name: one.policy for name, one in self._started.configs.items()}
+        """The checkpoints that are played in the arenas."""
+        if BASE_NATIVE in config.endpoints:
+            self.policies[BASE_NATIVE] = config.policy.model_copy(update={"template": "own"})
+        self._serves_all = config.serving.engine == "vllm"
         self.names = list(dict.fromkeys([FLOOR, *self._started.configs, *config.endpoints]))
         """The floor first, then base and what was trained from it, then baselines."""
+
+    def serves(self, checkpoint: str) -> bool:
+        """Whether the arenas are played against its server, and not by a model loaded there."""
+        return self._serves_all or checkpoint in self._endpoints
 
     def __call__(self, checkpoint: str) -> AbstractContextManager[Subject]:
         serving = self._running if checkpoint in self._endpoints else self._started

@@ -15,14 +15,11 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from astra.agent.episode import Episode
-from astra.arena.env import ArenaEnv, execute_batch
 from astra.arena.irrelevant import IrrelevantMode
-from astra.arena.prompt import initial_messages
-from astra.arena.reward import score_episode
 from astra.bench.arenas import BenchError, job_of
+from astra.bench.endpoint_episode import EndpointEpisode
 from astra.bench.episodes import rollout_scores
-from astra.bench.harness.client import ChatClient, ContextOverflow, play_jobs, sampling
+from astra.bench.harness.client import ChatClient, play_jobs, sampling
 from astra.bench.harness.project import PlayRequest, project_driver
 from astra.bench.harness.protocol import (
     DriverProcess,
@@ -34,20 +31,15 @@ from astra.bench.harness.protocol import (
     SuiteConfig,
     SuiteError,
 )
-from astra.errors import OutOfTokens
-from astra.llm.policy import wire_message
 from astra.records.base import content_id
 from astra.records.bench import SuiteOutcome
 from astra.records.environment import Arena
-from astra.records.message import CallStatus, Message, MessageRole, ToolCall
 from astra.records.qa import Split
 from astra.records.score import Unscored
 from astra.records.trajectory import StopReason
-from astra.rollout.driver import Rollout
-from astra.rollout.live import PAPER_LIMITS, EpisodeJob, RolloutLimits
+from astra.rollout.live import PAPER_LIMITS, Rollout, RolloutLimits
 from astra.sandbox.build import build_sandbox
 from astra.sandbox.limits import SandboxLimits
-from astra.sandbox.protocol import Sandbox
 from astra.settings import RuntimeConfig, StageConfig
 from astra.store.tables import read_records
 
@@ -100,13 +92,13 @@ def play(request: PlayRequest) -> Iterator[Played]:
     ):
 
         def attempt(job: Job) -> Played:
-            episode = job_of(
+            drawn = job_of(
                 arenas[job.entry_id], options.irrelevant_tools, options.irrelevant_per_band,
                 options.seed,
             )  # fmt: skip
-            fields = {"max_tokens": options.limits.max_turn_tokens}
-            fields |= sampling(request.config.decoding, job)
-            return _Attempt(job, episode, client, options.limits, fields).play(sandbox)
+            fields = sampling(request.config.decoding, job)
+            episode = EndpointEpisode(drawn, client, options.limits, fields)
+            return _played(job, episode, episode.play(sandbox))
 
         yield from play_jobs(request.jobs, request.config.concurrency, attempt)
 
@@ -121,108 +113,25 @@ def _held_out(options: Options) -> list[Arena]:
     return sorted(arenas, key=lambda arena: arena.id)
 
 
-class _Attempt:
-    """One episode, with what it has cost so far."""
-
-    def __init__(
-        self, job: Job, episode: EpisodeJob, client: ChatClient, limits: RolloutLimits,
-        fields: dict[str, Any],
-    ) -> None:  # fmt: skip
-        self._job = job
-        self._arena = episode.arena
-        self._extra = episode.extra_tools
-        self._client = client
-        self._limits = limits
-        self._fields = fields
-        self._first_prompt = 0
-        self._steps = self._prompt_tokens = self._completion_tokens = 0
-        self._overflow = ""
-
-    def play(self, sandbox: Sandbox) -> Played:
-        env = ArenaEnv(self._arena, sandbox, self._extra)
-        try:
-            env.open()
-            episode = Episode(initial_messages(self._arena), env.tools, self._limits.episode())
-            tools = [tool.openai() for tool in env.tools]
-            while episode.stop_reason is None:
-                self._turn(episode, env, tools)
-            return self._played(episode, env)
-        finally:
-            env.close_now()
-
-    def _turn(self, episode: Episode, env: ArenaEnv, tools: list[dict[str, Any]]) -> None:
-        try:
-            message = self._ask(episode, tools)
-        except ContextOverflow as error:
-            self._overflow = str(error)
-            episode.abort(StopReason.MAX_TOKENS)
-            return
-        except OutOfTokens:
-            episode.abort(StopReason.MAX_TOKENS)
-            return
-        calls = episode.offer(message)
-        if calls:
-            results = execute_batch([(env, call) for call in calls])
-            episode.observe(results)
-            if any(result.status == CallStatus.INFRA for result in results):
-                episode.stop_reason = StopReason.INFRA
-
-    def _ask(self, episode: Episode, tools: list[dict[str, Any]]) -> Message:
-        """The next turn. Raises OutOfTokens where it, or what came before it, is too long."""
-        body = {"messages": [wire_message(message) for message in episode.messages], **self._fields}
-        if tools:
-            body["tools"] = tools
-        done = self._client.complete(self._job.entry_id, body)
-        self._steps += 1
-        self._prompt_tokens += done.prompt_tokens
-        self._completion_tokens += done.completion_tokens
-        self._first_prompt = self._first_prompt or done.prompt_tokens
-        response = done.prompt_tokens - self._first_prompt + done.completion_tokens
-        message = Message(
-            role=MessageRole.ASSISTANT,
-            content=done.reply.content.strip(),
-            tool_calls=tuple(
-                ToolCall(id=f"call_{len(episode.calls) + at}", name=name, arguments=arguments)
-                for at, (name, arguments) in enumerate(done.reply.tool_calls)
-            ),
-        )
-        if (
-            done.reply.truncated
-            or self._first_prompt > self._limits.max_prompt_tokens
-            or response > self._limits.max_response_tokens
-        ):
-            episode.messages.append(message)
-            raise OutOfTokens("the turn or the conversation is longer than the limits")
-        return message
-
-    def _played(self, episode: Episode, env: ArenaEnv) -> Played:
-        stop = episode.stop_reason
-        rollout = Rollout(
-            self._arena, [], 0, messages=tuple(episode.messages), calls=tuple(episode.calls),
-            stop_reason=stop, end_state=env.tables,
-        )  # fmt: skip
-        outcome = SuiteOutcome.OVERFLOW if self._overflow else SuiteOutcome.SCORED
-        if stop == StopReason.INFRA:
-            outcome = SuiteOutcome.INFRA
-        else:
-            rollout.score = score_episode(
-                self._arena, rollout.calls, rollout.final_text,
-                end_state=rollout.end_state,
-            )  # fmt: skip
-        scores = rollout_scores(rollout)
-        solved = rollout.score is not None and rollout.score.success
-        if "f1_plain" in scores:
-            # The headline is the paper's F1; where no sub-task needs a tool, the answer decides.
-            combined, plain = scores["f1"], scores.pop("f1_plain")
-            scores["f1"] = combined if isinstance(plain, Unscored) else plain
-            scores["f1_with_answer"] = combined
-        # Look-ups and hard arenas apart: a mean is over the entries that have the score.
-        part = self._arena.difficulty
-        scores |= {f"{name}_{part}": scores[name] for name in ("f1", "success") if name in scores}
-        reason = self._overflow[:600] or ("" if solved else f"ended: {stop}")
-        return Played(
-            entry_id=self._job.entry_id, attempt=self._job.attempt, outcome=outcome,
-            scores=scores, reason=reason, steps=self._steps,
-            prompt_tokens=self._prompt_tokens, completion_tokens=self._completion_tokens,
-            messages=rollout.messages,
-        )  # fmt: skip
+def _played(job: Job, episode: EndpointEpisode, rollout: Rollout) -> Played:
+    """An episode as the suite scores it."""
+    stop = rollout.stop_reason
+    outcome = SuiteOutcome.OVERFLOW if episode.overflow else SuiteOutcome.SCORED
+    if stop == StopReason.INFRA:
+        outcome = SuiteOutcome.INFRA
+    scores = rollout_scores(rollout)
+    solved = rollout.score is not None and rollout.score.success
+    if "f1_plain" in scores:
+        # The headline is the paper's F1; where no sub-task needs a tool, the answer decides.
+        combined, plain = scores["f1"], scores.pop("f1_plain")
+        scores["f1"] = combined if isinstance(plain, Unscored) else plain
+        scores["f1_with_answer"] = combined
+    # Look-ups and hard arenas apart: a mean is over the entries that have the score.
+    part = rollout.arena.difficulty
+    scores |= {f"{name}_{part}": scores[name] for name in ("f1", "success") if name in scores}
+    reason = (episode.overflow or rollout.problem)[:600] or ("" if solved else f"ended: {stop}")
+    return Played(
+        entry_id=job.entry_id, attempt=job.attempt, outcome=outcome, scores=scores, reason=reason,
+        steps=episode.steps, prompt_tokens=episode.prompt_tokens,
+        completion_tokens=episode.completion_tokens, messages=rollout.messages,
+    )  # fmt: skip

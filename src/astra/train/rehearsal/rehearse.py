@@ -150,7 +150,10 @@ class Rehearsal:
             )  # fmt: skip
         shape = architecture.shrunken()
         ends = tokenizer.eos_token_id, tokenizer.pad_token_id
-        model = make_model(model_config(shape, *ends, config.dtype))
+        made = model_config(shape, *ends, config.dtype)
+        if config.rope_scaling is not None:
+            config.rope_scaling.stretch(made)
+        model = make_model(made)
         save_policy(model, tokenizer, self.workspace / POLICY)
         codec = ChatCodec(tokenizer)
         self.proved.append(
@@ -162,23 +165,22 @@ class Rehearsal:
             f"{shape.parameters / 1e6:.1f}e6 ({shape.num_hidden_layers} layers, width "
             f"{shape.hidden_size}, {shape.num_attention_heads}:{shape.num_key_value_heads} heads)"
         )
-        self._note_sizes(architecture)
-
-    def _note_sizes(self, architecture: Architecture) -> None:
-        """What the preset will need of the disk, and of the model's positions."""
-        limits = self.params["rl"]["limits"]
-        longest = limits["max_prompt_tokens"] + limits["max_response_tokens"]
-        if longest > architecture.max_position_embeddings:
-            self.notes.append(
-                f"rl.limits allow {longest:,} tokens, the model was made for "
-                f"{architecture.max_position_embeddings:,}: servers and trainer need its rope "
-                "scaled (YaRN), or rl.limits lowered"
-            )
-        free = shutil.disk_usage(self.root).free / 1e9
+        self._check_positions(made.max_position_embeddings)
         self.notes.append(
             f"a checkpoint of the whole policy takes {12 * architecture.parameters / 1e9:,.0f} GB; "
-            f"{free:,.0f} GB are free under {self.root}"
+            f"{shutil.disk_usage(self.root).free / 1e9:,.0f} GB are free under {self.root}"
         )
+
+    def _check_positions(self, positions: int) -> None:
+        """vLLM refuses sequences that are longer than the model's positions."""
+        limits = self.params["rl"]["limits"]
+        longest = limits["max_prompt_tokens"] + limits["max_response_tokens"]
+        if longest > positions and self.params["rl"]["engine"]["type"] == "vllm":
+            raise mismatch(
+                "rl.limits.max_prompt_tokens + max_response_tokens", f"{longest:,}",
+                f"at most the model's {positions:,} positions",
+                "lower them, or set policy.rope_scaling",
+            )  # fmt: skip
 
     def _servers(self) -> list[int]:
         """Ports of the rollout servers, where the preset's engine needs any."""

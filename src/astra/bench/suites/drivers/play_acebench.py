@@ -4,8 +4,10 @@ evalscope as a whole is not imported: it is installed without its dependencies, 
 ACEBench modules (simulators, prompts, parser of calls, checker) are loaded. Data are ACEBench's
 own files, read here.
 
-Mode ``prompt`` is the official protocol: a transcript in one prompt, calls as text. Mode ``fc``
-sends tools and reads tool calls; a turn without a call ends a multi-step task.
+Mode ``prompt`` is the official protocol: a transcript in one prompt, calls as text. It follows the
+official runner also where that is odd, since its numbers are what scores are compared with;
+``benchmarks/acebench_official.py`` plays both. Mode ``fc`` sends tools and reads tool calls; a turn
+without a call ends a multi-step task.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import wire
+from acebench_executor import World, check_elements
 from openai import APIError, DefaultHttpxClient, OpenAI
 
 PACKAGES = ("evalscope", "openai")
@@ -92,37 +95,6 @@ def lines(folder: Path, language: str, category: str) -> list[dict[str, Any]]:
     raise FileNotFoundError(f"{folder} has none of {names}")
 
 
-class World:
-    """The simulators of one attempt."""
-
-    def __init__(self, sample: dict[str, Any], language: str) -> None:
-        self.scenarios = OFFICIAL["scenarios"]
-        self.apis = self.scenarios.load_scenario_instances(
-            sample["initial_config"], sample["classes"], language
-        )
-
-    def run(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Call every simulator that has the method, as the official executor does: they share a
-        device, and each keeps its own copy of its switches."""
-        if name.startswith("_"):
-            return f"error: there is no function {name}"
-        methods = [
-            method for api in self.apis.values() if callable(method := getattr(api, name, 0))
-        ]
-        if not methods:
-            return f"error: there is no function {name}"
-        result = None
-        try:
-            for method in methods:
-                result = method(**arguments)
-        except Exception as error:  # what a simulator makes of bad arguments; officially told too
-            return f"error: {type(error).__name__}: {error}"
-        return result
-
-    def state(self) -> list[dict[str, Any]]:
-        return self.scenarios.snapshot_states(self.apis)
-
-
 class Attempt:
     def __init__(self, main: wire.Wire, job: dict[str, Any], sample: dict[str, Any]) -> None:
         options = main.options
@@ -142,7 +114,7 @@ class Attempt:
         }  # fmt: skip
         self.prompts = OFFICIAL["prompts"]
         self.parser = OFFICIAL["parser"]
-        self.world = World(sample, self.language)
+        self.world = World(OFFICIAL["scenarios"], sample, self.language)
         self.process: list[str] = []
         self.seen: list[dict[str, Any]] = []
         self.steps = self.prompt_tokens = self.completion_tokens = 0
@@ -164,7 +136,7 @@ class Attempt:
                 return
             self.process.append(said)
             calls = self._calls(said)
-            result: Any = NUDGE if calls is None else self._execute(calls)
+            result: Any = NUDGE if calls is None else self.world.each(calls)
             transcript += f"execution result:{result}\n"
             self._note("user", f"execution result:{result}")
 
@@ -183,13 +155,10 @@ class Attempt:
                 recipient = "execution" if called else "user"
             else:
                 self.process.append(said)
-                said, sender, recipient = (
-                    self._execute(self._calls(said) or []),
-                    "execution",
-                    "agent",
-                )
+                said = self.world.together(self._calls(said) or [])
+                sender, recipient = "execution", "agent"
                 self._note("user", f"execution:{said}")
-            if step > 1 and FINISHED in str(said):
+            if step > 1 and FINISHED in said:
                 return
 
     def _fc(self, turns: bool) -> None:
@@ -232,7 +201,11 @@ class Attempt:
             return "error: arguments must be an object"
         written = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         self.process.append(f"[{name}({written})]")
-        result = self.world.run(name, arguments)
+        self.world.reached = True
+        try:
+            result = self.world.run(name, arguments)
+        except Exception as error:  # what a simulator makes of bad arguments
+            return f"error: {type(error).__name__}: {error}"
         return result if isinstance(result, str) else json.dumps(result, default=str)
 
     def _policy(self) -> str:
@@ -267,20 +240,20 @@ class Attempt:
     def _calls(self, said: str) -> list[dict[str, dict[str, Any]]] | None:
         """The calls of a text, parsed and never evaluated; None where it is no list of calls."""
         try:
-            return self.parser.decode_execution_calls(said)
+            calls = self.parser.decode_execution_calls(said)
+            if self.sample["category"] == "multi_step":
+                check_elements(said)
         except Exception:  # as the official executor: whatever cannot be parsed is no call
             return None
-
-    def _execute(self, calls: list[dict[str, dict[str, Any]]]) -> list[Any]:
-        results = [self.world.run(*next(iter(call.items()))) for call in calls]
-        return json.loads(json.dumps(results, default=str))
+        return calls
 
     def _note(self, role: str, content: str) -> None:
         self.seen.append({"role": role, "content": content})
 
 
 class User:
-    """The user simulator, with the official prompt."""
+    """The user simulator, with the official prompt. It is shown its own messages as the system's,
+    which is the official runner's way."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -296,9 +269,10 @@ class User:
 
     def say(self, agent: Any = None) -> str:
         if agent is not None:
-            self.messages.append({"role": "user", "content": str(agent)})
+            told = re.sub("^(user|agent):", "", str(agent))
+            self.messages.append({"role": "user", "content": told})
         said = self.attempt._ask("user", self.messages, self.attempt.user_decoding).content or ""
-        self.messages.append({"role": "assistant", "content": said})
+        self.messages.append({"role": "system", "content": said})
         self.attempt._note("user", said)
         return said
 
@@ -331,14 +305,15 @@ def attempt(
     outcome, reason, valid = "scored", "", False
     try:
         played.play()
-        verdict = checker.check_agent_end_state(played.world.state(), sample["end_state"])
+        verdict = checker.check_agent_end_state(played.world.end_state(), sample["end_state"])
         valid = bool(verdict["valid"])
         reason = "" if valid else f"{verdict['error_type']}: {verdict['error']}"[: wire.MAX_REASON]
     except APIError as error:
         if not wire.outgrown(error):
             raise
         outcome, reason = "overflow", wire.said(error)
-    reached = checker.milestone_accuracy(played.process, sample["milestones"])
+    # Officially a task with the right end state has passed all its milestones.
+    reached = 1.0 if valid else checker.milestone_accuracy(played.process, sample["milestones"])
     return {
         "outcome": outcome,
         "scores": {"accuracy": wire.scored(valid), "process": wire.scored(reached)},
