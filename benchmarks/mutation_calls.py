@@ -24,7 +24,7 @@ from astra.envsynth.truth import column_named, meaning_of
 from astra.envsynth.worlds import tables_in
 from astra.records.base import canonical_json
 from astra.records.qa import AnswerType, QAInstance, Table
-from astra.records.state import World
+from astra.records.state import WorldState
 from astra.sandbox.protocol import Sandbox, SandboxLoadError, SandboxStatus, Session
 from astra.text.forms import written
 
@@ -80,7 +80,7 @@ class Calls:
     values: Sequence[Sequence[Sequence[Any]]]
     """The choices of each path: a list with the value, an empty one where it is left out."""
     others: Sequence[Mapping[str, Any]]
-    before: World | None
+    before: WorldState | None
     """The world that each of them meets."""
 
     def __len__(self) -> int:

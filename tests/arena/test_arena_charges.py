@@ -16,7 +16,7 @@ from astra.records.base import compact_json
 from astra.records.environment import Arena, ArenaStep
 from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
-from astra.records.state import ArenaState, Tables, World
+from astra.records.state import ArenaState, Tables, WorldState
 
 START: Tables = {"stays": []}
 
@@ -65,7 +65,7 @@ def house(reads: int, writes: int) -> Arena:
         for k in range(writes)
     ]  # fmt: skip
     state = ArenaState(
-        world=World(tables=START, clock="2024-01-01T00:00:00"),
+        world=WorldState(tables=START, clock="2024-01-01T00:00:00"),
         columns={"stays": ("room", "guest")},
         writes={"reserve": ("stays",), "get_guest": (), "get_price": ()},
     )

@@ -13,7 +13,7 @@ from astra.envsynth.candidates import CandidateTool, GoldCall
 from astra.envsynth.perturb import Perturbation, PerturbationKind
 from astra.envsynth.proof import prove
 from astra.envsynth.schedule import Observed, Purpose, Trial, TrialRun, schedules
-from astra.records.state import World
+from astra.records.state import WorldState
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 
 PRICES = {"Amber Cove": 812, "Jade Mill": 455, "Pine Gate": 633}
@@ -109,7 +109,7 @@ def test_two_wrong_calls_prove_too_little() -> None:
 
 
 def test_schedules_name_the_purpose_of_each_call_in_their_order() -> None:
-    world = World(tables={"listings": [{"listing": "Amber Cove"}, {"listing": "Jade Mill"}]},
+    world = WorldState(tables={"listings": [{"listing": "Amber Cove"}, {"listing": "Jade Mill"}]},
                   clock="2024-01-01T09:00:00")  # fmt: skip
     optional = Perturbation(PerturbationKind.OPTIONAL, "district", {"district": "Nowhere"})
     stateful = replace(CALL, optional=(optional,), before=world, taken=world)

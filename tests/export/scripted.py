@@ -19,7 +19,7 @@ from astra.records.base import compact_json
 from astra.records.environment import Arena, ArenaStep, ArenaTool
 from astra.records.message import Message
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
-from astra.records.state import ArenaState, FieldClass, World
+from astra.records.state import ArenaState, FieldClass, WorldState
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.sandbox.protocol import Sandbox
@@ -117,7 +117,9 @@ def write_arena() -> Arena:
     done = Answer(type=AnswerType.BOOLEAN, value=True)
     gold = {"listing": "Jade Mill", "guest": "Nora Holt"}
     state = ArenaState(
-        world=World(tables={"listings": LISTINGS, "bookings": []}, clock="2024-01-01T00:00:00"),
+        world=WorldState(
+            tables={"listings": LISTINGS, "bookings": []}, clock="2024-01-01T00:00:00"
+        ),
         columns={"listings": ("listing",), "bookings": ("booking", "listing", "guest")},
         fields={"bookings": {"booking": FieldClass.IGNORE}},
         writes={"reserve_room": ("bookings",), "get_booking": ()},

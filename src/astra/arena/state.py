@@ -17,7 +17,7 @@ from typing import Any, cast
 from astra.arena.answers import normalise
 from astra.records.base import canonical_json, content_id
 from astra.records.environment import Arena
-from astra.records.state import ArenaState, FieldClass, Row, Tables, World, Write, WriteAction
+from astra.records.state import ArenaState, FieldClass, Row, Tables, WorldState, Write, WriteAction
 from astra.sandbox.protocol import SandboxResult, SandboxStatus
 
 Fields = Mapping[str, Mapping[str, FieldClass]]
@@ -49,7 +49,7 @@ class StateError(ValueError):
 def entry_of(name: str, code: str) -> tuple[str, str]:
     """The function that a session calls for a stateful tool, and the source that defines it.
 
-    It takes ``state`` (what ``World`` holds) and ``arguments``. The tool's own function gets an
+    It takes ``state`` (what ``WorldState`` holds) and ``arguments``. The tool's own function gets an
     object with ``tables``, ``clock`` and ``new_id(table)`` as its first argument.
     """
     entry = f"_call_{name}"
@@ -70,12 +70,12 @@ def parse_state(text: str) -> ArenaState:
 @lru_cache(maxsize=512)
 def expected_tables(text: str) -> Tables:
     """The tables of ``Arena.expected_state``; not to be changed."""
-    return World.model_validate_json(f'{{"tables": {text}, "clock": ""}}').tables
+    return WorldState.model_validate_json(f'{{"tables": {text}, "clock": ""}}').tables
 
 
 def settle(
-    state: ArenaState, name: str, before: World, result: SandboxResult
-) -> tuple[SandboxResult, World]:
+    state: ArenaState, name: str, before: WorldState, result: SandboxResult
+) -> tuple[SandboxResult, WorldState]:
     """A stateful call as its caller sees it, and the world after it.
 
     What the call returned is checked like anything else that comes out of a session; a call
@@ -88,13 +88,13 @@ def settle(
     if fault:
         failed = SandboxStatus.EXCEPTION
         return result._replace(status=failed, value=None, error=f"{VIOLATION}{fault}"), before
-    after = World.model_construct(
+    after = WorldState.model_construct(
         tables=returned["tables"], clock=before.clock, ids=returned["ids"]
     )
     return result._replace(value=returned["value"]), after
 
 
-def _fault(state: ArenaState, name: str, before: World, returned: Any) -> str:
+def _fault(state: ArenaState, name: str, before: WorldState, returned: Any) -> str:
     """What is wrong with what a stateful call returned; empty if nothing is."""
     if not isinstance(returned, dict) or set(cast("Row", returned)) != {"value", "tables", "ids"}:
         return f"{name} took its entry over"

@@ -32,7 +32,7 @@ from astra.envsynth.worlds import (
 from astra.records.base import canonical_json
 from astra.records.environment import Environment
 from astra.records.qa import Answer, QAInstance, SubQuestion
-from astra.records.state import ArenaState, Tables, World
+from astra.records.state import ArenaState, Tables, WorldState
 from astra.records.tool import Tool
 
 
@@ -46,17 +46,17 @@ class GoldCall:
     """Wrong calls: none may do what the gold call does."""
     optional: tuple[Perturbation, ...] = ()
     """The gold call with an optional argument given: real values, and one that nothing has."""
-    before: World | None = None
+    before: WorldState | None = None
     """The world that the call meets; None where the tool is stateless."""
     after: Tables | None = None
     """The tables that the call must leave; those of ``before`` where it only reads."""
     refused: bool = False
     """Whether the tool must refuse the call, cleanly and without a change."""
-    taken: World | None = None
+    taken: WorldState | None = None
     """The world in which the row that the call adds would be the second of its key."""
     effects: tuple[KnownEffect, ...] = ()
     """Further calls of a tool that writes, with what they must do."""
-    later: World | None = None
+    later: WorldState | None = None
     """The world after all that the instance writes, where the call only reads and it differs."""
     later_truth: Truth | None = None
     """What the call truly gives in that world; None where that is not determined."""

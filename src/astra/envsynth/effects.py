@@ -23,7 +23,7 @@ from astra.qa.knowledge.operations import WRITE_OPS, Refused, evaluate, rows_mea
 from astra.qa.knowledge.references import EvaluationError, resolve
 from astra.records.base import canonical_json
 from astra.records.qa import Operation, QAInstance, SubQuestion, Table
-from astra.records.state import Row, Tables, World, Write, WriteAction
+from astra.records.state import Row, Tables, WorldState, Write, WriteAction
 from astra.records.tool import Tool
 from astra.text.words import says
 
@@ -48,7 +48,7 @@ class KnownEffect:
     """What it must answer with; None where nothing says it."""
     required: bool = True
     """Whether it must be done; where not, a refusal will do, since the tool may have conditions."""
-    before: World | None = None
+    before: WorldState | None = None
     """The world that the call meets; None: that of the gold call."""
 
 
@@ -57,7 +57,7 @@ def known_effects(
     question: SubQuestion,
     tool: Tool,
     arguments: Mapping[str, Any],
-    before: World,
+    before: WorldState,
 ) -> tuple[KnownEffect, ...]:
     """The further calls with a known effect: about other names, and of a tool that changes or
     removes a row about that row and others.
@@ -95,7 +95,7 @@ def _about_rows(
     arguments: Mapping[str, Any],
     names: Mapping[str, str],
     plain: Mapping[str, Any],
-    before: World,
+    before: WorldState,
 ) -> list[KnownEffect]:
     """The calls about the one row that the gold call changes or removes, and about others."""
     operation, table = question.operation, _table(instance, question)
@@ -119,7 +119,7 @@ def _among_alike(
     question: SubQuestion,
     arguments: Mapping[str, Any],
     gold: Row,
-    before: World,
+    before: WorldState,
 ) -> Iterator[KnownEffect]:
     """The gold update where every other row has the new cell already: those rows stay as they are,
     though code may take them back. The tool may refuse, as a seat goes to one guest alone.
@@ -139,7 +139,7 @@ def _named_elsewhere(
     question: SubQuestion,
     arguments: Mapping[str, Any],
     names: Mapping[str, str],
-    before: World,
+    before: WorldState,
 ) -> Iterator[KnownEffect]:
     """The gold call with another name in a cell that it writes, where that column is the key of
     another table: nobody's name, and where a row is added, one that no row has so far.
@@ -197,7 +197,7 @@ def _only_write(instance: QAInstance, question: SubQuestion) -> Write | None:
     return writes[0] if len(writes) == 1 else None
 
 
-def _after(instance: QAInstance, before: World, *writes: Write) -> Tables:
+def _after(instance: QAInstance, before: WorldState, *writes: Write) -> Tables:
     """The tables that writes leave."""
     columns = {table.name: table.columns for table in instance.knowledge}
     fields = {table.name: table.fields for table in instance.knowledge}
@@ -235,7 +235,9 @@ def _barred(
                 yield KnownEffect(other, None, f"{reason}, so it must raise ValueError")
 
 
-def _is_told(asked: Operation, instance: QAInstance, question: SubQuestion, before: World) -> bool:
+def _is_told(
+    asked: Operation, instance: QAInstance, question: SubQuestion, before: WorldState
+) -> bool:
     """Whether the operation says what the gold call writes and answers."""
     try:
         answer = evaluate(asked, tables_in(instance, before), {})
@@ -249,7 +251,7 @@ def _others(
     asked: Operation,
     arguments: Mapping[str, Any],
     names: Mapping[str, str],
-    before: World,
+    before: WorldState,
     described: str,
 ) -> Iterator[KnownEffect]:
     """The call with another value of one argument, that of another row or one that nothing has, and
@@ -327,7 +329,7 @@ def _effect(
     asked: Operation,
     arguments: dict[str, Any],
     tables: Sequence[Table],
-    before: World,
+    before: WorldState,
     *,
     must: bool = False,
 ) -> Iterator[KnownEffect]:
@@ -357,7 +359,7 @@ def _nearly_standing(
     arguments: Mapping[str, Any],
     names: Mapping[str, str],
     gold: Row,
-    before: World,
+    before: WorldState,
 ) -> Iterator[KnownEffect]:
     """The gold call with a new cell that is nearly the standing one; only of free text or numbers,
     not of categories, names that other cells have, or what has a form of its own.

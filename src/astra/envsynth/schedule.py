@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from astra.envsynth.candidates import CandidateTool, GoldCall
-from astra.records.state import Row, World
+from astra.records.state import Row, WorldState
 from astra.sandbox.protocol import SandboxResult
 
 REPEATS = 6
@@ -48,7 +48,7 @@ class Trial(NamedTuple):
     """The place of the gold call, or of the member, that it is about among the candidate's."""
     purpose: Purpose
     arguments: dict[str, Any]
-    world: World | None
+    world: WorldState | None
     """The world that the call meets; None for a stateless tool."""
 
 

@@ -18,7 +18,7 @@ from astra.envsynth.static import Problem
 from astra.qa.knowledge.references import resolve
 from astra.records.base import content_id
 from astra.records.qa import Bar, QAInstance, QuestionKind, SubQuestion, Table
-from astra.records.state import ArenaState, FieldClass, Tables, World, Write, WriteAction
+from astra.records.state import ArenaState, FieldClass, Tables, WorldState, Write, WriteAction
 
 Nodes = Literal["needed", "non_leaf"]
 """Which sub-questions get a tool: every one that needs it, or only those that others build on."""
@@ -68,7 +68,7 @@ def arena_state(instance: QAInstance, writes: Mapping[str, Sequence[str]]) -> Ar
     with_ids = sorted(name for name, kinds in fields.items() if FieldClass.IGNORE in kinds.values())
     morning = _FIRST_MORNING + timedelta(days=seed % 366)
     return ArenaState(
-        world=World(
+        world=WorldState(
             tables={
                 table.name: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
                 for table in instance.knowledge
@@ -110,7 +110,7 @@ def _named_rows(
             yield write, tables[write.table], key
 
 
-def taken(instance: QAInstance, question: SubQuestion, before: World) -> World | None:
+def taken(instance: QAInstance, question: SubQuestion, before: WorldState) -> WorldState | None:
     """The world ``before`` with another row under the key of each row that the step's call adds;
     None where the call adds no row with a key.
     """
@@ -124,7 +124,7 @@ def taken(instance: QAInstance, question: SubQuestion, before: World) -> World |
     return before.model_copy(update={"tables": tables}) if tables != before.tables else None
 
 
-def around(instance: QAInstance, question: SubQuestion) -> tuple[World, Tables]:
+def around(instance: QAInstance, question: SubQuestion) -> tuple[WorldState, Tables]:
     """The world that the gold call of a sub-question meets, and its tables afterwards."""
     order = _reference_order(instance)
     earlier = [write for other in order[: order.index(question)] for write in other.writes]
@@ -153,7 +153,7 @@ def effects(instance: QAInstance, question: SubQuestion) -> tuple[Write, ...]:
     return (Write(action=action, table=operation.table, where=where, values=values),)
 
 
-def afterwards(instance: QAInstance, question: SubQuestion) -> World | None:
+def afterwards(instance: QAInstance, question: SubQuestion) -> WorldState | None:
     """The world after all that an instance writes, where the step only reads; None where that is
     the world that it meets, or a write cannot happen.
 
@@ -188,7 +188,7 @@ def _reference_order(instance: QAInstance) -> list[SubQuestion]:
     return sorted(instance.sub_questions, key=lambda question: (question.hop_level, question.id))
 
 
-def _after(state: ArenaState, writes: Sequence[Write]) -> World:
+def _after(state: ArenaState, writes: Sequence[Write]) -> WorldState:
     tables = apply_writes(state.world.tables, writes, state.columns, state.fields)
     return state.world.model_copy(update={"tables": tables})
 
@@ -212,7 +212,7 @@ def world_problem(instance: QAInstance, question: SubQuestion) -> Problem | None
     return None
 
 
-def tables_in(instance: QAInstance, world: World) -> list[Table]:
+def tables_in(instance: QAInstance, world: WorldState) -> list[Table]:
     """The knowledge as a world has it."""
     return [
         table.model_copy(

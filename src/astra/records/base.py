@@ -74,12 +74,14 @@ class Record(Frozen):
 
     identity: ClassVar[tuple[str, ...]]
     sparse: ClassVar[tuple[str, ...]] = ()
-    """Fields with a default whose column a table has only if some row needs it."""
+    """Fields with a default whose column a table has only if some row needs it; while empty, they
+    are no part of the identity either."""
     id: str = ""
 
     @model_validator(mode="after")
     def _identify(self) -> Self:
-        chosen = self.model_dump(mode="json", include=set(self.identity))
+        used = {name for name in self.identity if name not in self.sparse or getattr(self, name)}
+        chosen = self.model_dump(mode="json", include=used)
         expected = content_id([type(self).__name__, chosen])
         if not self.id:
             object.__setattr__(self, "id", expected)

@@ -78,8 +78,8 @@ class ArenaStep(Frozen):
 class Arena(Record):
     """One RL row: everything needed to run and reward an episode, without any framework."""
 
-    identity: ClassVar[tuple[str, ...]] = ("qa_id", "split", "tools", "steps")
-    sparse: ClassVar[tuple[str, ...]] = ("prompt_hash", "traits")
+    identity: ClassVar[tuple[str, ...]] = ("qa_id", "split", "tools", "steps", "world_id", "goal")
+    sparse: ClassVar[tuple[str, ...]] = ("prompt_hash", "traits", "world_id", "goal")
     qa_id: str
     split: Split
     domain: str
@@ -104,6 +104,10 @@ class Arena(Record):
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
     traits: tuple[Trait, ...] = ()
     """What makes it hard, in the order of ``Trait``; see envsynth/traits.py."""
+    world_id: str = ""
+    """The persistent world that it plays in, whose rows and tools are not repeated here."""
+    goal: str = ""
+    """What is wanted there, a ``Goal`` as JSON; empty for questions."""
 
     @property
     def is_hard(self) -> bool:

@@ -49,6 +49,7 @@ class QuestionKind(StrEnum):
     MISSING_PARAMETER = "missing_parameter"
     INFEASIBLE = "infeasible"
     ALREADY_SATISFIED = "already_satisfied"
+    FORBIDDEN = "forbidden"  # what is wanted breaks a rule that no tool enforces; worlds alone
     CODE = "code"  # one stateful `python` tool; only the final answer is paid
 
 
@@ -113,14 +114,17 @@ class SubQuestion(Sparse):
 
 
 class QAInstance(Record):
-    """A question, its decomposition and the knowledge that answers it."""
+    """A question with its decomposition and the knowledge that answers it, or a goal in a world."""
 
     identity: ClassVar[tuple[str, ...]] = (
         "main_question",
         "final_answer",
         "sub_questions",
         "split",
+        "world_id",
+        "goal",
     )
+    sparse: ClassVar[tuple[str, ...]] = ("world_id", "goal")
     split: Split
     domain: str
     language: str
@@ -140,6 +144,10 @@ class QAInstance(Record):
     scores: dict[str, Score] = {}
     prompt_hash: str = ""
     """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
+    world_id: str = ""
+    """The persistent world that it is about; empty for questions."""
+    goal: str = ""
+    """What is wanted there, a ``Goal`` as JSON; empty for questions."""
 
     @property
     def planned(self) -> bool:

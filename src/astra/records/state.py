@@ -40,7 +40,7 @@ class Write(Frozen):
     values: Row = {}
 
 
-class World(Frozen):
+class WorldState(Frozen):
     """Everything a stateful tool is given. ``clock`` stands still during an episode."""
 
     tables: Tables
@@ -53,7 +53,7 @@ class World(Frozen):
 class ArenaState(Frozen):
     """Where an episode starts, and which of the arena's tools are stateful."""
 
-    world: World
+    world: WorldState
     columns: dict[str, tuple[str, ...]]
     fields: dict[str, dict[str, FieldClass]] = {}
     """Columns compared otherwise than exactly, by table."""

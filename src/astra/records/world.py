@@ -1,0 +1,281 @@
+"""Persistent worlds: tables with rules over them, the tools that act on them, goals and traces
+(stages ``worlds``, ``qa`` and ``envs_merged``).
+
+A world holds everything that many goals share. A goal names its world by id, says what the user
+wants, what must have become of the tables, and what the agent must have said, read and respected.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from astra.records.base import Frozen, Record, Sparse
+from astra.records.qa import Answer, QuestionKind, Split
+from astra.records.state import FieldClass, Row, Tables, Write
+from astra.records.tool import Tool
+
+Expr = Any
+"""A condition or value as a JSON tree; ``arena/expressions.py`` says what it may hold."""
+
+
+class ColumnType(StrEnum):
+    """What a cell holds; every type but ID admits null where the column is ``optional``."""
+
+    ID = "id"
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DATE = "date"  # ISO 8601
+    ENUM = "enum"
+    JSON = "json"  # a list or an object, compared by value
+
+
+class Column(Sparse):
+    """One column of a table."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("values", "references", "optional", "unit")
+    name: str
+    type: ColumnType
+    values: tuple[str, ...] = ()
+    """What an ENUM may be."""
+    references: str = ""
+    """The table whose key the cells hold; empty for none."""
+    optional: bool = False
+    unit: str = ""
+
+
+class WorldTable(Frozen):
+    """The shape of one table. ``key`` names the column that tells its rows apart."""
+
+    name: str
+    key: str
+    columns: tuple[Column, ...]
+    fields: dict[str, FieldClass] = {}
+    """Columns whose end state is not compared exactly."""
+
+
+class ToolRole(StrEnum):
+    """What a tool of a world is for."""
+
+    FIND = "find"  # one row by what its owner knows; authenticates where the row is a party
+    GET = "get"  # one row by key
+    LIST = "list"  # rows of an owner
+    SEARCH = "search"  # rows by filters, in pages
+    QUOTE = "quote"  # what a write would cost or whether it would be possible
+    CREATE = "create"
+    UPDATE = "update"
+    CANCEL = "cancel"
+    EXTEND = "extend"
+    TRANSFER = "transfer"
+    PAY = "pay"
+    REFUND = "refund"
+    DECLINE = "decline"  # ends a request that may not or cannot be met
+    HAND_OVER = "hand_over"  # gives a request to a person
+
+
+class WorldTool(Frozen):
+    """A tool of a world: its document, its code and what it touches."""
+
+    tool: Tool
+    code: str
+    """Python source defining a function named ``tool.name``: its first parameter is ``world``
+    (``tables``, ``clock``, ``new_id(table, *parts)``), the others are the document's."""
+    role: ToolRole
+    reads: tuple[str, ...]
+    """Tables whose rows it looks at."""
+    writes: tuple[str, ...] = ()
+    """Tables whose rows it may change."""
+    shows: dict[str, tuple[str, ...]] = {}
+    """Columns by table that its result may hold: what an agent can learn from it."""
+
+
+class Enforced(StrEnum):
+    """Who refuses a call that breaks a rule."""
+
+    TOOL = "tool"  # the tool does: the call fails
+    POLICY = "policy"  # nobody does: the agent has to know
+
+
+class PolicyRule(Sparse):
+    """What must hold when a tool is called, as one expression from which text, guard and checker
+    come: wherever ``when`` holds, ``require`` must."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("when",)
+    id: str
+    text: str
+    """The sentence of the policy."""
+    tools: tuple[str, ...]
+    """The tools it governs."""
+    when: Expr = None
+    """None: always."""
+    require: Expr
+    enforced: Enforced
+    reason: str
+    """The code of ``decline_request`` that names it, and of the tool's refusal."""
+
+
+class Invariant(Frozen):
+    """What holds of every row of a table (scope ``row``), whatever tools do."""
+
+    table: str
+    text: str
+    holds: Expr
+
+
+class WorldShape(StrEnum):
+    """How much of a domain a world has."""
+
+    FULL = "full"
+    SMALL = "small"  # three tables, six tools, sixty words of policy: for small policies
+
+
+class World(Record):
+    """A domain with its rows: what every goal in it starts from."""
+
+    identity: ClassVar[tuple[str, ...]] = ("domain", "split", "variant", "tables", "rows", "tools",
+                                           "rules", "clock")  # fmt: skip
+    domain: str
+    title: str
+    split: Split
+    variant: int
+    """Which of the domain's worlds it is."""
+    shape: WorldShape
+    language: str
+    clock: str
+    """ISO 8601; stands still."""
+    tables: tuple[WorldTable, ...]
+    rows: Tables
+    tools: tuple[WorldTool, ...]
+    rules: tuple[PolicyRule, ...]
+    invariants: tuple[Invariant, ...]
+    policy: str
+    """What an agent is told: the domain, the rules' sentences, and how to decline or hand over."""
+    checks: dict[str, int]
+    """How often each proof was made."""
+    prompt_hash: str = ""
+    """Hashes of the prompt templates whose answers it holds, joined by ``+``."""
+
+
+OUTCOMES = "outcomes"
+"""The table of every world in which declining and handing over leave a row: columns
+``outcome_id``, ``outcome`` (declined or handed_over) and ``reason``."""
+
+
+class OutcomeKind(StrEnum):
+    DONE = "done"
+    DECLINED = "declined"
+    HANDED_OVER = "handed_over"
+
+
+class Outcome(Frozen):
+    """How a request must end. ``reason`` is the code for one that is not done."""
+
+    kind: OutcomeKind
+    reason: str = ""
+
+
+class UserAct(StrEnum):
+    """What a turn of the user does."""
+
+    OPENING = "opening"
+    ANSWER = "answer"  # gives what was asked for
+    CONFIRM = "confirm"  # agrees to what the agent proposed
+    CHOOSE = "choose"  # picks one of the options offered
+    CHANGE = "change"  # wants something else from now on
+    REQUEST = "request"  # the next of several wishes
+    TOOL = "tool"  # hands the agent a tool that was missing
+    CLOSE = "close"
+
+
+class EventKind(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+    CALL = "call"
+
+
+class ArgumentSource(StrEnum):
+    """Where the value of an argument can be learned before the call."""
+
+    USER = "user"  # a turn of the user
+    RESULT = "result"  # the result of an earlier call
+    DOCUMENT = "document"  # the policy or the tool's document
+
+
+class Provenance(Frozen):
+    """Where an argument's value stands: the event that holds it; -1 for documents."""
+
+    source: ArgumentSource
+    at: int = -1
+
+
+class TraceEvent(Sparse):
+    """One event of an episode: a turn of the user, a message of the agent, or an executed call."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("text", "act", "facts", "adds_tools", "tool", "arguments",
+                                         "provenance", "failed", "result")  # fmt: skip
+    kind: EventKind
+    text: str = ""
+    act: UserAct | None = None
+    facts: dict[str, Any] = {}
+    """What a turn of the user discloses, by slot."""
+    adds_tools: tuple[str, ...] = ()
+    tool: str = ""
+    arguments: dict[str, Any] = {}
+    provenance: dict[str, Provenance] = {}
+    failed: str = ""
+    """Why the call failed; empty where it did not."""
+    result: Any = None
+    """What the call returned. Goals are stored without: executing them gives it."""
+
+
+class GoalTrait(StrEnum):
+    """What makes a goal harder than its calls; ours (reference: worlds with a user)."""
+
+    IMPLICIT = "implicit"  # a row is named by what it is, not by its key
+    CHOICE = "choice"  # the wording fits several rows, a fact of the user's one
+    CHANGES_MIND = "changes_mind"
+    MULTI = "multi"  # several wishes
+    CROSS_TURN = "cross_turn"  # an argument stands in an earlier turn than the last
+    LATE_TOOL = "late_tool"  # a needed tool comes while the conversation goes on
+
+
+class ReadProof(Frozen):
+    """A cell that the agent must have seen in the result of a successful call."""
+
+    table: str
+    key: str
+    column: str
+
+
+class Say(Frozen):
+    """A value that the agent must tell the user, after it could have read it."""
+
+    answer: Answer
+    read: tuple[ReadProof, ...]
+    """What must have been seen before it counts."""
+
+
+class Goal(Sparse):
+    """What a user wants of a world, and how it is told whether they got it."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("traits", "effect", "say", "must_read", "violates",
+                                         "withheld", "candidates")  # fmt: skip
+    kind: QuestionKind
+    traits: tuple[GoalTrait, ...] = ()
+    needs_user: bool = False
+    """Whether it can only be reached by talking with the user on the way."""
+    trace: tuple[TraceEvent, ...]
+    """A way to reach it: user turns, messages and calls in order; the first is the opening."""
+    effect: tuple[Write, ...] = ()
+    """What must become of the tables, all of it and nothing else; ``outcomes`` stands apart."""
+    outcome: Outcome
+    say: tuple[Say, ...] = ()
+    must_read: tuple[ReadProof, ...] = ()
+    violates: str = ""
+    """The rule that forbids the wish."""
+    withheld: tuple[str, ...] = ()
+    """Tools of the world that are not offered at the start."""
+    candidates: tuple[Row, ...] = ()
+    """The rows that the wording fits, the one that is meant first."""
