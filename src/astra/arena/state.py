@@ -49,8 +49,8 @@ class StateError(ValueError):
 def entry_of(name: str, code: str) -> tuple[str, str]:
     """The function that a session calls for a stateful tool, and the source that defines it.
 
-    It takes ``state`` (what ``WorldState`` holds) and ``arguments``. The tool's own function gets an
-    object with ``tables``, ``clock`` and ``new_id(table)`` as its first argument.
+    It takes ``state`` (what ``WorldState`` holds) and ``arguments``. The tool's own function gets
+    an object with ``tables``, ``clock`` and ``new_id(table)`` as its first argument.
     """
     entry = f"_call_{name}"
     return entry, code + _ENTRY.format(entry=entry, name=name)
