@@ -124,6 +124,24 @@ def _is_row(row: Any, columns: Sequence[str]) -> bool:
     )
 
 
+def same_cell(one: Any, other: Any) -> bool:
+    """Whether two JSON values are one: 1 is 1.0, and neither is true."""
+    if isinstance(one, list | dict) or isinstance(other, list | dict):
+        return canonical_json(plain(one)) == canonical_json(plain(other))
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def plain(value: Any) -> Any:
+    """A JSON value in which whole numbers are integers, however deep they stand."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in cast("Row", value).items()}
+    return value
+
+
 def same_state(one: Tables, other: Tables, fields: Fields) -> bool:
     """Whether two states have the same canonical form."""
     return state_hash(one, fields) == state_hash(other, fields)
@@ -148,9 +166,7 @@ def _comparable(row: Row, classes: Mapping[str, FieldClass]) -> Row:
             continue
         if kind == FieldClass.TEXT and isinstance(cell, str):
             cell = normalise(cell)
-        if isinstance(cell, float) and cell.is_integer():
-            cell = int(cell)  # one number written twice
-        kept[column] = cell
+        kept[column] = plain(cell)  # one number written twice is one
     return kept
 
 
