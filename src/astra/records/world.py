@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from astra.records.base import Frozen, Record, Sparse
 from astra.records.qa import Answer, QuestionKind, Split
-from astra.records.state import FieldClass, Row, Tables, Write
+from astra.records.state import FieldClass, Row, Tables, Write, WriteAction
 from astra.records.tool import Tool
 
 Expr = Any
@@ -75,6 +75,24 @@ class ToolRole(StrEnum):
     HAND_OVER = "hand_over"  # gives a request to a person
 
 
+class Change(Sparse):
+    """One write of a tool, as expressions over its arguments and the rows before the call."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("key", "parts", "binds", "values", "when")
+    action: WriteAction
+    table: str
+    key: Expr = None
+    """The row that is changed or deleted; none for a new one, whose key is made of ``parts``."""
+    parts: tuple[Expr, ...] = ()
+    """What ``new_id`` is given besides the table."""
+    binds: str = ""
+    """The argument by which later changes refer to the key of the new row."""
+    values: dict[str, Expr] = {}
+    """The cells that are set: all but the key where the row is new."""
+    when: Expr = None
+    """The change happens only where this holds; None: always."""
+
+
 class WorldTool(Frozen):
     """A tool of a world: its document, its code and what it touches."""
 
@@ -89,6 +107,8 @@ class WorldTool(Frozen):
     """Tables whose rows it may change."""
     shows: dict[str, tuple[str, ...]] = {}
     """Columns by table that its result may hold: what an agent can learn from it."""
+    changes: tuple[Change, ...] = ()
+    """What a successful call writes, said once more apart from the code."""
 
 
 class Enforced(StrEnum):
@@ -152,6 +172,10 @@ class World(Record):
     invariants: tuple[Invariant, ...]
     policy: str
     """What an agent is told: the domain, the rules' sentences, and how to decline or hand over."""
+    topics: dict[str, str]
+    """What is for a person: codes of ``hand_over``, and the subject of each."""
+    refusals: dict[str, str]
+    """Codes of ``decline_request`` that are no rule's, and when each is right."""
     checks: dict[str, int]
     """How often each proof was made."""
     prompt_hash: str = ""
