@@ -297,8 +297,12 @@ def tool_result(result: SandboxResult) -> ToolResult:
     status = _STATUSES.get(result.status, CallStatus.ERROR)
     if status == CallStatus.OK:
         return ToolResult(status=status, content=result_text(result.value), value=result.value)
-    reason = result.error.removeprefix(_PLAIN_ERROR) or result.status.value
-    return ToolResult(status=status, content=f"error: {reason}")
+    return ToolResult(status=status, content=f"error: {failure_text(result)}")
+
+
+def failure_text(result: SandboxResult) -> str:
+    """Why an execution failed, as the model should read it."""
+    return result.error.removeprefix(_PLAIN_ERROR) or result.status.value
 
 
 def result_text(value: Any) -> str:

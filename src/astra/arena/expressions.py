@@ -2,10 +2,10 @@
 
 A scalar is itself. An object with one key is an operator: ``arg``, ``clock``, ``row``, ``field``,
 ``self``, ``and``, ``or``, ``not``, ``eq``, ``lt``, ``le``, ``in``, ``add``, ``sub``, ``mul``,
-``days_between``, ``count``, ``exists``, ``sum``, ``called``, ``seen``, ``distinct_seen`` and
-``confirmed``. Null stands for what is not there: ``eq`` compares it, ``lt`` and ``le`` are false
-with it, as a condition it is false, and what is computed from it is null. Anything else that does
-not fit raises, so that a wrong tree is never taken for a false condition.
+``days_between``, ``date_add``, ``count``, ``exists``, ``sum``, ``called``, ``seen``,
+``distinct_seen`` and ``confirmed``. Null stands for what is not there: ``eq`` compares it, ``lt``
+and ``le`` are false with it, as a condition it is false, and what is computed from it is null.
+Anything else that does not fit raises, so that a wrong tree is never taken for a false condition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator as op
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, cast
 
 from astra.arena.state import plain, same_cell
@@ -227,6 +227,19 @@ def _days_between(operand: Any, scope: Scope, path: str) -> int | None:
         raise ExpressionError(f"{path}: expected two dates, found {[first, second]!r}") from None
 
 
+def _date_add(operand: Any, scope: Scope, path: str) -> str | None:
+    """The date so many whole days after another."""
+    first, days = _values(operand, scope, path)
+    if first is None or days is None:
+        return None
+    whole = isinstance(days, int) and not isinstance(days, bool)
+    try:
+        return (date.fromisoformat(first[:10]) + timedelta(days if whole else None)).isoformat()
+    except (TypeError, ValueError, OverflowError):
+        found = [first, days]
+        raise ExpressionError(f"{path}: expected a date and days, found {found!r}") from None
+
+
 def _count(operand: Any, scope: Scope, path: str) -> int:
     table, where = _parts(operand, path, 2)
     return len(_chosen(table, where, scope, path))
@@ -285,7 +298,7 @@ _OPERATORS: Mapping[str, Operator] = {
     "and": _and, "or": _or, "not": lambda part, scope, path: not _condition(part, scope, path),
     "eq": _eq, "lt": _ordered(op.lt), "le": _ordered(op.le), "in": _in,
     "add": _computed(op.add), "sub": _computed(op.sub), "mul": _computed(op.mul),
-    "days_between": _days_between, "count": _count,
+    "days_between": _days_between, "date_add": _date_add, "count": _count,
     "exists": lambda part, scope, path: _count(part, scope, path) > 0, "sum": _sum,
     "called": _called, "seen": _seen, "distinct_seen": _distinct_seen, "confirmed": _confirmed,
 }  # fmt: skip

@@ -234,11 +234,19 @@ class Provenance(Frozen):
     at: int = -1
 
 
+class RowChange(Frozen):
+    """What became of one row: what it is now, or None where it is gone."""
+
+    table: str
+    key: str
+    row: Row | None
+
+
 class TraceEvent(Sparse):
     """One event of an episode: a turn of the user, a message of the agent, or an executed call."""
 
     sparse: ClassVar[tuple[str, ...]] = ("text", "act", "facts", "adds_tools", "tool", "arguments",
-                                         "provenance", "failed", "result")  # fmt: skip
+                                         "provenance", "failed", "result", "changes")  # fmt: skip
     kind: EventKind
     text: str = ""
     act: UserAct | None = None
@@ -252,6 +260,8 @@ class TraceEvent(Sparse):
     """Why the call failed; empty where it did not."""
     result: Any = None
     """What the call returned. Goals are stored without: executing them gives it."""
+    changes: tuple[RowChange, ...] = ()
+    """What the call made of the tables, by the host's account; goals are stored without."""
 
 
 class GoalTrait(StrEnum):
