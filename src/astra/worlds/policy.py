@@ -1,0 +1,111 @@
+"""What an agent is told about a world: the place, the rules' sentences, how a request ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from astra.records.world import PolicyRule
+from astra.worlds.domain import Archetype
+from astra.worlds.layout import Layout
+from astra.worlds.sentences import listed
+
+REFUSALS = {
+    "not_found": "what the user names does not exist",
+    "not_available": "what the user wants is not to be had at the moment",
+    "not_offered": "none of your tools does what the user wants",
+}
+"""Codes of ``decline_request`` that every world has, and when each is right."""
+A = Archetype
+
+
+def policy_text(layout: Layout, clock: str, rules: Iterable[PolicyRule]) -> str:
+    """The policy of a world. A small world's has at most 60 words."""
+    sentences = [rule.text for rule in rules]
+    topics = layout.domain.topics
+    if layout.small:
+        return (
+            f"You work at {layout.domain.place}. Today is {clock[:10]}. {' '.join(sentences)} "
+            "Otherwise decline with that code."
+        )
+    numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
+    return "\n\n".join([
+        f"# {layout.domain.title}", _opening(layout, clock), _nouns(layout), _work(layout),
+        f"## Rules\n\n{numbered}", _ending(topics),
+    ])  # fmt: skip
+
+
+def _opening(layout: Layout, clock: str) -> str:
+    party = layout.noun(A.PARTY).plural
+    return (
+        f"You work at {layout.domain.place} and talk with {party}. It is {clock[11:16]} on "
+        f"{clock[:10]}. You see and change records with your tools alone: what no tool has told "
+        f"you, you do not know, and you do not guess. All money is in {layout.domain.unit}. Dates "
+        "are written year, month, day."
+    )
+
+
+def _nouns(layout: Layout) -> str:
+    """How the tables belong together, in words."""
+    party, asset = layout.noun(A.PARTY), layout.noun(A.ASSET)
+    contract = layout.noun(A.CONTRACT)
+    states = listed([s.replace("_", " ") for s in layout.values(A.CONTRACT, "state")], "or")
+    tiers = listed([t.replace("_", " ") for t in layout.values(A.PARTY, "tier")], "or")
+    lines = [
+        f"Each {party.noun} has a {_words(layout, A.PARTY, 'tier')}, which is {tiers}.",
+        f"A {contract.noun} belongs to one {party.noun} and one {asset.noun}; it is {states}.",
+    ]
+    if layout.slots:
+        lines.append(
+            f"A {asset.noun} takes place on one day and has so many places; a {contract.noun} "
+            "takes some of them, and its price is the price of a place times their number."
+        )
+    else:
+        lines.append(
+            f"A {asset.noun} is with one {party.noun} at a time; the price of a {contract.noun} "
+            "is the price of a day times the number of days."
+        )
+    if layout.has(A.KIND):
+        kind = layout.noun(A.KIND).noun
+        lines.append(f"Every {asset.noun} is of one {kind}, which has the title and the price.")
+    if layout.has(A.LEDGER):
+        ledger, means = layout.noun(A.LEDGER), layout.noun(A.MEANS)
+        lines.append(
+            f"What was paid or refunded stands in {ledger.plural}, each with the {means.noun} used."
+        )
+    if layout.has(A.LINE):
+        lines.append(f"A {contract.noun} may have {layout.noun(A.LINE).plural}.")
+    if layout.has(A.TICKET):
+        lines.append(f"A {layout.noun(A.TICKET).noun} is about one {contract.noun}.")
+    return "## What you work with\n\n" + " ".join(lines)
+
+
+def _words(layout: Layout, archetype: Archetype, name: str) -> str:
+    return layout.column(archetype, name).replace("_", " ")
+
+
+def _work(layout: Layout) -> str:
+    contract, party = layout.noun(A.CONTRACT).noun, layout.noun(A.PARTY).noun
+    dues, standing = _words(layout, A.PARTY, "dues"), _words(layout, A.PARTY, "standing")
+    return (
+        "## How you work\n\n"
+        "Do what the user asks for, all of it and nothing else. Before you change something, say "
+        f"what exactly you are going to change. When a tool refuses, its message says why: an "
+        f"unpaid sum under {dues} or a locked {standing} may have to be put right "
+        "first, and only if the user wants that. Tell the user what came of each wish, with the "
+        f"figures that were asked for. If a wording fits several rows, find out which {contract} "
+        f"or which {party} is meant before you act. A change that was made is not undone by "
+        "another one, unless the user asks for it."
+    )
+
+
+def _ending(topics: Mapping[str, str]) -> str:
+    refusals = "; ".join(f"`{code}` where {text}" for code, text in REFUSALS.items())
+    subjects = "; ".join(f"`{code}` for {text}" for code, text in topics.items())
+    return (
+        "## How a request ends\n\n"
+        "What a rule forbids you decline with `decline_request` and the code behind that rule, "
+        "even if the tool would do it. Other things that cannot be done you decline as well: "
+        f"{refusals}. Do not look for another way to the same end. With `hand_over` you give to "
+        f"a colleague only what is not yours: {subjects}. Never decline or hand over what you may "
+        "and can do yourself."
+    )
