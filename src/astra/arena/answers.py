@@ -74,7 +74,7 @@ def _states_parts(answer: Answer, text: str, parts: Sequence[Answer]) -> bool:
         record: dict[str, Any] = answer.value
         fields = _fields(list(record), text)
         return record.keys() == fields.keys() and all(
-            _states_field(_read_as(record[key], answer), written) for key, written in fields.items()
+            _states_field(part_of(record[key], answer), written) for key, written in fields.items()
         )
     if answer.type != AnswerType.LIST or _is_nested(answer):
         return False
@@ -83,7 +83,7 @@ def _states_parts(answer: Answer, text: str, parts: Sequence[Answer]) -> bool:
         return False
     for item in answer.value:
         ways = [part for part in parts if same_value(item, part.value)]
-        ways.append(_read_as(item, answer))
+        ways.append(part_of(item, answer))
         tried = left[:1] if answer.ordered else left
         found = next((one for one in tried if any(final_matches(way, one) for way in ways)), None)
         if found is None:
@@ -102,7 +102,7 @@ def _states_field(answer: Answer, text: str) -> bool:
     )
 
 
-def _read_as(item: Any, whole: Answer) -> Answer:
+def part_of(item: Any, whole: Answer) -> Answer:
     """A part of a list or record as an answer of its own, of the type that its value has."""
     kind = AnswerType.STRING
     if isinstance(item, bool):

@@ -55,12 +55,17 @@ Operator = Callable[[Any, Scope, str], Any]
 def scope_of(world: World, tables: Tables | None = None, **more: Any) -> Scope:
     """The scope of a world, over ``tables`` where it is no longer as it was at the start."""
     return Scope(
-        tables=world.rows if tables is None else tables,
+        tables=all_rows(world) if tables is None else tables,
         keys={table.name: table.key for table in world.tables},
         clock=world.clock,
         writing=frozenset(tool.tool.name for tool in world.tools if tool.writes),
         **more,
     )
+
+
+def all_rows(world: World) -> Tables:
+    """The rows of every table of a world, of those without any too."""
+    return {table.name: world.rows.get(table.name, []) for table in world.tables}
 
 
 def evaluate(expr: Expr, scope: Scope, path: str = "$") -> Any:
@@ -232,9 +237,10 @@ def _date_add(operand: Any, scope: Scope, path: str) -> str | None:
     first, days = _values(operand, scope, path)
     if first is None or days is None:
         return None
-    whole = isinstance(days, int) and not isinstance(days, bool)
     try:
-        return (date.fromisoformat(first[:10]) + timedelta(days if whole else None)).isoformat()
+        if not isinstance(days, int) or isinstance(days, bool):
+            raise TypeError(days)
+        return (date.fromisoformat(first[:10]) + timedelta(days)).isoformat()
     except (TypeError, ValueError, OverflowError):
         found = [first, days]
         raise ExpressionError(f"{path}: expected a date and days, found {found!r}") from None

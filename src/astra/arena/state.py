@@ -151,10 +151,15 @@ def state_hash(tables: Tables, fields: Fields) -> str:
     """16 hex digits that two states share exactly when they are the same."""
     return content_id(
         {
-            table: sorted(canonical_json(_comparable(row, fields.get(table, {}))) for row in rows)
+            table: sorted(row_line(row, fields.get(table, {})) for row in rows)
             for table, rows in tables.items()
         }
     )
+
+
+def row_line(row: Row, classes: Mapping[str, FieldClass]) -> str:
+    """The canonical form of a row as text."""
+    return canonical_json(_comparable(row, classes))
 
 
 def _comparable(row: Row, classes: Mapping[str, FieldClass]) -> Row:
@@ -173,11 +178,12 @@ def _comparable(row: Row, classes: Mapping[str, FieldClass]) -> Row:
 def apply_writes(
     tables: Tables, writes: Iterable[Write], columns: Mapping[str, Sequence[str]], fields: Fields
 ) -> Tables:
-    """The tables after the writes, by their definition. Raises StateError; changes nothing given.
+    """The tables after the writes, by their definition. Raises StateError; changes nothing given,
+    and shares with it the rows that stay as they are.
 
     Cells of an inserted row that its write leaves out (columns of class IGNORE) become None.
     """
-    after = {name: [dict(row) for row in rows] for name, rows in tables.items()}
+    after = {name: list(rows) for name, rows in tables.items()}
     for write in writes:
         if write.table not in after:
             raise StateError(f"there is no table {write.table!r}")
@@ -201,8 +207,7 @@ def apply_writes(
         if not chosen or not write.where:
             raise StateError(f"no row of {write.table} is chosen by {write.where}")
         if write.action == WriteAction.UPDATE:
-            for row in chosen:
-                row.update(write.values)
+            after[write.table] = [{**row, **write.values} if row in chosen else row for row in rows]
         else:
             after[write.table] = [row for row in rows if row not in chosen]
     return after
