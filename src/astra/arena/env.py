@@ -13,14 +13,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra.agent.episode import parse_arguments
+from astra.arena.delta import DELTA, WorldCopy, world_sources
 from astra.arena.irrelevant import without_record
 from astra.arena.state import entry_of, settle, state_of
+from astra.arena.worlds import base_of
 from astra.errors import AstraError
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.qa import QuestionKind
 from astra.records.state import Tables
 from astra.records.tool import Tool
+from astra.records.world import EventKind, RowChange, TraceEvent, UserAct
 from astra.sandbox.protocol import (
     Sandbox,
     SandboxError,
@@ -80,6 +83,11 @@ class ArenaEnv:
         self._turn = asyncio.Lock()
         self._state = state_of(arena)
         self._world = self._state.world if self._state else None
+        self._copy = WorldCopy(base_of(arena)) if arena.world_id else None
+        self._trace: list[TraceEvent] = []
+        if self._copy is not None:
+            opening = TraceEvent(kind=EventKind.USER, text=arena.main_question, act=UserAct.OPENING)
+            self._trace.append(opening)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -89,11 +97,35 @@ class ArenaEnv:
     @property
     def tables(self) -> Tables | None:
         """What the calls so far have made of the world; None for a read-only arena."""
+        if self._copy is not None:
+            return self._copy.tables
         return self._world.tables if self._world else None
 
     def is_stateful(self, name: str) -> bool:
         """Whether calls of the tool depend on each other through the world."""
+        if self._copy is not None:
+            return name in self._copy.base.writes
         return self._state is not None and name in self._state.writes
+
+    @property
+    def trace(self) -> tuple[TraceEvent, ...] | None:
+        """What has happened in a persistent world, in order; None for any other arena."""
+        return None if self._copy is None else tuple(self._trace)
+
+    def say(self, text: str) -> None:
+        """Note a message of the agent, which a goal in a world may ask for."""
+        if self._copy is not None and text.strip():
+            self._trace.append(TraceEvent(kind=EventKind.ASSISTANT, text=text))
+
+    def hear(self, turn: TraceEvent) -> None:
+        """Note a turn of the user, and offer the tools that it brings. For worlds alone."""
+        if self._copy is None:
+            raise ValueError(f"arena {self.arena.id} has no world in which a user talks")
+        self._trace.append(turn)
+        brought = {tool.tool.name: tool for tool in self._copy.base.world.tools}
+        for name in turn.adds_tools:
+            self._tools[name] = ArenaTool(tool=brought[name].tool, code=brought[name].code)
+        self._tools = dict(sorted(self._tools.items()))
 
     @property
     def is_interpreter(self) -> bool:
@@ -103,6 +135,10 @@ class ArenaEnv:
     @property
     def sources(self) -> dict[str, str]:
         """Code by the function it defines; document-only tools have none."""
+        if self._copy is not None:
+            world = {tool.tool.name: tool.code for tool in self._copy.base.world.tools}
+            extra = {name: offer.code for name, offer in self._tools.items() if offer.code}
+            return {**{k: v for k, v in extra.items() if k not in world}, **world_sources(world)}
         return dict(
             entry_of(name, offer.code) if self.is_stateful(name) else (name, offer.code)
             for name, offer in self._tools.items()
@@ -162,11 +198,42 @@ class ArenaEnv:
         except (SandboxError, ArenaLoadTimeout) as error:
             return ToolResult(status=CallStatus.INFRA, content=f"error: {error}")
         assert self._session is not None
+        if self._copy is not None and self.is_stateful(call.name):
+            for result in [self._session.call(DELTA, one) for _, _, one in self.loading()]:
+                if fault := self.loaded(result):
+                    return fault
+            return self._session, DELTA, self._copy.request(call.name, arguments)
         if self._world is not None and self.is_stateful(call.name):
             entry, _ = entry_of(call.name, "")
             given = {"state": self._world.model_dump(), "arguments": arguments}
             return self._session, entry, given
         return self._session, call.name, arguments
+
+    def loading(self) -> list[Prepared]:
+        """The calls that bring an open session to where the arena's persistent world is."""
+        if self._copy is None or self._session is None or not self._session.alive:
+            return []
+        return [(self._session, DELTA, one) for one in self._copy.loading(self._session)]
+
+    def loaded(self, result: SandboxResult) -> ToolResult | None:
+        """Take how one of the calls of ``loading`` ended; what a caller reads where it failed."""
+        if result.status == SandboxStatus.OK or self._copy is None:
+            return None
+        self._copy.unload()
+        return ToolResult(status=CallStatus.INFRA, content=f"error: no world: {result.error}")
+
+    def finish(self, call: ToolCall, result: SandboxResult | ToolResult) -> ToolResult:
+        """The result of a call as the model reads it, once the world is up to date with it."""
+        changes: tuple[RowChange, ...] = ()
+        if isinstance(result, SandboxResult):
+            if self._copy is not None and self.is_stateful(call.name):
+                result, changes = self._copy.take(call.name, result)
+            else:
+                result = self.take(call, result)
+            result = tool_result(result)
+        if self._copy is not None and result.status != CallStatus.INFRA:
+            self._trace.append(_call_event(call, result, changes))
+        return result
 
     def take(self, call: ToolCall, result: SandboxResult) -> SandboxResult:
         """Bring the world up to date with an executed call; the result as its caller sees it."""
@@ -206,6 +273,11 @@ def open_sessions(envs: Sequence[ArenaEnv], sandbox: Sandbox) -> list[ArenaError
         else:
             env.adopt(session)
             failures.append(None)
+    loads = [(env, one) for env in envs for one in env.loading()]
+    if loads:
+        done = sandbox.call_many([one for _, one in loads])
+        for (env, _), result in zip(loads, done, strict=True):
+            env.loaded(result)  # where it failed, the next call loads anew
     return failures
 
 
@@ -253,10 +325,7 @@ def _execute_retrying(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolRe
     if lost:
         for position, result in zip(lost, _execute([pairs[at] for at in lost]), strict=True):
             results[position] = result
-    return [
-        tool_result(env.take(call, result)) if isinstance(result, SandboxResult) else result
-        for (env, call), result in zip(pairs, results, strict=True)
-    ]
+    return [env.finish(call, result) for (env, call), result in zip(pairs, results, strict=True)]
 
 
 def _lost_for_good(env: ArenaEnv, result: ToolResult | SandboxResult) -> bool:
@@ -290,6 +359,19 @@ def _execute(pairs: Sequence[tuple[ArenaEnv, ToolCall]]) -> list[ToolResult | Sa
         for position, result in zip(waiting, sandbox.call_many(requests), strict=True):
             results[position] = result
     return results
+
+
+def _call_event(call: ToolCall, result: ToolResult, changes: tuple[RowChange, ...]) -> TraceEvent:
+    """An executed call as it stands in a trace; arguments that are no object are left out."""
+    failed = "" if result.status == CallStatus.OK else result.content.removeprefix("error: ")
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = None
+    return TraceEvent(
+        kind=EventKind.CALL, tool=call.name, failed=failed, result=result.value, changes=changes,
+        arguments=arguments if isinstance(arguments, dict) else {},
+    )  # fmt: skip
 
 
 def tool_result(result: SandboxResult) -> ToolResult:

@@ -14,6 +14,9 @@ Where tools write, the end state decides: sub-tasks that write are solved, all o
 change that was asked for was made and nothing else changed, and an answer counts only then.
 Rewards lie in [0, 1] for every kind of arena, so that all kinds can share a batch.
 
+In a persistent world (``arena/worlds.py``) the verdict on its goal decides: end state, outcome,
+what was said and read, and rules (``arena/verdict.py``).
+
 Code-interpreter arenas are paid for the final answer alone, whatever the mode (rStar2-Agent): no
 call is needed, and none costs anything.
 """
@@ -29,10 +32,13 @@ from typing import Any, cast
 from astra.arena.answers import final_matches, is_small_domain, matches, parse_final, same_value
 from astra.arena.charges import cost
 from astra.arena.state import expected_tables, same_state, state_of
+from astra.arena.verdict import judge
+from astra.arena.worlds import base_of, goal_of
 from astra.records.environment import Arena, ArenaStep
 from astra.records.message import CallStatus, ExecutedCall
 from astra.records.qa import QuestionKind
 from astra.records.state import ArenaState, Tables
+from astra.records.world import TraceEvent
 
 EPSILON = 1e-6
 """The eps of the formulas."""
@@ -92,6 +98,7 @@ def score_episode(
     final_answer: FinalAnswer = FinalAnswer.SUBTASK,
     eps: float = EPSILON,
     end_state: Tables | None = None,
+    trace: Sequence[TraceEvent] | None = None,
 ) -> EpisodeScore:
     """Score one episode; precision and F1 are clamped to at most 1, reward ``state`` to at least 0.
 
@@ -99,8 +106,11 @@ def score_episode(
 
     Calls that failed for reasons of our own (INFRA) count neither for nor against. ``end_state``
     is ``ArenaEnv.tables`` after the last call; without it a stateful arena cannot be scored
-    (ValueError).
+    (ValueError), and without ``ArenaEnv.trace`` one in a persistent world. There reward ``state``
+    is paid whatever the mode.
     """
+    if arena.world_id:
+        return _score_goal(arena, calls, end_state, trace)
     if arena.kind == QuestionKind.CODE:
         mode = RewardMode.ANSWER
     charged = [call for call in calls if call.result.status != CallStatus.INFRA]
@@ -137,6 +147,28 @@ def score_episode(
         subtasks=subtasks, solved=solved, calls=n_calls, recall=recall, precision=precision, f1=f1,
         answer_correct=correct, success=success, reward=reward, answer_counts=credited,
         state_reached=reached,
+    )  # fmt: skip
+
+
+def _score_goal(
+    arena: Arena,
+    calls: Sequence[ExecutedCall],
+    end_state: Tables | None,
+    trace: Sequence[TraceEvent] | None,
+) -> EpisodeScore:
+    """The score of an episode in a persistent world: one goal, reached or not."""
+    if end_state is None or trace is None:
+        raise ValueError(
+            f"arena {arena.id} is in a world: its end state and trace decide the score"
+        )
+    verdict = judge(base_of(arena).world, goal_of(arena), trace, end_state)
+    charged = sum(call.result.status != CallStatus.INFRA for call in calls)
+    share = float(verdict.success)
+    return EpisodeScore(
+        subtasks=1, solved=int(verdict.success), calls=charged, recall=share, precision=share,
+        f1=share, answer_correct=verdict.said, success=verdict.success,
+        reward=max(0.0, share - CALL_COST * charged), answer_counts=verdict.success,
+        state_reached=verdict.state,
     )  # fmt: skip
 
 

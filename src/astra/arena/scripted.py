@@ -135,7 +135,7 @@ def play(
     stateless arena share a session: nothing of one can reach the other.
     """
     keys = [
-        ("own", at) if state_of(arena) else ("shared", id(arena))
+        ("own", at) if state_of(arena) or arena.world_id else ("shared", id(arena))
         for at, (arena, _) in enumerate(scripts)
     ]
     needed = dict(zip(keys, (arena for arena, _ in scripts), strict=True))

@@ -57,8 +57,9 @@ def entry_of(name: str, code: str) -> tuple[str, str]:
 
 
 def state_of(arena: Arena) -> ArenaState | None:
-    """What the arena's tools share; None where none of them is stateful."""
-    return parse_state(arena.state) if arena.state else None
+    """What the arena's tools share; None where none of them is stateful, and in a persistent world
+    (``arena/worlds.py``)."""
+    return parse_state(arena.state) if arena.state and not arena.world_id else None
 
 
 @lru_cache(maxsize=512)

@@ -18,6 +18,7 @@ from astra.llm.policy import wire_message
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall
 from astra.records.trajectory import StopReason
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
+from astra.rollout.template_traits import split_thought
 from astra.sandbox.protocol import Sandbox
 
 
@@ -60,14 +61,16 @@ class EndpointEpisode:
                 problem = self._turn(episode, env, tools)
             rollout = Rollout(
                 self._arena, [], 0, messages=tuple(episode.messages), calls=tuple(episode.calls),
-                stop_reason=episode.stop_reason, end_state=env.tables, problem=problem,
+                stop_reason=episode.stop_reason, end_state=env.tables, trace=env.trace,
+                problem=problem,
             )  # fmt: skip
         finally:
             env.close_now()
         if rollout.stop_reason != StopReason.INFRA:
             rollout.score = score_episode(
-                rollout.arena, rollout.calls, rollout.final_text, end_state=rollout.end_state
-            )
+                rollout.arena, rollout.calls, rollout.final_text, end_state=rollout.end_state,
+                trace=rollout.trace,
+            )  # fmt: skip
         return rollout
 
     def _turn(self, episode: Episode, env: ArenaEnv, tools: list[dict[str, Any]]) -> str:
@@ -81,6 +84,7 @@ class EndpointEpisode:
         except OutOfTokens:
             episode.abort(StopReason.MAX_TOKENS)
             return ""
+        env.say(split_thought(message.content)[1])
         calls = episode.offer(message)
         if not calls:
             return ""

@@ -24,7 +24,7 @@ def rollout_scores(rollout: Rollout) -> dict[str, Score]:
     text = rollout.messages[-1].content if rollout.stop_reason == StopReason.ANSWERED else None
     plain = score_episode(
         rollout.arena, rollout.calls, text, RewardMode.F1, FinalAnswer.IGNORE,
-        end_state=rollout.end_state,
+        end_state=rollout.end_state, trace=rollout.trace,
     )  # fmt: skip
     none = Unscored(reason="no sub-task needs a tool")
     turns = [one for one in rollout.messages if one.role == MessageRole.ASSISTANT]

@@ -21,6 +21,7 @@ from astra.records.message import (
 )
 from astra.records.state import Tables
 from astra.records.trajectory import StopReason
+from astra.records.world import TraceEvent
 from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import Turn
 from astra.rollout.template_traits import split_thought
@@ -94,6 +95,8 @@ class Rollout:
     score: EpisodeScore | None = None
     end_state: Tables | None = None
     """What stateful tools left behind; None where no tool is stateful."""
+    trace: tuple[TraceEvent, ...] | None = None
+    """What happened in a persistent world; None for any other arena."""
     problem: str = ""
     """Why our own machinery failed; empty where it did not."""
 
@@ -164,6 +167,7 @@ class LiveRollout:
             self.episode.messages.append(message)
             self.episode.abort(StopReason.MAX_TOKENS)
             return ()
+        self.env.say(split_thought(message.content)[1])
         before = len(self.episode.messages)
         calls = self.episode.offer(message)
         self._unread = self.episode.messages[before + 1 :]
@@ -210,7 +214,7 @@ class LiveRollout:
         rollout.stop_reason = episode.stop_reason
         if episode.stop_reason == StopReason.INFRA:
             return rollout
-        rollout.end_state = self.env.tables
+        rollout.end_state, rollout.trace = self.env.tables, self.env.trace
         rollout.score = score_episode(
             rollout.arena,
             rollout.calls,
@@ -218,5 +222,6 @@ class LiveRollout:
             mode,
             final_answer,
             end_state=rollout.end_state,
+            trace=rollout.trace,
         )
         return rollout
