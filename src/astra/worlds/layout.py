@@ -78,8 +78,6 @@ class Layout:
             return noun.attributes[name]
         if name == "item":
             return self.domain.extras
-        if name == "category" and archetype is Archetype.ASSET:
-            return self.domain.nouns[Archetype.KIND].values["category"]
         return noun.values[name]
 
     def value(self, archetype: Archetype, name: str, at: int) -> str:

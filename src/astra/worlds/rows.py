@@ -36,10 +36,7 @@ class Rows:
 
     def tables(self) -> Tables:
         """All tables of the world by name, ``outcomes`` empty."""
-        self._made = {
-            A.PARTY: self._party_rows(),
-            A.KIND: self._kind_rows(),
-        }
+        self._made = {A.PARTY: self._party_rows(), A.KIND: self._kind_rows()}
         self._made[A.ASSET] = self._asset_rows()
         self._made[A.MEANS] = self._means_rows()
         self._made[A.CONTRACT] = self._contract_rows()
@@ -86,7 +83,7 @@ class Rows:
                 "phone": f"0{rng.randint(300, 999)} {rng.randint(100000, 999999)}",
                 "tier": self._some(A.PARTY, "tier"), "dues": rng.randint(3, 30) if owing else 0,
                 "standing": "" if self._layout.small else self._some(A.PARTY, "standing", (5, 1)),
-                "since": self._day(-900, -5),
+                "since": self._day(-90, -5) if rng.random() < 0.4 else self._day(-900, -91),
             })  # fmt: skip
         return rows
 
@@ -110,13 +107,16 @@ class Rows:
         return names
 
     def _kind_rows(self) -> list[dict[str, Any]]:
+        if A.KIND not in self._layout.domain.nouns:
+            return []
         return [self._titled(title) | {"key": key}
                 for key, title in zip(self._keys(A.KIND, len(self._layout.domain.titles)),
                                       self._layout.domain.titles, strict=True)]  # fmt: skip
 
     def _titled(self, title: str) -> dict[str, Any]:
         low, high = self._layout.domain.price
-        categories = self._layout.domain.nouns[A.KIND].values["category"]
+        nouns = self._layout.domain.nouns
+        categories = nouns[A.KIND if A.KIND in nouns else A.ASSET].values["category"]
         return {"title": title, "category": self._rng.choice(categories),
                 "price": self._rng.randint(low, high)}  # fmt: skip
 
@@ -124,9 +124,9 @@ class Rows:
         rng, titles = self._rng, self._layout.domain.titles
         rows: list[dict[str, Any]] = []
         for at, key in enumerate(self._keys(A.ASSET, self._assets)):
-            kind = rng.choice(self._made[A.KIND])
+            kind = rng.choice(self._made[A.KIND] or [{"key": ""}])
             own = self._titled(titles[at % len(titles)])
-            own = own if not self._layout.has(A.KIND) else {k: kind[k] for k in own}
+            own = {name: kind.get(name, own[name]) for name in own}
             capacity = rng.randint(*self._layout.domain.places)
             rows.append({
                 "key": key, **own, "kind": kind["key"],
@@ -168,14 +168,14 @@ class Rows:
             state = states[1]
         asset = rng.choice(assets)
         days = rng.randint(*layout.domain.days)
-        begun = -days - rng.randint(3, 60) if state == states[1] else rng.randint(-18, 24)
+        begun = -days - rng.randint(3, 60) if state == states[1] else rng.randint(-days - 9, 24)
         start = self._clock + timedelta(days=begun)
         if state == states[0]:
             asset["state"] = taken
         return {
             "asset": asset["key"], "state": state, "start": start.isoformat(),
             "end": (start + timedelta(days=days)).isoformat(),
-            "price": self._price(asset) * days, "extensions": rng.choices((0, 1, 2), (6, 3, 1))[0],
+            "price": asset["price"] * days, "extensions": rng.choices((0, 1, 2), (6, 3, 1))[0],
         }  # fmt: skip
 
     def _slot_contract(self, states: Sequence[str]) -> dict[str, Any] | None:
@@ -189,11 +189,8 @@ class Rows:
                 return None
             asset["left"] -= seats
         return {"asset": asset["key"], "state": state, "seats": seats,
-                "price": self._price(asset) * seats,
+                "price": asset["price"] * seats,
                 "extensions": rng.choices((0, 1, 2), (6, 3, 1))[0]}  # fmt: skip
-
-    def _price(self, asset: dict[str, Any]) -> int:
-        return asset["price"]
 
     def _ledger_rows(self) -> list[dict[str, Any]]:
         if not self._layout.has(A.LEDGER):

@@ -121,7 +121,8 @@ def _lead_time(layout: Layout, tools: Mapping[str, ToolSpec], most: int) -> Clau
 
 def _restricted(layout: Layout, tools: Mapping[str, ToolSpec], _: int) -> Clause:
     category = layout.category_of(layout.arg(ASSET))
-    last = layout.values(Archetype.KIND, "category")[-1]
+    owner = Archetype.KIND if layout.has(Archetype.KIND) else ASSET
+    last = layout.values(owner, "category")[-1]
     tier = layout.cell(PARTY, layout.arg(PARTY), "tier")
     return {"eq": [category, last]}, {"in": [tier, list(layout.values(PARTY, "tier")[1:])]}
 

@@ -1,0 +1,323 @@
+"""What a world has to hold before it ships, counted: its tools in the sandbox, its rules, its rows.
+
+A world is rejected for the first thing that is wrong with it. Numbers of calls are the
+specification's: 200 a tool, 500 successful ones in a row.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from pydantic import Field
+
+from astra.arena.expressions import ExpressionError, holds, scope_of
+from astra.arena.state import state_hash
+from astra.arena.world_runner import CallEnd, WorldRunner
+from astra.records.base import content_id
+from astra.records.state import Row, Tables
+from astra.records.world import (
+    OUTCOMES,
+    Enforced,
+    EventKind,
+    PolicyRule,
+    ToolRole,
+    TraceEvent,
+    UserAct,
+    World,
+    WorldShape,
+    WorldTool,
+)
+from astra.sandbox.protocol import Sandbox, SandboxLoadError
+from astra.settings import StageConfig
+from astra.worlds.calls import CallDraw
+from astra.worlds.fuzz import Fuzzed, fuzz, known_keys
+from astra.worlds.soundness import Fault, operators, row_faults, soundness_faults
+
+_CHECKED_EACH = 50
+"""After how many successful calls of the walk all rows are checked."""
+_RULE_CALLS = 600
+"""Further calls in which a rule may show that it bites."""
+_READ_CALLS = 6
+"""Successful calls of each tool that are made again without the tables it does not declare."""
+_REPLAYED = 100
+_HIDDEN = 2
+"""Tools of a full world that another tool has to prepare, at least."""
+_TRACE = {"called", "seen", "distinct_seen", "confirmed"}
+_ROLES_APART = (ToolRole.DECLINE, ToolRole.HAND_OVER)
+
+
+class ProofConfig(StageConfig):
+    """How many calls the proofs of a world make."""
+
+    fuzz_calls: int = Field(ge=1)
+    """Calls of each tool, from the start."""
+    walk_calls: int = Field(ge=1)
+    """Successful calls in a row."""
+
+
+class Proof:
+    """The proofs of one world; ``checks`` counts what was checked."""
+
+    def __init__(self, world: World, sandbox: Sandbox, config: ProofConfig) -> None:
+        self._world, self._sandbox, self._config = world, sandbox, config
+        self._rng = random.Random(int(content_id(["proofs", world.id]), 16))
+        self._draw = CallDraw(world, self._rng)
+        self._tools = {tool.tool.name: tool for tool in world.tools}
+        self._fuzzed = Fuzzed()
+        self.checks: Counter[str] = Counter()
+
+    def fault(self) -> Fault | None:
+        """The first thing that is wrong with the world; None where nothing is.
+
+        Raises SandboxError where no session is to be had.
+        """
+        for fault in soundness_faults(self._world):
+            return fault
+        self.checks["rows"] = sum(map(len, self._world.rows.values()))
+        try:
+            with WorldRunner(self._world, self._sandbox) as runner:
+                for part in (self._fuzz, self._rules, self._hidden, self._walk):
+                    for fault in part(runner):
+                        return fault
+            for fault in (*self._reach(), *self._reads()):
+                return fault
+        except SandboxLoadError as error:
+            return Fault("load_error", error.reason)
+        return None
+
+    def _fuzz(self, runner: WorldRunner) -> Iterator[Fault]:
+        yield from fuzz(self._world, runner, self._draw, self._config.fuzz_calls, self._fuzzed)
+        self.checks["fuzzed_calls"] = self._fuzzed.calls
+        self.checks["effects"] = self._fuzzed.effects
+
+    def _rules(self, runner: WorldRunner) -> Iterator[Fault]:
+        """Each rule has a call that keeps it and one that breaks it, and both go through.
+
+        A tool refuses what breaks a rule that it enforces. A rule that no call breaks, or none
+        keeps, is none.
+        """
+        for rule in self._world.rules:
+            kept, broken = self._bites(runner, rule)
+            self.checks["rule_cases"] += (kept > 0) + (broken > 0)
+            if not broken:
+                yield Fault("rule_never_breaks", f"{rule.id}: no call breaks it")
+            elif not kept:
+                yield Fault("rule_never_holds", f"{rule.id}: no call keeps it")
+
+    def _bites(self, runner: WorldRunner, rule: PolicyRule) -> tuple[int, int]:
+        """How many successful calls kept a rule, and how many calls broke it."""
+        traced = (operators(rule.when) | operators(rule.require)) & _TRACE
+        if rule.enforced is Enforced.TOOL:
+            kept, broken = self._fuzzed.passed[rule.id], self._fuzzed.guarded[rule.id]
+        else:
+            calls = [(tool, arguments) for tool in rule.tools
+                     for arguments in self._fuzzed.done[tool][:40]]  # fmt: skip
+            kept = broken = 0
+            for tool, arguments in calls:
+                for events in self._traces(runner, arguments) if traced else ((),):
+                    applies, right = self._judged(rule, arguments, events)
+                    kept, broken = kept + (applies and right), broken + (applies and not right)
+                if kept and broken:
+                    return kept, broken
+        for _ in range(_RULE_CALLS if not (kept and broken) and not traced else 0):
+            tool = self._tools[self._rng.choice(rule.tools)]
+            arguments = self._draw.arguments(tool, self._world.rows)
+            applies, right = self._judged(rule, arguments, ())
+            if not applies or (kept if right else broken):
+                continue
+            made = runner.call(tool.tool.name, arguments)
+            runner.reset()
+            refuses = rule.enforced is Enforced.TOOL and not right
+            if (made.end is CallEnd.REFUSED) == refuses:
+                kept, broken = kept + right, broken + (not right)
+            if kept and broken:
+                break
+        return kept, broken
+
+    def _judged(
+        self, rule: PolicyRule, arguments: Row, events: tuple[TraceEvent, ...]
+    ) -> tuple[bool, bool]:
+        """Whether a rule applies to a call, and whether it is kept."""
+        scope = scope_of(self._world, arguments=arguments, events=events)
+        try:
+            applies = rule.when is None or holds(rule.when, scope)
+            return applies, holds(rule.require, scope)
+        except ExpressionError:
+            return False, False
+
+    def _traces(self, runner: WorldRunner, arguments: Row) -> Iterator[tuple[TraceEvent, ...]]:
+        """Ways into a call: nothing, a consent, one party looked up, and two of them."""
+        consent = TraceEvent(kind=EventKind.USER, act=UserAct.CONFIRM, text="Yes, please.")
+        looked = [self._looked_up(runner, self._owner(arguments)), self._looked_up(runner, {})]
+        found = [event for event in looked if event is not None]
+        for count, agreed in product(range(len(found) + 1), (False, True)):
+            yield (*found[:count], *((consent,) if agreed else ()))
+
+    def _owner(self, arguments: Row) -> Row:
+        """The row that the finding tool would give for the party of a call, if it has one."""
+        known = known_keys(self._world, arguments)
+        find = next(tool for tool in self._world.tools if tool.role is ToolRole.FIND)
+        for table in self._world.tables:
+            if table.name in find.shows and table.key in known:
+                rows = self._world.rows[table.name]
+                return next((r for r in rows if r[table.key] == known[table.key]), {})
+        return {}
+
+    def _looked_up(self, runner: WorldRunner, wanted: Row) -> TraceEvent | None:
+        """A successful call that shows the wanted party, or any."""
+        find = next(tool for tool in self._world.tools if tool.role is ToolRole.FIND)
+        names = [*find.tool.parameters.get("properties", {})]
+        given = {name: wanted[name] for name in names if name in wanted}
+        tries: list[Row] = [given] if given else self._fuzzed.done[find.tool.name][:5]
+        for arguments in tries:
+            made = runner.call(find.tool.name, arguments)
+            if made.end is CallEnd.DONE:
+                return made.event
+        return None
+
+    def _hidden(self, runner: WorldRunner) -> Iterator[Fault]:
+        """Tools that refuse until another tool has put something right."""
+        if self._world.shape is WorldShape.SMALL:
+            return
+        found: set[str] = set()
+        writing = [tool for tool in self._world.tools
+                   if tool.writes and tool.role not in _ROLES_APART]  # fmt: skip
+        for tool in writing:
+            seen: Counter[str] = Counter()
+            for arguments, message in self._fuzzed.refused[tool.tool.name]:
+                seen[message] += 1
+                if seen[message] <= 8 and self._lifted(runner, tool, arguments, message, writing):
+                    found.add(tool.tool.name)
+                    break
+            if len(found) >= _HIDDEN:
+                break
+        self.checks["hidden_prerequisites"] = len(found)
+        if len(found) < _HIDDEN:
+            yield Fault("no_hidden_prerequisite", f"only {sorted(found)} wait for another tool")
+
+    def _lifted(
+        self, runner: WorldRunner, tool: WorldTool, arguments: Row, message: str,
+        writing: list[WorldTool],
+    ) -> bool:  # fmt: skip
+        """Whether some other call makes a refused one go further."""
+        if not (known := known_keys(self._world, arguments)):
+            return False
+        for other in writing:
+            if other is tool or other.role not in (ToolRole.PAY, ToolRole.UPDATE):
+                continue
+            for _ in range(2):
+                runner.reset()
+                first = self._draw.arguments(other, self._world.rows, known)
+                if runner.call(other.tool.name, first).end is CallEnd.DONE:
+                    again = runner.call(tool.tool.name, arguments)
+                    if again.end is CallEnd.DONE or again.event.failed != message:
+                        runner.reset()
+                        return again.end is CallEnd.DONE
+        runner.reset()
+        return False
+
+    def _walk(self, runner: WorldRunner) -> Iterator[Fault]:
+        """Successful calls in a row: rows stay whole, and a second session does the same."""
+        runner.reset()
+        done, tries, wanted = 0, 0, self._config.walk_calls
+        tools = [tool for tool in self._world.tools if tool.role not in _ROLES_APART]
+        weights = [3 if tool.writes else 1 for tool in tools]
+        while done < wanted and tries < 40 * wanted:
+            tries += 1
+            (tool,) = self._rng.choices(tools, weights)
+            arguments = self._draw.arguments(tool, runner.tables)
+            made = runner.call(tool.tool.name, arguments)
+            if made.end not in (CallEnd.DONE, CallEnd.REFUSED):
+                yield Fault(
+                    "unexpected_failure", f"{tool.tool.name}({arguments}): {made.event.failed}"
+                )
+                return
+            done += made.end is CallEnd.DONE
+            if made.end is CallEnd.DONE and done % _CHECKED_EACH == 0:
+                for fault in row_faults(self._world, runner.tables):
+                    yield Fault(fault.reason, f"after {done} calls: {fault.detail}")
+                    return
+        self.checks["walked_calls"] = done
+        if done < wanted:
+            yield Fault("dead_end", f"only {done} of {tries} calls in a row succeeded")
+        yield from row_faults(self._world, runner.tables)
+        yield from self._repeated(runner)
+
+    def _repeated(self, runner: WorldRunner) -> Iterator[Fault]:
+        """The same calls in a fresh session give the same, and changes add up to the rows."""
+        fields = {table.name: table.fields for table in self._world.tables}
+        summed = _summed(self._world, runner.trace)
+        if state_hash(summed, fields) != state_hash(runner.tables, fields):
+            yield Fault("delta_differs", "the changes of all calls do not give the rows")
+        first = [event for event in runner.trace if not event.failed][:_REPLAYED]
+        short = runner.trace[: runner.trace.index(first[-1]) + 1] if first else []
+        with WorldRunner(self._world, self._sandbox) as other:
+            for event in short:
+                again = other.call(event.tool, event.arguments).event
+                if (again.failed, again.result) != (event.failed, event.result):
+                    yield Fault("not_repeatable", f"{event.tool}({event.arguments})")
+                    return
+        self.checks["replayed_calls"] = len(short)
+
+    def _reach(self) -> Iterator[Fault]:
+        """Every tool's keys can be had from what other tools show, starting from nothing."""
+        keys = {table.key: table.name for table in self._world.tables if table.name != OUTCOMES}
+        shown: set[str] = set()
+        waiting = {name: self._needed(tool, keys) for name, tool in self._tools.items()}
+        while ready := [name for name, needed in waiting.items() if needed <= shown]:
+            for name in ready:
+                del waiting[name]
+                shown |= {
+                    column for columns in self._tools[name].shows.values() for column in columns
+                }
+        self.checks["reachable_tools"] = len(self._tools) - len(waiting)
+        for name, needed in waiting.items():
+            yield Fault("unreachable_tool", f"{name} needs {sorted(needed - shown)}")
+
+    def _needed(self, tool: WorldTool, keys: dict[str, str]) -> set[str]:
+        """The key columns that a tool's required parameters are of."""
+        required = tool.tool.parameters.get("required", ())
+        return {key for name in required for key in keys if name == key or name.endswith(f"_{key}")}
+
+    def _reads(self) -> Iterator[Fault]:
+        """Calls give the same where the tables that the tool does not declare are empty."""
+        for name, tool in self._tools.items():
+            declared = {*tool.reads, *tool.writes}
+            rows: Tables = {table: rows if table in declared else []
+                            for table, rows in self._world.rows.items()}  # fmt: skip
+            bare = World.model_construct(
+                **{**dict(self._world), "id": "", "rows": rows, "tools": (tool,)}
+            )
+            with (
+                WorldRunner(self._world, self._sandbox) as whole,
+                WorldRunner(bare, self._sandbox) as part,
+            ):
+                for arguments in self._fuzzed.done[name][:_READ_CALLS]:
+                    one, other = whole.call(name, arguments), part.call(name, arguments)
+                    self.checks["read_calls"] += 1
+                    if _outcome(one.event) != _outcome(other.event):
+                        yield Fault("undeclared_read", f"{name}({arguments}) needs other tables")
+                        return
+                    whole.reset()
+                    part.reset()
+
+
+def _outcome(event: TraceEvent) -> Any:
+    return event.failed, event.result, event.changes
+
+
+def _summed(world: World, events: list[TraceEvent]) -> Tables:
+    """The rows at the start with all changes of a trace applied."""
+    keys = {table.name: table.key for table in world.tables}
+    rows = {name: {row[keys[name]]: row for row in rows} for name, rows in world.rows.items()}
+    for event in events:
+        for change in event.changes:
+            if change.row is None:
+                del rows[change.table][change.key]
+            else:
+                rows[change.table][change.key] = change.row
+    return {name: list(by_key.values()) for name, by_key in rows.items()}
