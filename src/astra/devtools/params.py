@@ -36,6 +36,7 @@ from astra.toolgraph.config import ChainsConfig, GraphConfig
 from astra.train.rl_config import RLConfig
 from astra.train.sft_config import SFTConfig
 from astra.trajectories.config import TrajectoriesConfig
+from astra.worlds.config import WorldsConfig
 
 log = logging.getLogger("astra")
 BLOCKS: Mapping[str, type[BaseModel]] = {
@@ -47,6 +48,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "tasks": TasksConfig,
     "trajectories": TrajectoriesConfig,
     "sft_set": SFTSetConfig,
+    "worlds": WorldsConfig,
     "qa": QAConfig,
     "qa_valid": QAValidConfig,
     "envs": EnvsConfig,

@@ -1,4 +1,4 @@
-"""Every tool of a world called a few hundred times from the start: what may come back, and what not.
+"""Every tool of a world called some hundred times from the start: what may come back, what not.
 
 A call is done or refused in words that its code declares; whatever else happens is a fault. What
 it writes is what its changes say, what it shows is declared, and a rule that it enforces refuses
@@ -18,11 +18,13 @@ from astra.arena.expressions import ExpressionError, Scope, holds, scope_of
 from astra.arena.traces import records_in
 from astra.arena.world_runner import CallEnd, WorldCall, WorldRunner
 from astra.records.state import Row
-from astra.records.world import Enforced, PolicyRule, World, WorldTool
+from astra.records.world import Enforced, PolicyRule, TraceEvent, World, WorldTool
 from astra.worlds.calls import CallDraw
 from astra.worlds.effects import EffectError, effects
 from astra.worlds.soundness import Fault
 
+KEPT_EVENTS = 6
+"""Successful calls of each tool whose results are kept."""
 MAX_REFUSAL = 160
 """The most characters of a refusal: one short line."""
 _ENDS = {
@@ -40,6 +42,8 @@ class Fuzzed:
     calls: int = 0
     done: dict[str, list[Row]] = field(default_factory=dict[str, list[Row]])
     """Arguments of calls that succeeded, by tool."""
+    first: dict[str, list[TraceEvent]] = field(default_factory=dict[str, list[TraceEvent]])
+    """The first few of them as they went, by tool."""
     refused: dict[str, list[tuple[Row, str]]] = field(
         default_factory=dict[str, list[tuple[Row, str]]]
     )
@@ -59,6 +63,7 @@ def fuzz(
     for tool in world.tools:
         name = tool.tool.name
         done, refused = fuzzed.done.setdefault(name, []), fuzzed.refused.setdefault(name, [])
+        first = fuzzed.first.setdefault(name, [])
         checker = _Checker(world, tool)
         for _ in range(per_tool):
             arguments = draw.arguments(tool, world.rows)
@@ -71,6 +76,8 @@ def fuzz(
                 break
             if made.end is CallEnd.DONE:
                 done.append(arguments)
+                if len(first) < KEPT_EVENTS:
+                    first.append(made.event)
             else:
                 refused.append((arguments, made.event.failed))
         runner.reset()
@@ -85,15 +92,13 @@ class _Checker:
     def __init__(self, world: World, tool: WorldTool) -> None:
         self._world, self._tool = world, tool
         self._declared = declared_refusals(tool.code)
-        self._rules = [rule for rule in world.rules
-                       if rule.enforced is Enforced.TOOL and tool.tool.name in rule.tools]  # fmt: skip
+        enforced = [rule for rule in world.rules if rule.enforced is Enforced.TOOL]
+        self._rules = [rule for rule in enforced if tool.tool.name in rule.tools]
         self._by_key: dict[str, dict[str, Row]] = {}
-        tables = {table.name: table for table in world.tables}
         self._hidden = {column.name for table in world.tables for column in table.columns} - {
             column for columns in tool.shows.values() for column in columns
         }
         """Columns that its results may not hold."""
-        del tables
 
     def fault(self, made: WorldCall, fuzzed: Fuzzed) -> Fault | None:
         event, name = made.event, self._tool.tool.name

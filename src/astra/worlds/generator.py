@@ -117,8 +117,11 @@ def _specs(layout: Layout, variant: int, rng: random.Random) -> dict[str, ToolSp
 
 
 def _fits(layout: Layout, specs: Mapping[str, ToolSpec], template: RuleTemplate) -> bool:
-    return any(name in specs for name in template.operations) and all(
-        layout.has(archetype) for archetype in template.needs
+    """Whether the tools, tables and columns that a rule is about are there."""
+    return (
+        any(name in specs for name in template.operations)
+        and all(layout.has(archetype) for archetype in template.needs)
+        and all(column in layout.names(A.CONTRACT) for column in template.columns)
     )
 
 

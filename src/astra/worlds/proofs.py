@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from pydantic import Field
-
 from astra.arena.expressions import ExpressionError, holds, scope_of
 from astra.arena.state import state_hash
 from astra.arena.world_runner import CallEnd, WorldRunner
@@ -32,31 +30,21 @@ from astra.records.world import (
     WorldTool,
 )
 from astra.sandbox.protocol import Sandbox, SandboxLoadError
-from astra.settings import StageConfig
 from astra.worlds.calls import CallDraw
+from astra.worlds.config import ProofConfig
 from astra.worlds.fuzz import Fuzzed, fuzz, known_keys
 from astra.worlds.soundness import Fault, operators, row_faults, soundness_faults
 
 _CHECKED_EACH = 50
 """After how many successful calls of the walk all rows are checked."""
-_RULE_CALLS = 600
-"""Further calls in which a rule may show that it bites."""
-_READ_CALLS = 6
-"""Successful calls of each tool that are made again without the tables it does not declare."""
+_RULE_DRAWS = 4_000
+_RULE_CALLS = 300
+"""Further calls that are drawn, and of them made, in which a rule may show that it bites."""
 _REPLAYED = 100
 _HIDDEN = 2
 """Tools of a full world that another tool has to prepare, at least."""
 _TRACE = {"called", "seen", "distinct_seen", "confirmed"}
 _ROLES_APART = (ToolRole.DECLINE, ToolRole.HAND_OVER)
-
-
-class ProofConfig(StageConfig):
-    """How many calls the proofs of a world make."""
-
-    fuzz_calls: int = Field(ge=1)
-    """Calls of each tool, from the start."""
-    walk_calls: int = Field(ge=1)
-    """Successful calls in a row."""
 
 
 class Proof:
@@ -101,7 +89,11 @@ class Proof:
         keeps, is none.
         """
         for rule in self._world.rules:
-            kept, broken = self._bites(runner, rule)
+            try:
+                kept, broken = self._bites(runner, rule)
+            except ExpressionError as error:
+                yield Fault("bad_expression", f"rule {rule.id}: {error}")
+                continue
             self.checks["rule_cases"] += (kept > 0) + (broken > 0)
             if not broken:
                 yield Fault("rule_never_breaks", f"{rule.id}: no call breaks it")
@@ -114,16 +106,15 @@ class Proof:
         if rule.enforced is Enforced.TOOL:
             kept, broken = self._fuzzed.passed[rule.id], self._fuzzed.guarded[rule.id]
         else:
-            calls = [(tool, arguments) for tool in rule.tools
-                     for arguments in self._fuzzed.done[tool][:40]]  # fmt: skip
             kept = broken = 0
-            for tool, arguments in calls:
+            for arguments in (a for tool in rule.tools for a in self._fuzzed.done[tool][:40]):
                 for events in self._traces(runner, arguments) if traced else ((),):
                     applies, right = self._judged(rule, arguments, events)
                     kept, broken = kept + (applies and right), broken + (applies and not right)
                 if kept and broken:
                     return kept, broken
-        for _ in range(_RULE_CALLS if not (kept and broken) and not traced else 0):
+        called = 0
+        for _ in range(_RULE_DRAWS if not (kept and broken) and not traced else 0):
             tool = self._tools[self._rng.choice(rule.tools)]
             arguments = self._draw.arguments(tool, self._world.rows)
             applies, right = self._judged(rule, arguments, ())
@@ -131,23 +122,21 @@ class Proof:
                 continue
             made = runner.call(tool.tool.name, arguments)
             runner.reset()
+            called += 1
             refuses = rule.enforced is Enforced.TOOL and not right
             if (made.end is CallEnd.REFUSED) == refuses:
                 kept, broken = kept + right, broken + (not right)
-            if kept and broken:
+            if (kept and broken) or called == _RULE_CALLS:
                 break
         return kept, broken
 
     def _judged(
         self, rule: PolicyRule, arguments: Row, events: tuple[TraceEvent, ...]
     ) -> tuple[bool, bool]:
-        """Whether a rule applies to a call, and whether it is kept."""
+        """Whether a rule applies to a call, and whether it is kept. Raises ExpressionError."""
         scope = scope_of(self._world, arguments=arguments, events=events)
-        try:
-            applies = rule.when is None or holds(rule.when, scope)
-            return applies, holds(rule.require, scope)
-        except ExpressionError:
-            return False, False
+        applies = rule.when is None or holds(rule.when, scope)
+        return applies, holds(rule.require, scope)
 
     def _traces(self, runner: WorldRunner, arguments: Row) -> Iterator[tuple[TraceEvent, ...]]:
         """Ways into a call: nothing, a consent, one party looked up, and two of them."""
@@ -292,18 +281,16 @@ class Proof:
             bare = World.model_construct(
                 **{**dict(self._world), "id": "", "rows": rows, "tools": (tool,)}
             )
-            with (
-                WorldRunner(self._world, self._sandbox) as whole,
-                WorldRunner(bare, self._sandbox) as part,
-            ):
-                for arguments in self._fuzzed.done[name][:_READ_CALLS]:
-                    one, other = whole.call(name, arguments), part.call(name, arguments)
+            with WorldRunner(bare, self._sandbox) as runner:
+                for event in self._fuzzed.first[name]:
+                    again = runner.call(name, event.arguments).event
                     self.checks["read_calls"] += 1
-                    if _outcome(one.event) != _outcome(other.event):
-                        yield Fault("undeclared_read", f"{name}({arguments}) needs other tables")
+                    if _outcome(again) != _outcome(event):
+                        yield Fault(
+                            "undeclared_read", f"{name}({event.arguments}) needs other tables"
+                        )
                         return
-                    whole.reset()
-                    part.reset()
+                    runner.reset()
 
 
 def _outcome(event: TraceEvent) -> Any:

@@ -82,8 +82,8 @@ class Rows:
                 "postcode": f"{rng.choice('BDHKM')}{rng.randint(10, 99)} {rng.randint(100, 999)}",
                 "phone": f"0{rng.randint(300, 999)} {rng.randint(100000, 999999)}",
                 "tier": self._some(A.PARTY, "tier"), "dues": rng.randint(3, 30) if owing else 0,
-                "standing": "" if self._layout.small else self._some(A.PARTY, "standing", (5, 1)),
-                "since": self._day(-90, -5) if rng.random() < 0.4 else self._day(-900, -91),
+                "standing": "" if self._layout.small else self._some(A.PARTY, "standing", (3, 1)),
+                "since": self._day(-90, -5) if rng.random() < 0.5 else self._day(-900, -91),
             })  # fmt: skip
         return rows
 
@@ -128,11 +128,12 @@ class Rows:
             own = self._titled(titles[at % len(titles)])
             own = {name: kind.get(name, own[name]) for name in own}
             capacity = rng.randint(*self._layout.domain.places)
+            farthest = self._layout.domain.days[1]
             rows.append({
                 "key": key, **own, "kind": kind["key"],
                 "place": "" if self._layout.small else self._some(A.ASSET, "place"),
                 "state": "" if self._layout.slots else self._some(A.ASSET, "state", (9, 0, 1)),
-                "date": self._day(-6, self._layout.domain.days[1]),
+                "date": self._day(0, 4) if rng.random() < 0.35 else self._day(-6, farthest),
                 "capacity": capacity, "left": capacity,
             })  # fmt: skip
         return rows
@@ -142,9 +143,10 @@ class Rows:
             return []
         owners = [party["key"] for party in self._made[A.PARTY]]
         owners += self._rng.sample(owners, len(owners) // 2)
+        keys = self._keys(A.MEANS, len(owners))
         return [{"key": key, "party": owner, "type": self._some(A.MEANS, "type", (3, 2, 1)),
                  "label": f"{self._rng.choice(_LABELS)} {self._rng.randint(1000, 9999)}"}
-                for key, owner in zip(self._keys(A.MEANS, len(owners)), owners, strict=True)]  # fmt: skip
+                for key, owner in zip(keys, owners, strict=True)]  # fmt: skip
 
     def _contract_rows(self) -> list[dict[str, Any]]:
         rng, layout = self._rng, self._layout
@@ -228,7 +230,8 @@ class Rows:
         if not self._layout.has(A.TICKET):
             return []
         chosen = self._rng.sample(self._made[A.CONTRACT], len(self._made[A.CONTRACT]) // 3)
+        keys = self._keys(A.TICKET, len(chosen))
         return [{"key": key, "party": contract["party"], "contract": contract["key"],
                  "topic": self._some(A.TICKET, "topic"), "state": self._some(A.TICKET, "state"),
                  "opened_on": self._day(-40, -1)}
-                for key, contract in zip(self._keys(A.TICKET, len(chosen)), chosen, strict=True)]  # fmt: skip
+                for key, contract in zip(keys, chosen, strict=True)]  # fmt: skip

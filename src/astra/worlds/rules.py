@@ -26,6 +26,8 @@ class RuleTemplate:
     enforced: Enforced
     reason: str
     needs: tuple[Archetype, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Columns of contracts that it is about and small worlds may lack."""
 
 
 WRITES = ("create", "extend", "resize", "cancel", "close", "transfer", "refund", "add_line",
@@ -180,7 +182,8 @@ TEMPLATES: dict[str, RuleTemplate] = {
     "cancel_window": RuleTemplate(("cancel",), _cancel_window, _POLICY, "too_late"),
     "cancel_reasons": RuleTemplate(("cancel",), _cancel_reasons, _POLICY, "poor_reason"),
     "tier_limit": RuleTemplate(("create",), _tier_limit, _POLICY, "too_many"),
-    "extend_limit": RuleTemplate(("extend", "resize"), _extend_limit, _POLICY, "changed_before"),
+    "extend_limit": RuleTemplate(("extend", "resize"), _extend_limit, _POLICY, "changed_before",
+                                 columns=("extensions",)),
     "extend_overdue": RuleTemplate(("extend",), _extend_overdue, _POLICY, "overdue"),
     "extend_length": RuleTemplate(("extend",), _extend_length, _TOOL, "too_long"),
     "resize_limit": RuleTemplate(("create", "resize"), _resize_limit, _TOOL, "too_large"),

@@ -1,4 +1,4 @@
-"""What can be said of a world without running its tools: shape, rows, declarations, rules' words."""
+"""What can be said of a world without running its tools: shape, rows, declarations, words."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BOUNDS = {
     WorldShape.FULL: Bounds((5, 8), (12, 20), (6, 12), 4, (250, 700), (150, 600)),
     WorldShape.SMALL: Bounds((3, 3), (1, 6), (1, 3), 1, (1, 60), (10, 80)),
 }
-"""Sizes of worlds; full ones have those of a desk with a rulebook, small ones fit a small policy."""
+"""Sizes of worlds: full ones are desks with a rulebook, small ones fit a small policy."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _TRACE = {"called", "seen", "distinct_seen", "confirmed"}
 

@@ -41,7 +41,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Check:
-    """A call is refused with ``message`` unless ``require`` holds; a rule's message has its code."""
+    """A call is refused with ``message`` unless ``require`` holds; a rule's has its code."""
 
     require: Expr
     message: str

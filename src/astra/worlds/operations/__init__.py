@@ -1,1 +1,1 @@
-"""What tools of all domains do, over archetypes: reading, writing contracts, money, and the rest."""
+"""What the tools of all domains do, over archetypes: look-ups, contracts, accounts."""

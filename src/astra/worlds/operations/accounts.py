@@ -109,8 +109,8 @@ def add_line(layout: Layout, name: str) -> ToolSpec:
     quantity = Parameter(layout.column(LINE, "quantity"), "integer", "How many", least=1, most=9)
     cost = {"mul": [layout.domain.extra_price, {"arg": quantity.name}]}
     dues = layout.cell(PARTY, party_of(layout), "dues")
-    taken = {"exists": [layout.table(LINE),
-                        layout.where(LINE, contract=contract, item={"arg": item.name})]}  # fmt: skip
+    where = layout.where(LINE, contract=contract, item={"arg": item.name})
+    taken = {"exists": [layout.table(LINE), where]}
     line = layout.noun(LINE).noun
     return ToolSpec(
         "add_line", name, ToolRole.CREATE, f"Add a {line} to a {noun}.",

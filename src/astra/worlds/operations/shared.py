@@ -1,4 +1,4 @@
-"""What operations are built of: parameters that name rows, and conditions that many of them have."""
+"""What operations are built of: parameters that name rows, conditions that many have."""
 
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+"""Parameters of stage ``worlds``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from astra.contamination.index import ContaminationConfig
+from astra.records.qa import Split
+from astra.records.world import WorldShape
+from astra.sandbox.limits import SandboxLimits
+from astra.settings import StageConfig
+from astra.worlds.domain import load_domains
+
+
+class ProofConfig(StageConfig):
+    """How many calls the proofs of a world make."""
+
+    fuzz_calls: int = Field(ge=1)
+    """Calls of each tool, from the start of the world."""
+    walk_calls: int = Field(ge=1)
+    """Successful calls in a row."""
+
+
+class WorldsConfig(StageConfig):
+    """Block ``worlds``: which worlds are made, and how they are proved."""
+
+    seed: int
+    """Seeds rows, names, tools and rules."""
+    shape: WorldShape
+    domains: tuple[str, ...]
+    """The domains that are used, by the names of their files; empty: all."""
+    variants: dict[Split, Annotated[int, Field(ge=0)]]
+    """Worlds of each domain, by the domain's split."""
+    composed: int = Field(ge=0)
+    """Worlds of domains put together from parts of the training domains, in split ``train``."""
+    attempts: int = Field(ge=1)
+    """How many draws a world has to pass its proofs."""
+    proofs: ProofConfig
+    contamination: ContaminationConfig | None
+    """The benchmark suites whose texts, tool names and schemas are kept out; None: not checked."""
+    sandbox: SandboxLimits
+    """Limits of a session; one runs all calls of a proof."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if strange := sorted(set(self.domains) - set(load_domains())):
+            raise ValueError(f"there are no domains {strange}, only {sorted(load_domains())}")
+        return self

@@ -1,0 +1,75 @@
+"""The flow of stage ``worlds``: each planned world is drawn and proved, or rejected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+
+from astra.contamination.index import ContaminationIndex
+from astra.llm.pool import flow
+from astra.records.score import Rejection
+from astra.records.world import World
+from astra.sandbox.protocol import Sandbox
+from astra.store.metrics import StageMetrics
+from astra.worlds.config import WorldsConfig
+from astra.worlds.generator import generate
+from astra.worlds.plans import Plan
+from astra.worlds.proofs import Proof
+from astra.worlds.soundness import Fault
+
+Outcome = World | Rejection
+
+
+async def worlds(
+    planned: list[Plan],
+    sandbox: Sandbox,
+    config: WorldsConfig,
+    index: ContaminationIndex | None,
+    open_items: int,
+    metrics: StageMetrics,
+) -> AsyncGenerator[Outcome, None]:
+    """What comes of each plan, in the plans' order."""
+
+    async def work(plan: Plan) -> list[Outcome]:
+        return await asyncio.to_thread(lambda: list(_drawn(plan, sandbox, config, index)))
+
+    async for outcome in flow(planned, work, open_items):
+        if isinstance(outcome, World) or outcome.final:
+            metrics.count("planned")
+        yield outcome
+
+
+def _drawn(
+    plan: Plan, sandbox: Sandbox, config: WorldsConfig, index: ContaminationIndex | None
+) -> Iterator[Outcome]:
+    """The first draw of a world that passes, after a rejection for each that did not."""
+    for attempt in range(config.attempts):
+        world = generate(plan.domain, plan.variant, config.shape, config.seed, attempt)
+        proof = Proof(world, sandbox, config.proofs)
+        fault = _again(plan, world, config, attempt) or overlap(world, config, index)
+        fault = fault or proof.fault()
+        if fault is None:
+            yield world.model_copy(update={"checks": dict(sorted(proof.checks.items()))})
+            return
+        yield Rejection(
+            item=plan.name, part=world.id, reason=fault.reason, detail=fault.detail,
+            attempt=attempt, final=attempt == config.attempts - 1,
+        )  # fmt: skip
+
+
+def _again(plan: Plan, world: World, config: WorldsConfig, attempt: int) -> Fault | None:
+    """The same draw made once more is the same world."""
+    again = generate(plan.domain, plan.variant, config.shape, config.seed, attempt)
+    return None if again == world else Fault("not_deterministic", f"{world.id} and {again.id}")
+
+
+def overlap(world: World, config: WorldsConfig, index: ContaminationIndex | None) -> Fault | None:
+    """What a world shares with a benchmark suite: texts, names of tools, or their schemas."""
+    if index is None or config.contamination is None:
+        return None
+    texts = [world.policy, *(tool.tool.description for tool in world.tools)]
+    tools = [(tool.tool.name, tool.tool.parameters) for tool in world.tools]
+    shared = index.shared_text(texts) or index.shared_tools(tools, config.contamination)
+    if shared is None:
+        return None
+    return Fault("contaminated", f"{shared.kind} of {shared.suite}: {shared.share:.3f}")
