@@ -117,7 +117,8 @@ def _rows(scope: Scope, table: Any, path: str) -> list[Row]:
 
 
 def _cell(row: Row, column: Any, path: str) -> Any:
-    _fit(isinstance(column, str) and column in row, path, f"a column of {sorted(row)}", column)
+    if not isinstance(column, str) or column not in row:  # the message is dear
+        _fit(False, path, f"a column of {sorted(row)}", column)
     return row[column]
 
 

@@ -102,12 +102,10 @@ def score_episode(
 ) -> EpisodeScore:
     """Score one episode; precision and F1 are clamped to at most 1, reward ``state`` to at least 0.
 
-    ``final_text`` is the final message, None where there was none.
-
-    Calls that failed for reasons of our own (INFRA) count neither for nor against. ``end_state``
-    is ``ArenaEnv.tables`` after the last call; without it a stateful arena cannot be scored
-    (ValueError), and without ``ArenaEnv.trace`` one in a persistent world. There reward ``state``
-    is paid whatever the mode.
+    ``final_text`` is the final message, None where there was none. Calls that failed for reasons of
+    our own (INFRA) count neither for nor against. ``end_state`` is ``ArenaEnv.tables`` after the
+    last call; without it a stateful arena cannot be scored (ValueError), nor one in a world, paid
+    by ``state`` in every mode, without ``ArenaEnv.trace``.
     """
     if arena.world_id:
         return _score_goal(arena, calls, end_state, trace)
@@ -122,9 +120,8 @@ def score_episode(
     written = {step.id for step in steps if writes(state, step)}
     # Writes are one goal: all of them or none.
     solved_ids = (useful.keys() - written) | (written if reached else set())
-    parts = [step.answer for step in arena.steps]
     correct = final_text is not None and final_matches(
-        arena.final_answer, parse_final(final_text), parts
+        arena.final_answer, parse_final(final_text), [step.answer for step in arena.steps]
     )
     credited = correct and reached is not False and rests_on(arena) <= solved_ids
     success = credited and len(solved_ids) == len(steps)
