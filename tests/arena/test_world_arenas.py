@@ -136,7 +136,8 @@ def test_the_trace_tells_all_that_happened(sandbox: Sandbox) -> None:
         ("list_boats", {"seats": "x"}),
     )
     play(env, CANCEL)
-    opening, refused, unknown, malformed, done = env.trace or ()
+    assert env.trace is not None
+    opening, refused, unknown, malformed, done = env.trace
     assert (opening.text, opening.act) == (ASKED, UserAct.OPENING)
     assert refused.failed == "there is no such booking"
     assert unknown.failed == "there is no tool 'sink'"
