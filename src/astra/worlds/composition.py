@@ -15,7 +15,7 @@ import yaml
 
 from astra.records.base import content_id
 from astra.records.qa import Split
-from astra.worlds.domain import Archetype, Domain, Noun, load_domains
+from astra.worlds.domain import Archetype, Noun, WorldDomain, load_domains
 
 _FILE = Path(__file__).parent / "composition.yaml"
 
@@ -25,7 +25,7 @@ def _words() -> dict[str, Any]:
     return yaml.safe_load(_FILE.read_text(encoding="utf-8"))
 
 
-def compose(number: int, seed: int) -> Domain:
+def compose(number: int, seed: int) -> WorldDomain:
     """The composed domain of that number, of split ``train``."""
     rng = random.Random(int(content_id(["composed", number, seed]), 16))
     family = rng.choice(("stay", "slot"))

@@ -52,13 +52,13 @@ class Noun(StageConfig):
     """Further enumerated columns."""
 
 
-class Domain(StageConfig):
+class WorldDomain(StageConfig):
     """One domain: everything that tells it from another."""
 
     name: str = ""
     title: str
-    """As in "You work at the desk of ..."."""
     place: str
+    """Where an agent works: "the desk of a public library"."""
     split: Split
     family: Literal["stay", "slot"]
     """``stay``: one party has an asset for some days. ``slot``: an asset is a date with places."""
@@ -89,12 +89,12 @@ class Domain(StageConfig):
 
 
 @cache
-def load_domains() -> dict[str, Domain]:
+def load_domains() -> dict[str, WorldDomain]:
     """All domains by name. Raises ParamsError naming the file's bad entries."""
-    domains: dict[str, Domain] = {}
+    domains: dict[str, WorldDomain] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         domains[path.stem] = validate(
-            f"worlds/domains/{path.name}", {**document, "name": path.stem}, Domain
+            f"worlds/domains/{path.name}", {**document, "name": path.stem}, WorldDomain
         )
     return domains

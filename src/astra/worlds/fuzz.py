@@ -21,7 +21,7 @@ from astra.records.state import Row
 from astra.records.world import Enforced, PolicyRule, TraceEvent, World, WorldTool
 from astra.worlds.calls import CallDraw
 from astra.worlds.effects import EffectError, effects
-from astra.worlds.soundness import Fault
+from astra.worlds.soundness import WorldFault
 
 KEPT_EVENTS = 6
 """Successful calls of each tool whose results are kept."""
@@ -58,7 +58,7 @@ class Fuzzed:
 
 def fuzz(
     world: World, runner: WorldRunner, draw: CallDraw, per_tool: int, fuzzed: Fuzzed
-) -> Iterator[Fault]:
+) -> Iterator[WorldFault]:
     """Call each tool ``per_tool`` times from the start, filling ``fuzzed``; faults as found."""
     for tool in world.tools:
         name = tool.tool.name
@@ -83,7 +83,7 @@ def fuzz(
         runner.reset()
         if not done:
             said = Counter(message for _, message in refused).most_common(3)
-            yield Fault("never_succeeds", f"{name}: {per_tool} calls refused: {said}")
+            yield WorldFault("never_succeeds", f"{name}: {per_tool} calls refused: {said}")
 
 
 class _Checker:
@@ -100,20 +100,20 @@ class _Checker:
         }
         """Columns that its results may not hold."""
 
-    def fault(self, made: WorldCall, fuzzed: Fuzzed) -> Fault | None:
+    def fault(self, made: WorldCall, fuzzed: Fuzzed) -> WorldFault | None:
         event, name = made.event, self._tool.tool.name
         if made.end in _ENDS:
-            return Fault(_ENDS[made.end], f"{name}({event.arguments}): {event.failed}")
+            return WorldFault(_ENDS[made.end], f"{name}({event.arguments}): {event.failed}")
         scope = scope_of(self._world, arguments=event.arguments, by_key=self._by_key)
         if made.end is CallEnd.REFUSED:
             if why := self._refusal_fault(event.failed):
-                return Fault(why, f"{name}({event.arguments}): {event.failed!r}")
+                return WorldFault(why, f"{name}({event.arguments}): {event.failed!r}")
         elif (shown := self._shown(event.result)) or (event.result is None):
-            return Fault("undeclared_column", f"{name} shows {shown} which it does not declare")
+            return WorldFault("undeclared_column", f"{name} shows {shown}, undeclared")
         try:
             return self._rule_fault(made, scope, fuzzed) or self._effect_fault(made, scope, fuzzed)
         except (EffectError, ExpressionError) as error:
-            return Fault("bad_expression", f"{name}({event.arguments}): {error}")
+            return WorldFault("bad_expression", f"{name}({event.arguments}): {error}")
 
     def _refusal_fault(self, message: str) -> str:
         said = message.removeprefix("ValueError: ")
@@ -126,7 +126,7 @@ class _Checker:
         names = {name for record in records_in(result) for name in record}
         return sorted(names & self._hidden) if self._tool.shows else []
 
-    def _rule_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> Fault | None:
+    def _rule_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> WorldFault | None:
         """A rule that the tool enforces refuses what it forbids and nothing else."""
         for rule in self._rules:
             applies = rule.when is None or holds(rule.when, scope)
@@ -141,11 +141,11 @@ class _Checker:
             fuzzed.guarded[rule.id] += named
         return None
 
-    def _guard(self, reason: str, rule: PolicyRule, made: WorldCall) -> Fault:
+    def _guard(self, reason: str, rule: PolicyRule, made: WorldCall) -> WorldFault:
         event = made.event
-        return Fault(reason, f"{rule.id}: {event.tool}({event.arguments}): {event.failed!r}")
+        return WorldFault(reason, f"{rule.id}: {event.tool}({event.arguments}): {event.failed!r}")
 
-    def _effect_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> Fault | None:
+    def _effect_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> WorldFault | None:
         """What a successful call wrote is what its changes say."""
         if made.end is not CallEnd.DONE or not self._tool.writes:
             return None
@@ -154,7 +154,7 @@ class _Checker:
         fuzzed.effects += 1
         if found == expected:
             return None
-        return Fault(
+        return WorldFault(
             "other_effect",
             f"{self._tool.tool.name}({made.event.arguments}): wrote {found}, said {expected}",
         )

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from astra.records.base import content_id
 from astra.records.world import Enforced, PolicyRule, World, WorldShape
 from astra.worlds.documents import world_tool
-from astra.worlds.domain import OPTIONAL, Archetype, Domain
+from astra.worlds.domain import OPTIONAL, Archetype, WorldDomain
 from astra.worlds.invariants import invariants
 from astra.worlds.layout import Layout
 from astra.worlds.naming import NameStyle, tool_names
@@ -20,7 +20,7 @@ from astra.worlds.operations.shared import Operation
 from astra.worlds.policy import REFUSALS, policy_text
 from astra.worlds.rows import Rows
 from astra.worlds.rules import ALWAYS, TEMPLATES, RuleTemplate
-from astra.worlds.sentences import Wording
+from astra.worlds.sentences import RuleWording
 from astra.worlds.sources import NotCompiled, Source
 from astra.worlds.specs import Check, ToolSpec
 
@@ -54,7 +54,9 @@ SMALL_ROWS = (9, 14, 16)
 """Parties, assets and contracts."""
 
 
-def generate(domain: Domain, variant: int, shape: WorldShape, seed: int, attempt: int = 0) -> World:
+def generate(
+    domain: WorldDomain, variant: int, shape: WorldShape, seed: int, attempt: int = 0
+) -> World:
     """The world that these arguments determine. ``checks`` is empty: nothing is proved yet."""
     rng = random.Random(
         int(content_id(["world", domain.name, variant, shape.value, seed, attempt]), 16)
@@ -89,7 +91,7 @@ def generate(domain: Domain, variant: int, shape: WorldShape, seed: int, attempt
     )
 
 
-def _present(domain: Domain, shape: WorldShape, variant: int) -> tuple[Archetype, ...]:
+def _present(domain: WorldDomain, shape: WorldShape, variant: int) -> tuple[Archetype, ...]:
     """The archetypes of a variant: optional ones come and go, as far as there is room."""
     if shape is WorldShape.SMALL:
         return (A.PARTY, A.ASSET, A.CONTRACT)
@@ -131,7 +133,7 @@ def _rules(
     """The rules of a variant: those of every world, and a draw of the domain's that fit it."""
     fitting = [name for name in layout.domain.rules
                if _fits(layout, specs, TEMPLATES[name])]  # fmt: skip
-    wording = Wording(layout.tables(), _nouns(layout))
+    wording = RuleWording(layout.tables(), _nouns(layout))
     if layout.small:
         usable = [name for name in fitting if name in SMALL_RULES]
         chosen = ["authenticate", *rng.sample(usable, min(1, len(usable)))]
@@ -161,7 +163,7 @@ def _rule(
     layout: Layout,
     specs: Mapping[str, ToolSpec],
     name: str,
-    wording: Wording,
+    wording: RuleWording,
     rng: random.Random,
 ) -> PolicyRule:
     template = TEMPLATES[name]

@@ -17,7 +17,7 @@ from astra.records.world import (
     WorldShape,
     WorldTable,
 )
-from astra.worlds.domain import Archetype, Domain, Noun
+from astra.worlds.domain import Archetype, Noun, WorldDomain
 
 TITLED = ("title", "category", "price")
 """Columns of a kind; an asset has them itself where a domain has no kinds."""
@@ -38,7 +38,7 @@ _OPTIONAL = {("ledger", "contract"), ("ledger", "means"), ("ticket", "contract")
 class Layout:
     """The archetypes that a world has, by the names that its domain gives them."""
 
-    domain: Domain
+    domain: WorldDomain
     present: tuple[Archetype, ...]
     shape: WorldShape
 

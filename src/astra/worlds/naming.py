@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from enum import StrEnum
 
-from astra.worlds.domain import Domain
+from astra.worlds.domain import WorldDomain
 
 _USUAL: dict[str, tuple[str, ...]] = {
     "find": ("find_{party}", "look_up_{party}", "identify_{party}"),
@@ -50,7 +50,7 @@ class NameStyle(StrEnum):
 
 
 def tool_names(
-    domain: Domain, operations: Iterable[str], style: NameStyle, rng: random.Random
+    domain: WorldDomain, operations: Iterable[str], style: NameStyle, rng: random.Random
 ) -> dict[str, str]:
     """A name for each operation. The two that end requests are called the same everywhere."""
     words: dict[str, str] = {}

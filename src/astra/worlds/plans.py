@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from astra.worlds.composition import compose
 from astra.worlds.config import WorldsConfig
-from astra.worlds.domain import Domain, load_domains
+from astra.worlds.domain import WorldDomain, load_domains
 
 
 @dataclass(frozen=True)
 class Plan:
     """One world to make."""
 
-    domain: Domain
+    domain: WorldDomain
     variant: int
 
     @property

@@ -24,7 +24,7 @@ def policy_text(layout: Layout, clock: str, rules: Iterable[PolicyRule]) -> str:
     topics = layout.domain.topics
     if layout.small:
         return (
-            f"You work at {layout.domain.place}. Today is {clock[:10]}. {' '.join(sentences)} "
+            f"{layout.domain.title}. Today is {clock[:10]}. {' '.join(sentences)} "
             "Otherwise decline with that code."
         )
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))

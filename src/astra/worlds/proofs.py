@@ -33,10 +33,10 @@ from astra.sandbox.protocol import Sandbox, SandboxLoadError
 from astra.worlds.calls import CallDraw
 from astra.worlds.config import ProofConfig
 from astra.worlds.fuzz import Fuzzed, fuzz, known_keys
-from astra.worlds.soundness import Fault, operators, row_faults, soundness_faults
+from astra.worlds.soundness import WorldFault, operators, row_faults, soundness_faults
 
 _CHECKED_EACH = 50
-"""After how many successful calls of the walk all rows are checked."""
+"""Successful calls of the walk after which all rows are checked."""
 _RULE_DRAWS = 4_000
 _RULE_CALLS = 300
 """Further calls that are drawn, and of them made, in which a rule may show that it bites."""
@@ -47,7 +47,7 @@ _TRACE = {"called", "seen", "distinct_seen", "confirmed"}
 _ROLES_APART = (ToolRole.DECLINE, ToolRole.HAND_OVER)
 
 
-class Proof:
+class WorldProof:
     """The proofs of one world; ``checks`` counts what was checked."""
 
     def __init__(self, world: World, sandbox: Sandbox, config: ProofConfig) -> None:
@@ -58,7 +58,7 @@ class Proof:
         self._fuzzed = Fuzzed()
         self.checks: Counter[str] = Counter()
 
-    def fault(self) -> Fault | None:
+    def fault(self) -> WorldFault | None:
         """The first thing that is wrong with the world; None where nothing is.
 
         Raises SandboxError where no session is to be had.
@@ -74,15 +74,15 @@ class Proof:
             for fault in (*self._reach(), *self._reads()):
                 return fault
         except SandboxLoadError as error:
-            return Fault("load_error", error.reason)
+            return WorldFault("load_error", error.reason)
         return None
 
-    def _fuzz(self, runner: WorldRunner) -> Iterator[Fault]:
+    def _fuzz(self, runner: WorldRunner) -> Iterator[WorldFault]:
         yield from fuzz(self._world, runner, self._draw, self._config.fuzz_calls, self._fuzzed)
         self.checks["fuzzed_calls"] = self._fuzzed.calls
         self.checks["effects"] = self._fuzzed.effects
 
-    def _rules(self, runner: WorldRunner) -> Iterator[Fault]:
+    def _rules(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """Each rule has a call that keeps it and one that breaks it, and both go through.
 
         A tool refuses what breaks a rule that it enforces. A rule that no call breaks, or none
@@ -92,13 +92,13 @@ class Proof:
             try:
                 kept, broken = self._bites(runner, rule)
             except ExpressionError as error:
-                yield Fault("bad_expression", f"rule {rule.id}: {error}")
+                yield WorldFault("bad_expression", f"rule {rule.id}: {error}")
                 continue
             self.checks["rule_cases"] += (kept > 0) + (broken > 0)
             if not broken:
-                yield Fault("rule_never_breaks", f"{rule.id}: no call breaks it")
+                yield WorldFault("rule_never_breaks", f"{rule.id}: no call breaks it")
             elif not kept:
-                yield Fault("rule_never_holds", f"{rule.id}: no call keeps it")
+                yield WorldFault("rule_never_holds", f"{rule.id}: no call keeps it")
 
     def _bites(self, runner: WorldRunner, rule: PolicyRule) -> tuple[int, int]:
         """How many successful calls kept a rule, and how many calls broke it."""
@@ -168,7 +168,7 @@ class Proof:
                 return made.event
         return None
 
-    def _hidden(self, runner: WorldRunner) -> Iterator[Fault]:
+    def _hidden(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """Tools that refuse until another tool has put something right."""
         if self._world.shape is WorldShape.SMALL:
             return
@@ -186,7 +186,9 @@ class Proof:
                 break
         self.checks["hidden_prerequisites"] = len(found)
         if len(found) < _HIDDEN:
-            yield Fault("no_hidden_prerequisite", f"only {sorted(found)} wait for another tool")
+            yield WorldFault(
+                "no_hidden_prerequisite", f"only {sorted(found)} wait for another tool"
+            )
 
     def _lifted(
         self, runner: WorldRunner, tool: WorldTool, arguments: Row, message: str,
@@ -198,7 +200,7 @@ class Proof:
         for other in writing:
             if other is tool or other.role not in (ToolRole.PAY, ToolRole.UPDATE):
                 continue
-            for _ in range(2):
+            for _ in range(4):
                 runner.reset()
                 first = self._draw.arguments(other, self._world.rows, known)
                 if runner.call(other.tool.name, first).end is CallEnd.DONE:
@@ -209,7 +211,7 @@ class Proof:
         runner.reset()
         return False
 
-    def _walk(self, runner: WorldRunner) -> Iterator[Fault]:
+    def _walk(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """Successful calls in a row: rows stay whole, and a second session does the same."""
         runner.reset()
         done, tries, wanted = 0, 0, self._config.walk_calls
@@ -221,38 +223,38 @@ class Proof:
             arguments = self._draw.arguments(tool, runner.tables)
             made = runner.call(tool.tool.name, arguments)
             if made.end not in (CallEnd.DONE, CallEnd.REFUSED):
-                yield Fault(
+                yield WorldFault(
                     "unexpected_failure", f"{tool.tool.name}({arguments}): {made.event.failed}"
                 )
                 return
             done += made.end is CallEnd.DONE
             if made.end is CallEnd.DONE and done % _CHECKED_EACH == 0:
                 for fault in row_faults(self._world, runner.tables):
-                    yield Fault(fault.reason, f"after {done} calls: {fault.detail}")
+                    yield WorldFault(fault.reason, f"after {done} calls: {fault.detail}")
                     return
         self.checks["walked_calls"] = done
         if done < wanted:
-            yield Fault("dead_end", f"only {done} of {tries} calls in a row succeeded")
+            yield WorldFault("dead_end", f"only {done} of {tries} calls in a row succeeded")
         yield from row_faults(self._world, runner.tables)
         yield from self._repeated(runner)
 
-    def _repeated(self, runner: WorldRunner) -> Iterator[Fault]:
+    def _repeated(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """The same calls in a fresh session give the same, and changes add up to the rows."""
         fields = {table.name: table.fields for table in self._world.tables}
         summed = _summed(self._world, runner.trace)
         if state_hash(summed, fields) != state_hash(runner.tables, fields):
-            yield Fault("delta_differs", "the changes of all calls do not give the rows")
+            yield WorldFault("delta_differs", "the changes of all calls do not give the rows")
         first = [event for event in runner.trace if not event.failed][:_REPLAYED]
         short = runner.trace[: runner.trace.index(first[-1]) + 1] if first else []
         with WorldRunner(self._world, self._sandbox) as other:
             for event in short:
                 again = other.call(event.tool, event.arguments).event
                 if (again.failed, again.result) != (event.failed, event.result):
-                    yield Fault("not_repeatable", f"{event.tool}({event.arguments})")
+                    yield WorldFault("not_repeatable", f"{event.tool}({event.arguments})")
                     return
         self.checks["replayed_calls"] = len(short)
 
-    def _reach(self) -> Iterator[Fault]:
+    def _reach(self) -> Iterator[WorldFault]:
         """Every tool's keys can be had from what other tools show, starting from nothing."""
         keys = {table.key: table.name for table in self._world.tables if table.name != OUTCOMES}
         shown: set[str] = set()
@@ -265,14 +267,14 @@ class Proof:
                 }
         self.checks["reachable_tools"] = len(self._tools) - len(waiting)
         for name, needed in waiting.items():
-            yield Fault("unreachable_tool", f"{name} needs {sorted(needed - shown)}")
+            yield WorldFault("unreachable_tool", f"{name} needs {sorted(needed - shown)}")
 
     def _needed(self, tool: WorldTool, keys: dict[str, str]) -> set[str]:
         """The key columns that a tool's required parameters are of."""
         required = tool.tool.parameters.get("required", ())
         return {key for name in required for key in keys if name == key or name.endswith(f"_{key}")}
 
-    def _reads(self) -> Iterator[Fault]:
+    def _reads(self) -> Iterator[WorldFault]:
         """Calls give the same where the tables that the tool does not declare are empty."""
         for name, tool in self._tools.items():
             declared = {*tool.reads, *tool.writes}
@@ -286,7 +288,7 @@ class Proof:
                     again = runner.call(name, event.arguments).event
                     self.checks["read_calls"] += 1
                     if _outcome(again) != _outcome(event):
-                        yield Fault(
+                        yield WorldFault(
                             "undeclared_read", f"{name}({event.arguments}) needs other tables"
                         )
                         return

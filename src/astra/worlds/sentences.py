@@ -10,7 +10,7 @@ from astra.records.world import Expr, WorldTable
 _INFIX = {"add": "plus", "sub": "minus", "mul": "times"}
 
 
-class Wording:
+class RuleWording:
     """Words for the trees of one world. ``nouns`` has the singular of each table."""
 
     def __init__(self, tables: Sequence[WorldTable], nouns: Mapping[str, str]) -> None:

@@ -23,11 +23,11 @@ from astra.records.world import (
     WorldTable,
     WorldTool,
 )
-from astra.worlds.sentences import Wording
+from astra.worlds.sentences import RuleWording
 
 
 @dataclass(frozen=True)
-class Fault:
+class WorldFault:
     """Why a world is rejected: a code that is counted, and what was found."""
 
     reason: str
@@ -39,7 +39,7 @@ class Bounds:
     """How much of a world a shape has; both ends count."""
 
     tables: tuple[int, int]
-    """Without ``outcomes``."""
+    """Not counting ``outcomes``."""
     tools: tuple[int, int]
     rules: tuple[int, int]
     policy_rules: int
@@ -57,7 +57,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _TRACE = {"called", "seen", "distinct_seen", "confirmed"}
 
 
-def soundness_faults(world: World) -> Iterator[Fault]:
+def soundness_faults(world: World) -> Iterator[WorldFault]:
     """Everything that is wrong with a world as it stands; later parts rely on earlier ones."""
     for part in (_shape, _tables, _tools, _rules, _texts):
         found = list(part(world))
@@ -67,7 +67,7 @@ def soundness_faults(world: World) -> Iterator[Fault]:
     yield from row_faults(world, world.rows)
 
 
-def _shape(world: World) -> Iterator[Fault]:
+def _shape(world: World) -> Iterator[WorldFault]:
     bounds = BOUNDS[world.shape]
     policy = sum(rule.enforced is Enforced.POLICY for rule in world.rules)
     for what, number, (least, most) in (
@@ -79,35 +79,35 @@ def _shape(world: World) -> Iterator[Fault]:
         ("rows", sum(map(len, world.rows.values())), bounds.rows),
     ):
         if not least <= number <= most:
-            yield Fault(
+            yield WorldFault(
                 f"{what}_out_of_bounds",
                 f"{number} {what}, a {world.shape} world has {least} to {most}",
             )
 
 
-def _tables(world: World) -> Iterator[Fault]:
+def _tables(world: World) -> Iterator[WorldFault]:
     names = [table.name for table in world.tables]
     if len(set(names)) != len(names):
-        yield Fault("duplicate_table", f"tables {sorted(names)}")
+        yield WorldFault("duplicate_table", f"tables {sorted(names)}")
     if OUTCOMES not in names or world.rows.get(OUTCOMES):
-        yield Fault("no_outcomes", f"table {OUTCOMES} has to be there, and empty")
+        yield WorldFault("no_outcomes", f"table {OUTCOMES} has to be there, and empty")
     if set(world.rows) != set(names):
-        yield Fault("other_tables", f"rows of {sorted(world.rows)}, tables {sorted(names)}")
+        yield WorldFault("other_tables", f"rows of {sorted(world.rows)}, tables {sorted(names)}")
     for table in world.tables:
         columns = [column.name for column in table.columns]
         if table.key not in columns or len(set(columns)) != len(columns):
-            yield Fault("bad_columns", f"{table.name}: key {table.key}, columns {columns}")
+            yield WorldFault("bad_columns", f"{table.name}: key {table.key}, columns {columns}")
         for column in table.columns:
             if column.references and column.references not in names:
-                yield Fault("unknown_table", f"{table.name}.{column.name} refers to nothing")
+                yield WorldFault("unknown_table", f"{table.name}.{column.name} refers to nothing")
 
 
-def row_faults(world: World, rows: Tables) -> Iterator[Fault]:
+def row_faults(world: World, rows: Tables) -> Iterator[WorldFault]:
     """Cells that do not fit their columns, keys that are no keys, and invariants that fail."""
     keys = {table.name: {row.get(table.key) for row in rows[table.name]} for table in world.tables}
     for table in world.tables:
         if len(keys[table.name]) != len(rows[table.name]):
-            yield Fault("duplicate_key", f"two rows of {table.name} share a key")
+            yield WorldFault("duplicate_key", f"two rows of {table.name} share a key")
         for row in rows[table.name]:
             yield from _cells(table, row, keys)
     scope = scope_of(world, rows)
@@ -116,24 +116,26 @@ def row_faults(world: World, rows: Tables) -> Iterator[Fault]:
             try:
                 kept = holds(invariant.holds, scope_of(world, rows, row=row, by_key=scope.by_key))
             except ExpressionError as error:
-                yield Fault("bad_expression", f"{invariant.text}: {error}")
+                yield WorldFault("bad_expression", f"{invariant.text}: {error}")
                 break
             if not kept:
-                yield Fault("invariant_broken", f"{invariant.table}: {invariant.text}: {row}")
+                yield WorldFault("invariant_broken", f"{invariant.table}: {invariant.text}: {row}")
                 break
 
 
-def _cells(table: WorldTable, row: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[Fault]:
+def _cells(
+    table: WorldTable, row: Mapping[str, Any], keys: Mapping[str, Any]
+) -> Iterator[WorldFault]:
     columns = {column.name: column for column in table.columns}
     if set(columns) != set(row):
-        yield Fault("bad_row", f"{table.name}: columns {sorted(set(columns) ^ set(row))}")
+        yield WorldFault("bad_row", f"{table.name}: columns {sorted(set(columns) ^ set(row))}")
         return
     for name, cell in row.items():
         column = columns[name]
         if not _fits(column, cell):
-            yield Fault("bad_cell", f"{table.name}.{name} ({column.type}): {cell!r}")
+            yield WorldFault("bad_cell", f"{table.name}.{name} ({column.type}): {cell!r}")
         elif column.references and cell is not None and cell not in keys[column.references]:
-            yield Fault("dangling_reference", f"{table.name}.{name} = {cell!r}")
+            yield WorldFault("dangling_reference", f"{table.name}.{name} = {cell!r}")
 
 
 def _fits(column: Column, cell: Any) -> bool:
@@ -166,39 +168,43 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _tools(world: World) -> Iterator[Fault]:
+def _tools(world: World) -> Iterator[WorldFault]:
     names = [tool.tool.name for tool in world.tools]
     if len(set(names)) != len(names):
-        yield Fault("duplicate_tool", f"tools {sorted(names)}")
+        yield WorldFault("duplicate_tool", f"tools {sorted(names)}")
     for role in (ToolRole.DECLINE, ToolRole.HAND_OVER, ToolRole.FIND):
         if sum(tool.role is role for tool in world.tools) != 1:
-            yield Fault("roles", f"one tool has to be of role {role}")
+            yield WorldFault("roles", f"one tool has to be of role {role}")
     for tool in world.tools:
         yield from _tool(world, tool)
 
 
-def _tool(world: World, tool: WorldTool) -> Iterator[Fault]:
+def _tool(world: World, tool: WorldTool) -> Iterator[WorldFault]:
     name, tables = tool.tool.name, {table.name: table for table in world.tables}
     declared = {*tool.reads, *tool.writes, *tool.shows}
     if not _NAME.fullmatch(name) or not tool.tool.description.strip():
-        yield Fault("bad_document", f"{name!r}: a name in letters and a description are needed")
+        yield WorldFault(
+            "bad_document", f"{name!r}: a name in letters and a description are needed"
+        )
     if strange := sorted(declared - set(tables)):
-        yield Fault("unknown_table", f"{name} declares {strange}")
+        yield WorldFault("unknown_table", f"{name} declares {strange}")
         return
     for table, columns in tool.shows.items():
         if missing := set(columns) - {column.name for column in tables[table].columns}:
-            yield Fault("unknown_column", f"{name} shows {sorted(missing)} of {table}")
+            yield WorldFault("unknown_column", f"{name} shows {sorted(missing)} of {table}")
     if {change.table for change in tool.changes} - set(tool.writes):
-        yield Fault("undeclared_write", f"{name} has changes of tables that it does not write")
+        yield WorldFault("undeclared_write", f"{name} has changes of tables that it does not write")
     try:
         tree = ast.parse(tool.code)
     except (SyntaxError, ValueError) as error:
-        yield Fault("syntax_error", f"{name}: {error}")
+        yield WorldFault("syntax_error", f"{name}: {error}")
         return
     parameters = _parameters(tree, name)
     properties = [*tool.tool.parameters.get("properties", {})]
     if parameters is None or sorted(parameters[1:]) != sorted(properties):
-        yield Fault("signature_mismatch", f"{name}: code has {parameters}, document {properties}")
+        yield WorldFault(
+            "signature_mismatch", f"{name}: code has {parameters}, document {properties}"
+        )
 
 
 def _parameters(tree: ast.Module, name: str) -> list[str] | None:
@@ -209,34 +215,34 @@ def _parameters(tree: ast.Module, name: str) -> list[str] | None:
     return None
 
 
-def _rules(world: World) -> Iterator[Fault]:
+def _rules(world: World) -> Iterator[WorldFault]:
     tools = {tool.tool.name: tool for tool in world.tools}
     ids = [rule.id for rule in world.rules]
     codes = {code for tool in world.tools if tool.role is ToolRole.DECLINE
              for code in _codes(tool)}  # fmt: skip
     if len(set(ids)) != len(ids):
-        yield Fault("duplicate_rule", f"rules {sorted(ids)}")
+        yield WorldFault("duplicate_rule", f"rules {sorted(ids)}")
     reasons = [rule.reason for rule in world.rules]
     if len(set(reasons)) != len(reasons):
-        yield Fault("shared_reason", f"codes {sorted(reasons)}")
+        yield WorldFault("shared_reason", f"codes {sorted(reasons)}")
     for rule in world.rules:
         if strange := sorted(set(rule.tools) - set(tools)):
-            yield Fault("unknown_tool", f"rule {rule.id} governs {strange}")
+            yield WorldFault("unknown_tool", f"rule {rule.id} governs {strange}")
             continue
         if not rule.tools:
-            yield Fault("unknown_tool", f"rule {rule.id} governs no tool")
+            yield WorldFault("unknown_tool", f"rule {rule.id} governs no tool")
         if rule.reason not in codes:
-            yield Fault("unnamed_reason", f"{rule.reason} is no code for declining")
+            yield WorldFault("unnamed_reason", f"{rule.reason} is no code for declining")
         asks = operators(rule.when) | operators(rule.require)
         if rule.enforced is Enforced.TOOL and asks & _TRACE:
-            yield Fault(
+            yield WorldFault(
                 "unenforceable", f"rule {rule.id}: no tool can tell {sorted(asks & _TRACE)}"
             )
         try:
             for condition in (rule.when, rule.require):
                 evaluate(condition, scope_of(world))
         except ExpressionError as error:
-            yield Fault("bad_expression", f"rule {rule.id}: {error}")
+            yield WorldFault("bad_expression", f"rule {rule.id}: {error}")
 
 
 def _codes(tool: WorldTool) -> tuple[str, ...]:
@@ -253,19 +259,21 @@ def operators(expr: Expr) -> set[str]:
     return set()
 
 
-def _texts(world: World) -> Iterator[Fault]:
+def _texts(world: World) -> Iterator[WorldFault]:
     """Sentences stand in the policy; those made by rule say what their expressions say."""
     nouns = {table.name: table.key.removesuffix("_id").replace("_", " ") for table in world.tables}
-    wording = Wording(world.tables, nouns)
+    wording = RuleWording(world.tables, nouns)
     for rule in world.rules:
         if rule.text not in world.policy:
-            yield Fault("untold_rule", f"the policy does not have the sentence of {rule.id}")
+            yield WorldFault("untold_rule", f"the policy does not have the sentence of {rule.id}")
         if world.prompt_hash:
             continue  # a teacher's words: cases decide whether they agree
         said = wording.sentence(rule.tools, rule.when, rule.require, rule.reason)
         if said != rule.text:
-            yield Fault("other_sentence", f"rule {rule.id}: {rule.text!r}, its tree says {said!r}")
+            yield WorldFault(
+                "other_sentence", f"rule {rule.id}: {rule.text!r}, its tree says {said!r}"
+            )
     for code in world.topics:
         hand_over = next(tool for tool in world.tools if tool.role is ToolRole.HAND_OVER)
         if code not in _codes(hand_over):
-            yield Fault("unnamed_topic", f"{code} is no code for handing over")
+            yield WorldFault("unnamed_topic", f"{code} is no code for handing over")

@@ -14,8 +14,8 @@ from astra.store.metrics import StageMetrics
 from astra.worlds.config import WorldsConfig
 from astra.worlds.generator import generate
 from astra.worlds.plans import Plan
-from astra.worlds.proofs import Proof
-from astra.worlds.soundness import Fault
+from astra.worlds.proofs import WorldProof
+from astra.worlds.soundness import WorldFault
 
 Outcome = World | Rejection
 
@@ -45,7 +45,7 @@ def _drawn(
     """The first draw of a world that passes, after a rejection for each that did not."""
     for attempt in range(config.attempts):
         world = generate(plan.domain, plan.variant, config.shape, config.seed, attempt)
-        proof = Proof(world, sandbox, config.proofs)
+        proof = WorldProof(world, sandbox, config.proofs)
         fault = _again(plan, world, config, attempt) or overlap(world, config, index)
         fault = fault or proof.fault()
         if fault is None:
@@ -57,13 +57,15 @@ def _drawn(
         )  # fmt: skip
 
 
-def _again(plan: Plan, world: World, config: WorldsConfig, attempt: int) -> Fault | None:
+def _again(plan: Plan, world: World, config: WorldsConfig, attempt: int) -> WorldFault | None:
     """The same draw made once more is the same world."""
     again = generate(plan.domain, plan.variant, config.shape, config.seed, attempt)
-    return None if again == world else Fault("not_deterministic", f"{world.id} and {again.id}")
+    return None if again == world else WorldFault("not_deterministic", f"{world.id} and {again.id}")
 
 
-def overlap(world: World, config: WorldsConfig, index: ContaminationIndex | None) -> Fault | None:
+def overlap(
+    world: World, config: WorldsConfig, index: ContaminationIndex | None
+) -> WorldFault | None:
     """What a world shares with a benchmark suite: texts, names of tools, or their schemas."""
     if index is None or config.contamination is None:
         return None
@@ -72,4 +74,4 @@ def overlap(world: World, config: WorldsConfig, index: ContaminationIndex | None
     shared = index.shared_text(texts) or index.shared_tools(tools, config.contamination)
     if shared is None:
         return None
-    return Fault("contaminated", f"{shared.kind} of {shared.suite}: {shared.share:.3f}")
+    return WorldFault("contaminated", f"{shared.kind} of {shared.suite}: {shared.share:.3f}")
