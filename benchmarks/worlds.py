@@ -27,7 +27,7 @@ from astra.records.world import (
     Column,
     ColumnType,
     Goal,
-    Outcome,
+    GoalOutcome,
     OutcomeKind,
     ToolRole,
     World,
@@ -219,7 +219,7 @@ def arenas(rows: Tables) -> tuple[Arena, Arena]:
     world = delta_world(rows)
     goal = Goal(
         kind=QuestionKind.WRITE, trace=(), effect=tuple(writes),
-        outcome=Outcome(kind=OutcomeKind.DONE),
+        outcome=GoalOutcome(kind=OutcomeKind.DONE),
     )  # fmt: skip
     placed = arena_of(world_id=world.id, goal=goal.model_dump_json())
     return own, resolve(placed, world_texts([world]))

@@ -15,7 +15,7 @@ from astra.records.world import (
     Enforced,
     EventKind,
     Goal,
-    Outcome,
+    GoalOutcome,
     OutcomeKind,
     ReadProof,
     RowChange,
@@ -57,7 +57,7 @@ BOOK = call("book_boat", BOOKING, RowChange(table="boats", key="boat-3", row=TAK
 TOLD = agent("Heron 3 is yours on 2026-03-05; it costs 37.50.")
 REFERENCE = (OPENING, FIND, LIST, agent("Heron 3?"), user(), BOOK, TOLD)
 GOAL = Goal(
-    kind=QuestionKind.MIXED, trace=REFERENCE, outcome=Outcome(kind=OutcomeKind.DONE),
+    kind=QuestionKind.MIXED, trace=REFERENCE, outcome=GoalOutcome(kind=OutcomeKind.DONE),
     effect=(
         Write(action=WriteAction.UPDATE, table="boats", where={"boat_id": "boat-3"},
               values={"free": False, "log": ["2026-01-01", DAY]}),
@@ -70,7 +70,7 @@ GOAL = Goal(
 )  # fmt: skip
 DECLINED = GOAL.model_copy(
     update={"effect": (), "say": (), "must_read": (),
-            "outcome": Outcome(kind=OutcomeKind.DECLINED, reason="tier_too_low")}
+            "outcome": GoalOutcome(kind=OutcomeKind.DECLINED, reason="tier_too_low")}
 )  # fmt: skip
 
 

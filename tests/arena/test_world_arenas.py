@@ -23,7 +23,7 @@ from astra.records.state import Write, WriteAction
 from astra.records.world import (
     EventKind,
     Goal,
-    Outcome,
+    GoalOutcome,
     OutcomeKind,
     ReadProof,
     Say,
@@ -36,7 +36,7 @@ from astra.sandbox.protocol import Sandbox
 
 ASKED = "Cancel my booking, and tell me the tier of reed@yard.example."
 GOAL = Goal(
-    kind=QuestionKind.MIXED, outcome=Outcome(kind=OutcomeKind.DONE),
+    kind=QuestionKind.MIXED, outcome=GoalOutcome(kind=OutcomeKind.DONE),
     trace=(TraceEvent(kind=EventKind.USER, text=ASKED, act=UserAct.OPENING),),
     effect=(Write(action=WriteAction.DELETE, table="bookings", where={"person_id": "p2"}),),
     say=(Say(answer=Answer(type=AnswerType.STRING, value="basic"),

@@ -193,7 +193,7 @@ class OutcomeKind(StrEnum):
     HANDED_OVER = "handed_over"
 
 
-class Outcome(Frozen):
+class GoalOutcome(Frozen):
     """How a request must end. ``reason`` is the code for one that is not done."""
 
     kind: OutcomeKind
@@ -304,7 +304,7 @@ class Goal(Sparse):
     """A way to reach it: user turns, messages and calls in order; the first is the opening."""
     effect: tuple[Write, ...] = ()
     """What must become of the tables, all of it and nothing else; ``outcomes`` stands apart."""
-    outcome: Outcome
+    outcome: GoalOutcome
     say: tuple[Say, ...] = ()
     must_read: tuple[ReadProof, ...] = ()
     violates: str = ""
