@@ -24,13 +24,13 @@ from astra.records.state import ArenaState, Tables, WorldState, Write, WriteActi
 from astra.records.tool import Tool
 from astra.records.world import (
     OUTCOMES,
-    Column,
     ColumnType,
-    Goal,
     GoalOutcome,
     OutcomeKind,
     ToolRole,
     World,
+    WorldColumn,
+    WorldGoal,
     WorldShape,
     WorldTable,
     WorldTool,
@@ -94,10 +94,11 @@ def whole_state(rows: Tables) -> ArenaState:
 
 
 def delta_world(rows: Tables) -> World:
-    columns = tuple(Column(name=name, type=ColumnType.STRING) for name in CELLS)
+    columns = tuple(WorldColumn(name=name, type=ColumnType.STRING) for name in CELLS)
     shapes = [WorldTable(name=table, key="key", columns=columns) for table in TABLES]
     outcome = tuple(
-        Column(name=name, type=ColumnType.STRING) for name in ("outcome_id", "outcome", "reason")
+        WorldColumn(name=name, type=ColumnType.STRING)
+        for name in ("outcome_id", "outcome", "reason")
     )
     shapes.append(WorldTable(name=OUTCOMES, key="outcome_id", columns=outcome))
     return World(
@@ -217,7 +218,7 @@ def arenas(rows: Tables) -> tuple[Arena, Arena]:
         state=whole_state(rows).model_dump_json(), expected_state=compact_json(after),
     )  # fmt: skip
     world = delta_world(rows)
-    goal = Goal(
+    goal = WorldGoal(
         kind=QuestionKind.WRITE, trace=(), effect=tuple(writes),
         outcome=GoalOutcome(kind=OutcomeKind.DONE),
     )  # fmt: skip

@@ -14,7 +14,6 @@ from astra.records.state import Row, Tables, Write, WriteAction
 from astra.records.world import (
     Enforced,
     EventKind,
-    Goal,
     GoalOutcome,
     OutcomeKind,
     ReadProof,
@@ -23,6 +22,7 @@ from astra.records.world import (
     ToolRole,
     TraceEvent,
     UserAct,
+    WorldGoal,
 )
 
 WORLD = yard()
@@ -56,7 +56,7 @@ BOOK = call("book_boat", BOOKING, RowChange(table="boats", key="boat-3", row=TAK
             person_id="p1", boat_id="boat-3", day=DAY)  # fmt: skip
 TOLD = agent("Heron 3 is yours on 2026-03-05; it costs 37.50.")
 REFERENCE = (OPENING, FIND, LIST, agent("Heron 3?"), user(), BOOK, TOLD)
-GOAL = Goal(
+GOAL = WorldGoal(
     kind=QuestionKind.MIXED, trace=REFERENCE, outcome=GoalOutcome(kind=OutcomeKind.DONE),
     effect=(
         Write(action=WriteAction.UPDATE, table="boats", where={"boat_id": "boat-3"},
@@ -94,7 +94,7 @@ def decline(reason: str = "tier_too_low", outcome: str = "declined") -> Row:
 
 
 def reasons(trace: Sequence[TraceEvent] = REFERENCE, rows: Tables | None = None,
-            goal: Goal = GOAL) -> tuple[str, ...]:  # fmt: skip
+            goal: WorldGoal = GOAL) -> tuple[str, ...]:  # fmt: skip
     verdict = judge(WORLD, goal, trace, end() if rows is None else rows)
     assert verdict.success == (not verdict.reasons)
     return verdict.reasons
@@ -234,7 +234,7 @@ def test_a_cell_belongs_to_the_table_of_its_record() -> None:
     }  # fmt: skip
 
 
-def say(type: AnswerType, value: Any, *read: tuple[str, str, str]) -> Goal:
+def say(type: AnswerType, value: Any, *read: tuple[str, str, str]) -> WorldGoal:
     proofs = tuple(ReadProof(table=t, key=k, column=c) for t, k, c in read)
     one = Say(answer=Answer(type=type, value=value), read=proofs)
     return GOAL.model_copy(update={"say": (one,)})
@@ -266,5 +266,7 @@ MEMBER = say(AnswerType.STRING, "gold", ("people", "p1", "tier"))
         (MEMBER, "gold or basic", ()),
     ],
 )  # fmt: skip
-def test_values_that_are_computed_or_many(goal: Goal, text: str, expected: tuple[str, ...]) -> None:
+def test_values_that_are_computed_or_many(
+    goal: WorldGoal, text: str, expected: tuple[str, ...]
+) -> None:
     assert reasons((*REFERENCE[:-1], agent(text)), goal=goal) == expected

@@ -22,7 +22,6 @@ from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario
 from astra.records.state import Write, WriteAction
 from astra.records.world import (
     EventKind,
-    Goal,
     GoalOutcome,
     OutcomeKind,
     ReadProof,
@@ -31,11 +30,12 @@ from astra.records.world import (
     TraceEvent,
     UserAct,
     World,
+    WorldGoal,
 )
 from astra.sandbox.protocol import Sandbox
 
 ASKED = "Cancel my booking, and tell me the tier of reed@yard.example."
-GOAL = Goal(
+GOAL = WorldGoal(
     kind=QuestionKind.MIXED, outcome=GoalOutcome(kind=OutcomeKind.DONE),
     trace=(TraceEvent(kind=EventKind.USER, text=ASKED, act=UserAct.OPENING),),
     effect=(Write(action=WriteAction.DELETE, table="bookings", where={"person_id": "p2"}),),
@@ -47,7 +47,7 @@ FIND = ("find_person", {"email": "reed@yard.example"})
 BOOK = ("book_boat", {"person_id": "p1", "boat_id": "boat-1", "day": "2026-03-05"})
 
 
-def arena_in(world: World, goal: Goal = GOAL) -> Arena:
+def arena_in(world: World, goal: WorldGoal = GOAL) -> Arena:
     return Arena(
         qa_id="qa", split=world.split, domain=world.domain, language="en", source="worlds",
         kind=goal.kind, scenario=Scenario.SINGLE_HOP, hops=1, main_question=ASKED,
@@ -56,7 +56,7 @@ def arena_in(world: World, goal: Goal = GOAL) -> Arena:
     )  # fmt: skip
 
 
-def resolved(world: World | None = None, goal: Goal = GOAL) -> Arena:
+def resolved(world: World | None = None, goal: WorldGoal = GOAL) -> Arena:
     world = world or yard(rules=())
     return resolve(arena_in(world, goal), world_texts([world]))
 

@@ -8,12 +8,12 @@ from astra.records.qa import Split
 from astra.records.state import FieldClass
 from astra.records.tool import Tool
 from astra.records.world import (
-    Column,
     ColumnType,
     Enforced,
     PolicyRule,
     ToolRole,
     World,
+    WorldColumn,
     WorldShape,
     WorldTable,
     WorldTool,
@@ -78,15 +78,15 @@ def offer(
     )  # fmt: skip
 
 
-def column(name: str, type: ColumnType = ColumnType.STRING, **more: Any) -> Column:
-    return Column(name=name, type=type, **more)
+def column(name: str, type: ColumnType = ColumnType.STRING, **more: Any) -> WorldColumn:
+    return WorldColumn(name=name, type=type, **more)
 
 
 def text() -> dict[str, Any]:
     return {"type": "string"}
 
 
-def table(name: str, key: str, *columns: Column, **fields: FieldClass) -> WorldTable:
+def table(name: str, key: str, *columns: WorldColumn, **fields: FieldClass) -> WorldTable:
     return WorldTable(
         name=name, key=key, columns=(column(key, ColumnType.ID), *columns), fields=fields
     )

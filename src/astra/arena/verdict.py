@@ -24,13 +24,13 @@ from astra.records.world import (
     OUTCOMES,
     Enforced,
     EventKind,
-    Goal,
     OutcomeKind,
     PolicyRule,
     ReadProof,
     Say,
     TraceEvent,
     World,
+    WorldGoal,
     WorldTool,
 )
 
@@ -61,7 +61,7 @@ class GoalVerdict:
         return not self.reasons
 
 
-def judge(world: World, goal: Goal, trace: Sequence[TraceEvent], rows: Tables) -> GoalVerdict:
+def judge(world: World, goal: WorldGoal, trace: Sequence[TraceEvent], rows: Tables) -> GoalVerdict:
     """Judge an executed trace (of ``WorldRunner`` or ``ArenaEnv``) and the rows at its end."""
     state = _state_faults(world, goal, rows)
     outcome = _outcome_faults(world, goal, rows)
@@ -82,7 +82,7 @@ def judge(world: World, goal: Goal, trace: Sequence[TraceEvent], rows: Tables) -
     )  # fmt: skip
 
 
-def expected_rows(world: World, goal: Goal) -> Tables:
+def expected_rows(world: World, goal: WorldGoal) -> Tables:
     """What the goal makes of all tables but ``outcomes``. Raises StateError."""
     tables = {name: rows for name, rows in all_rows(world).items() if name != OUTCOMES}
     columns = {table.name: [column.name for column in table.columns] for table in world.tables}
@@ -93,7 +93,7 @@ def _fields(world: World) -> Fields:
     return {table.name: table.fields for table in world.tables}
 
 
-def _state_faults(world: World, goal: Goal, rows: Tables) -> list[str]:
+def _state_faults(world: World, goal: WorldGoal, rows: Tables) -> list[str]:
     expected, fields = expected_rows(world, goal), _fields(world)
     names = sorted({*expected, *rows} - {OUTCOMES})
     faults: list[str] = []
@@ -126,7 +126,7 @@ def _besides(rows: Sequence[Row], shared: Counter[int]) -> Iterator[Row]:
             yield row
 
 
-def _outcome_faults(world: World, goal: Goal, rows: Tables) -> list[str]:
+def _outcome_faults(world: World, goal: WorldGoal, rows: Tables) -> list[str]:
     """Declining and handing over add one row each, and a request that is met none."""
     key = next(table.key for table in world.tables if table.name == OUTCOMES)
     before = {row[key]: row for row in world.rows.get(OUTCOMES, ())}

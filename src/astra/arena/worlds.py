@@ -9,7 +9,7 @@ from astra.arena.delta import WorldBase, world_base
 from astra.errors import AstraError
 from astra.records.base import compact_json
 from astra.records.environment import Arena, ArenaTool
-from astra.records.world import Goal, World
+from astra.records.world import World, WorldGoal
 
 
 class UnknownWorld(AstraError):
@@ -43,14 +43,14 @@ def resolve(arena: Arena, texts: Mapping[str, str]) -> Arena:
     return arena.model_copy(update={"tools": tools, "state": text})
 
 
-def goal_of(arena: Arena) -> Goal:
+def goal_of(arena: Arena) -> WorldGoal:
     """What is wanted in an arena's world; not to be changed."""
     return _parse_goal(arena.goal)
 
 
 @lru_cache(maxsize=4096)
-def _parse_goal(text: str) -> Goal:
-    return Goal.model_validate_json(text)
+def _parse_goal(text: str) -> WorldGoal:
+    return WorldGoal.model_validate_json(text)
 
 
 def base_of(arena: Arena) -> WorldBase:

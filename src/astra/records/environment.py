@@ -107,7 +107,7 @@ class Arena(Record):
     world_id: str = ""
     """The persistent world that it plays in, whose rows and tools are not repeated here."""
     goal: str = ""
-    """What is wanted there, a ``Goal`` as JSON; empty for questions."""
+    """What is wanted there, a ``WorldGoal`` as JSON; empty for questions."""
 
     @property
     def is_hard(self) -> bool:

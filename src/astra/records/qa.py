@@ -147,7 +147,7 @@ class QAInstance(Record):
     world_id: str = ""
     """The persistent world that it is about; empty for questions."""
     goal: str = ""
-    """What is wanted there, a ``Goal`` as JSON; empty for questions."""
+    """What is wanted there, a ``WorldGoal`` as JSON; empty for questions."""
 
     @property
     def planned(self) -> bool:

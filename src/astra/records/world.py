@@ -32,7 +32,7 @@ class ColumnType(StrEnum):
     JSON = "json"  # a list or an object, compared by value
 
 
-class Column(Sparse):
+class WorldColumn(Sparse):
     """One column of a table."""
 
     sparse: ClassVar[tuple[str, ...]] = ("values", "references", "optional", "unit")
@@ -51,7 +51,7 @@ class WorldTable(Frozen):
 
     name: str
     key: str
-    columns: tuple[Column, ...]
+    columns: tuple[WorldColumn, ...]
     fields: dict[str, FieldClass] = {}
     """Columns whose end state is not compared exactly."""
 
@@ -219,7 +219,7 @@ class EventKind(StrEnum):
     CALL = "call"
 
 
-class ArgumentSource(StrEnum):
+class ValueSource(StrEnum):
     """Where the value of an argument can be learned before the call."""
 
     USER = "user"  # a turn of the user
@@ -230,7 +230,7 @@ class ArgumentSource(StrEnum):
 class Provenance(Frozen):
     """Where an argument's value stands: the event that holds it; -1 for documents."""
 
-    source: ArgumentSource
+    source: ValueSource
     at: int = -1
 
 
@@ -291,7 +291,7 @@ class Say(Frozen):
     """What must have been seen before it counts."""
 
 
-class Goal(Sparse):
+class WorldGoal(Sparse):
     """What a user wants of a world, and how it is told whether they got it."""
 
     sparse: ClassVar[tuple[str, ...]] = ("traits", "effect", "say", "must_read", "violates",

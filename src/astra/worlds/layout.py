@@ -10,10 +10,10 @@ from astra.records.state import WriteAction
 from astra.records.world import (
     OUTCOMES,
     Change,
-    Column,
     ColumnType,
     Expr,
     OutcomeKind,
+    WorldColumn,
     WorldShape,
     WorldTable,
 )
@@ -144,12 +144,12 @@ class Layout:
         return (*(self._table(archetype) for archetype in self.present), _outcomes())
 
     def _table(self, archetype: Archetype) -> WorldTable:
-        columns = [Column(name=self.key(archetype), type=ColumnType.ID)]
+        columns = [WorldColumn(name=self.key(archetype), type=ColumnType.ID)]
         for name in self.names(archetype):
             shown = self.column(archetype, name)
             if name in _ARCHETYPES:
                 columns.append(
-                    Column(
+                    WorldColumn(
                         name=shown,
                         type=ColumnType.ID,
                         references=self.table(Archetype(name)),
@@ -160,7 +160,7 @@ class Layout:
             type_ = _TYPE_OF.get(name, ColumnType.ENUM)
             values = self.values(archetype, name) if type_ is ColumnType.ENUM else ()
             unit = self.domain.unit if name in ("price", "dues", "amount") else ""
-            columns.append(Column(name=shown, type=type_, values=values, unit=unit))
+            columns.append(WorldColumn(name=shown, type=type_, values=values, unit=unit))
         return WorldTable(
             name=self.table(archetype), key=self.key(archetype), columns=tuple(columns)
         )
@@ -207,8 +207,8 @@ def _outcomes() -> WorldTable:
         name=OUTCOMES,
         key="outcome_id",
         columns=(
-            Column(name="outcome_id", type=ColumnType.ID),
-            Column(name="outcome", type=ColumnType.ENUM, values=kinds),
-            Column(name="reason", type=ColumnType.STRING),
+            WorldColumn(name="outcome_id", type=ColumnType.ID),
+            WorldColumn(name="outcome", type=ColumnType.ENUM, values=kinds),
+            WorldColumn(name="reason", type=ColumnType.STRING),
         ),
     )

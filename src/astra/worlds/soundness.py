@@ -13,12 +13,12 @@ from astra.arena.expressions import ExpressionError, evaluate, holds, scope_of
 from astra.records.state import Tables
 from astra.records.world import (
     OUTCOMES,
-    Column,
     ColumnType,
     Enforced,
     Expr,
     ToolRole,
     World,
+    WorldColumn,
     WorldShape,
     WorldTable,
     WorldTool,
@@ -138,7 +138,7 @@ def _cells(
             yield WorldFault("dangling_reference", f"{table.name}.{name} = {cell!r}")
 
 
-def _fits(column: Column, cell: Any) -> bool:
+def _fits(column: WorldColumn, cell: Any) -> bool:
     if cell is None:
         return (column.optional and column.type is not ColumnType.ID) or bool(
             column.optional and column.references
