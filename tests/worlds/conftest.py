@@ -34,7 +34,8 @@ def small_world() -> World:
 
 def changed(world: World, **fields: Any) -> World:
     """A world with other fields, and the id that fits them."""
-    return World(**{**dict(world), "id": "", **fields})
+    given: dict[str, Any] = {**dict(world), "id": "", **fields}
+    return World(**given)
 
 
 @pytest.fixture(scope="session")

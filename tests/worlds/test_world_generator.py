@@ -24,7 +24,7 @@ from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
 from astra.worlds.composition import compose
 from astra.worlds.config import ProofConfig, WorldsConfig
-from astra.worlds.domain import load_domains
+from astra.worlds.domain import Archetype, load_domains
 from astra.worlds.generator import generate
 from astra.worlds.plans import plans
 from astra.worlds.soundness import soundness_faults
@@ -81,7 +81,8 @@ def test_names_of_people_stay_in_the_pool_of_their_split() -> None:
     for domain in load_domains().values():
         world = generate(domain, 0, WorldShape.FULL, 0)
         people = [str(row[column]) for row in world.rows[world.tables[0].name]
-                  for column in row if column in ("name", *domain.nouns["party"].columns.values())
+                  for column in row
+                  if column in ("name", *domain.nouns[Archetype.PARTY].columns.values())
                   and " " in str(row[column])]  # fmt: skip
         assert {pool_of(name) for name in people} == {pools[domain.split]}
 
@@ -101,7 +102,7 @@ def test_the_same_bytes_whatever_the_hash_seed() -> None:
     program = (
         "from astra.records.world import WorldShape as S\n"
         "from astra.worlds.composition import compose\n"
-        "from astra.worlds.domain import load_domains as d\n"
+        "from astra.worlds.domain import Archetype, load_domains as d\n"
         "from astra.worlds.generator import generate as g\n"
         "print(g(d()['gym_classes'], 1, S.FULL, 3).model_dump_json())\n"
         "print(g(compose(2, 0), 1, S.FULL, 3).model_dump_json())\n"

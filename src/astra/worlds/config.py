@@ -41,7 +41,7 @@ class WorldsConfig(StageConfig):
     contamination: ContaminationConfig | None
     """The benchmark suites whose texts, tool names and schemas are kept out; None: not checked."""
     sandbox: SandboxLimits
-    """Limits of a session; one runs all calls of a proof."""
+    """Limits of a session; one runs the calls of a tool, or those in a row."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:

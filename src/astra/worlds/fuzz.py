@@ -81,6 +81,7 @@ def fuzz(
             else:
                 refused.append((arguments, made.event.failed))
         runner.reset()
+        runner.close()  # a session's CPU time is limited: each tool has one of its own
         if not done:
             said = Counter(message for _, message in refused).most_common(3)
             yield WorldFault("never_succeeds", f"{name}: {per_tool} calls refused: {said}")
@@ -129,15 +130,16 @@ class _Checker:
     def _rule_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> WorldFault | None:
         """A rule that the tool enforces refuses what it forbids and nothing else."""
         for rule in self._rules:
+            named = names_rule(made.event.failed, rule)
+            if made.end is not CallEnd.DONE and not named:
+                continue  # refused for another reason, it may be no call that a rule can judge
             applies = rule.when is None or holds(rule.when, scope)
             broken = applies and not holds(rule.require, scope)
-            named = names_rule(made.event.failed, rule)
-            if made.end is CallEnd.DONE:
-                if broken:
-                    return self._guard("guard_missing", rule, made)
-                fuzzed.passed[rule.id] += applies
-            elif named and not broken:
+            if named and not broken:
                 return self._guard("guard_too_strict", rule, made)
+            if broken and not named:
+                return self._guard("guard_missing", rule, made)
+            fuzzed.passed[rule.id] += applies and not broken
             fuzzed.guarded[rule.id] += named
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 
 from astra.records.base import content_id
@@ -202,7 +203,7 @@ def _guarded(specs: Mapping[str, ToolSpec], rules: Sequence[PolicyRule]) -> dict
             for rule in rules
             if rule.enforced is Enforced.TOOL and spec.name in rule.tools
         ]
-        guarded[operation] = ToolSpec(**{**vars(spec), "checks": (*spec.checks, *guards)})
+        guarded[operation] = replace(spec, checks=(*spec.checks, *guards))
     return guarded
 
 

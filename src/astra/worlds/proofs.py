@@ -117,12 +117,21 @@ class WorldProof:
         for _ in range(_RULE_DRAWS if not (kept and broken) and not traced else 0):
             tool = self._tools[self._rng.choice(rule.tools)]
             arguments = self._draw.arguments(tool, self._world.rows)
-            applies, right = self._judged(rule, arguments, ())
-            if not applies or (kept if right else broken):
+            fault: ExpressionError | None = None
+            applies = right = False
+            try:
+                applies, right = self._judged(rule, arguments, ())
+            except ExpressionError as error:
+                fault = error
+            if fault is None and (not applies or (kept if right else broken)):
                 continue
             made = runner.call(tool.tool.name, arguments)
             runner.reset()
             called += 1
+            if fault is not None:
+                if made.end is CallEnd.DONE:
+                    raise fault  # what the tool does has to be something that a rule can judge
+                continue
             refuses = rule.enforced is Enforced.TOOL and not right
             if (made.end is CallEnd.REFUSED) == refuses:
                 kept, broken = kept + right, broken + (not right)
@@ -248,8 +257,10 @@ class WorldProof:
         short = runner.trace[: runner.trace.index(first[-1]) + 1] if first else []
         with WorldRunner(self._world, self._sandbox) as other:
             for event in short:
-                again = other.call(event.tool, event.arguments).event
-                if (again.failed, again.result) != (event.failed, event.result):
+                reads = not self._tools[event.tool].writes
+                # What reads may be called twice and remembers nothing of it.
+                made = [other.call(event.tool, event.arguments).event for _ in range(1 + reads)]
+                if any((e.failed, e.result) != (event.failed, event.result) for e in made):
                     yield WorldFault("not_repeatable", f"{event.tool}({event.arguments})")
                     return
         self.checks["replayed_calls"] = len(short)
@@ -275,16 +286,18 @@ class WorldProof:
         return {key for name in required for key in keys if name == key or name.endswith(f"_{key}")}
 
     def _reads(self) -> Iterator[WorldFault]:
-        """Calls give the same where the tables that the tool does not declare are empty."""
+        """Calls give the same where the tables that the tool does not declare are empty.
+
+        They are made in another order, each from the start: nothing but tables is remembered.
+        """
         for name, tool in self._tools.items():
             declared = {*tool.reads, *tool.writes}
             rows: Tables = {table: rows if table in declared else []
                             for table, rows in self._world.rows.items()}  # fmt: skip
-            bare = World.model_construct(
-                **{**dict(self._world), "id": "", "rows": rows, "tools": (tool,)}
-            )
+            # A copy is not validated: references into the emptied tables dangle on purpose.
+            bare = self._world.model_copy(update={"rows": rows, "tools": (tool,)})
             with WorldRunner(bare, self._sandbox) as runner:
-                for event in self._fuzzed.first[name]:
+                for event in reversed(self._fuzzed.first[name]):
                     again = runner.call(name, event.arguments).event
                     self.checks["read_calls"] += 1
                     if _outcome(again) != _outcome(event):
