@@ -19,6 +19,8 @@ from astra.worlds.domain import Archetype
 from astra.worlds.layout import Layout
 
 POOLS = {Split.TRAIN: Pool.TRAIN, Split.DEV: Pool.DEV, Split.HELDOUT: Pool.HELDOUT}
+_REGULAR_EACH, _LOCKED_EACH = 7, 11
+"""Every so many parties, one is of the lowest tier with many contracts, or newly locked."""
 _LABELS = ("Aurel", "Bristle", "Corvid", "Dovetail", "Everly", "Fathom")
 A = Archetype
 
@@ -85,7 +87,23 @@ class Rows:
                 "standing": "" if self._layout.small else self._some(A.PARTY, "standing", (3, 1)),
                 "since": self._day(-90, -5) if rng.random() < 0.5 else self._day(-900, -91),
             })  # fmt: skip
+        return self._cornered(rows)
+
+    def _cornered(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The parties with those that rules are about made sure of.
+
+        Some of the lowest tier have all in order and most contracts; some that came lately are
+        locked and owe nothing.
+        """
+        orders = {"dues": 0, "standing": self._standing(0)}
+        for row in rows[1::_REGULAR_EACH]:
+            row.update(orders, tier=self._layout.value(A.PARTY, "tier", 0))
+        for row in rows[2::_LOCKED_EACH]:
+            row.update(dues=0, standing=self._standing(1), since=self._day(-28, -5))
         return rows
+
+    def _standing(self, at: int) -> str:
+        return "" if self._layout.small else self._layout.value(A.PARTY, "standing", at)
 
     def _people(self, count: int) -> list[str]:
         """Names of which every second shares a word with the one before; one is there twice."""
@@ -153,7 +171,8 @@ class Rows:
         states = layout.values(A.CONTRACT, "state")
         rows: list[dict[str, Any]] = []
         # Few parties have most contracts, so that "which of mine" is a question.
-        busy = rng.sample(self._made[A.PARTY], max(3, self._parties // 2))
+        parties = self._made[A.PARTY]
+        busy = [*parties[1::_REGULAR_EACH], *rng.sample(parties, self._parties // 3)]
         for key in self._keys(A.CONTRACT, self._contracts):
             party = rng.choice(busy if rng.random() < 0.8 else self._made[A.PARTY])
             made = self._slot_contract(states) if layout.slots else self._stay_contract(states)
