@@ -53,10 +53,17 @@ def states(answer: Answer, text: str) -> bool:
 
 
 def stated(values: Iterable[Any], text: str) -> list[Any]:
-    """Those of the scalars that the text states, each once; null is never stated."""
+    """Those of the scalars that the text states, each once; null is never stated.
+
+    A code's underscores may be spaces, as in the answers that such values stand beside."""
     different = {canonical_json(value): value for value in values if value is not None}
     whole = Answer(type=AnswerType.LIST, value=[])
-    return [value for value in different.values() if states(part_of(value, whole), text)]
+    return [
+        value
+        for value in different.values()
+        if states(part_of(value, whole), text)
+        or (isinstance(value, str) and states(Answer(type=AnswerType.ENUM, value=value), text))
+    ]
 
 
 def others(answer: Answer, text: str) -> list[Any]:

@@ -283,6 +283,24 @@ class ReadProof(Frozen):
     column: str
 
 
+class RowReference(Sparse):
+    """How the user's words name a row that a call takes: of the rows of one table that belong to
+    the party (of all rows where they belong to nobody), the one with these cells."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("where", "least", "most")
+    table: str
+    key: str
+    """The row that is meant."""
+    at: int
+    """The event of the trace whose call takes it."""
+    argument: str
+    where: Row = {}
+    """Cells that it has."""
+    least: str = ""
+    """Of these rows, the one whose cell in this column is the least; empty: not said."""
+    most: str = ""
+
+
 class Say(Frozen):
     """A value that the agent must tell the user, after it could have read it."""
 
@@ -295,7 +313,8 @@ class WorldGoal(Sparse):
     """What a user wants of a world, and how it is told whether they got it."""
 
     sparse: ClassVar[tuple[str, ...]] = ("traits", "effect", "say", "must_read", "violates",
-                                         "withheld", "candidates")  # fmt: skip
+                                         "withheld", "candidates", "references",
+                                         "wish")  # fmt: skip
     kind: QuestionKind
     traits: tuple[GoalTrait, ...] = ()
     needs_user: bool = False
@@ -313,3 +332,8 @@ class WorldGoal(Sparse):
     """Tools of the world that are not offered at the start."""
     candidates: tuple[Row, ...] = ()
     """The rows that the wording fits, the one that is meant first."""
+    references: tuple[RowReference, ...] = ()
+    """Rows that are named by what they are, not by their keys."""
+    wish: tuple[TraceEvent, ...] = ()
+    """Calls that the user's words amount to and that must not be made: those of a wish that is
+    declined, or that was given up on the way."""
