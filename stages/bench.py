@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from astra.arena.world_table import read_arenas
 from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.arenas import select
 from astra.bench.bench import check_suites, run_arenas, run_suites
@@ -23,7 +24,7 @@ def main() -> None:
     with open_stage("bench", BenchConfig) as stage:
         config, runtime = stage.config, stage.runtime
         check_suites(config.suites)  # before the arenas: they take long
-        arenas = select(read_records(ARENAS, Arena), config)
+        arenas = select(read_arenas(ARENAS), config)
         episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
         write_records(EPISODES, episodes, BenchEpisode)
         run_suites(config, runtime, TRAINED, SUITES)

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from astra.records.environment import Arena
+from astra.arena.world_table import read_arenas
 from astra.rollout.chat import PolicyConfig, load_policy
 from astra.rollout.device import prepare_torch
 from astra.sandbox.build import build_sandbox
 from astra.stage import open_stage, run_stage
-from astra.store.tables import read_records
 from astra.tracking.mlflow import digests
 from astra.train.checkpoints import claim, run_folder, save_policy, served_weights
 from astra.train.distributed import accumulation_steps, is_main, world_size
@@ -29,7 +28,7 @@ def main() -> None:
         policy = load_policy(start, device, weights_dtype(config.dtype, config.lora))
         inputs = digests(ARENAS, START)
         folder = run_folder("rl", config, inputs)
-        arenas = choose_arenas(read_records(ARENAS, Arena), policy.codec, config, folder)
+        arenas = choose_arenas(read_arenas(ARENAS), policy.codec, config, folder)
         stage.enter(claim(folder))
         sandbox = stage.enter(build_sandbox(config.sandbox, runtime))
         run = stage.track(inputs)

@@ -13,9 +13,9 @@ from test_chat import CONVERSATION, FINAL, PROMPT, RESULTS, TOOLS, TURN
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from astra.agent.thoughts import split_thought
 from astra.records.message import Message, MessageRole
 from astra.rollout.chat import ChatCodec, PolicyError, load_codec, template_text
-from astra.rollout.template_traits import split_thought
 from configs import policy_config
 
 CHATML = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")

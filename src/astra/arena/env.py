@@ -16,14 +16,14 @@ from astra.agent.episode import parse_arguments
 from astra.arena.delta import DELTA, WorldCopy, world_sources
 from astra.arena.irrelevant import without_record
 from astra.arena.state import entry_of, settle, state_of
-from astra.arena.worlds import base_of
+from astra.arena.worlds import base_of, goal_of
 from astra.errors import AstraError
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.qa import QuestionKind
 from astra.records.state import Tables
 from astra.records.tool import Tool
-from astra.records.world import EventKind, RowChange, TraceEvent, UserAct
+from astra.records.world import EventKind, RowChange, TraceEvent
 from astra.sandbox.protocol import (
     Sandbox,
     SandboxError,
@@ -86,8 +86,7 @@ class ArenaEnv:
         self._copy = WorldCopy(base_of(arena)) if arena.world_id else None
         self._trace: list[TraceEvent] = []
         if self._copy is not None:
-            opening = TraceEvent(kind=EventKind.USER, text=arena.main_question, act=UserAct.OPENING)
-            self._trace.append(opening)
+            self._trace.append(goal_of(arena).trace[0])
 
     @property
     def tools(self) -> tuple[Tool, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from astra.agent.episode import Episode
+from astra.agent.thoughts import split_thought
 from astra.arena.env import ArenaEnv, execute_batch
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import score_episode
@@ -18,7 +19,6 @@ from astra.llm.policy import wire_message
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall
 from astra.records.trajectory import StopReason
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
-from astra.rollout.template_traits import split_thought
 from astra.sandbox.protocol import Sandbox
 
 

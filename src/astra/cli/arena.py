@@ -11,6 +11,7 @@ import typer
 
 from astra.arena.irrelevant import IrrelevantMode
 from astra.arena.reward import FinalAnswer, RewardMode
+from astra.arena.world_table import read_arenas
 from astra.cli.play import Screen, play
 from astra.export.episode import ArenaEpisode
 from astra.export.rows import (
@@ -19,13 +20,12 @@ from astra.export.rows import (
     ExportError,
     draw_extra_tools,
     export_row,
+    needs_user,
     read_rows,
 )
 from astra.export.write import ExportFormat, write_export
-from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.sandbox.limits import SandboxLimits
-from astra.store.tables import read_records
 
 arena_app = typer.Typer(help="Arenas: play one, export many.", no_args_is_help=True)
 Irrelevant = Annotated[
@@ -62,11 +62,18 @@ def export(
     """
     options = _options(reward, final_answer, call_timeout)
     wanted = set(split or [Split.TRAIN])
-    chosen = (arena for arena in read_records(table, Arena) if arena.split in wanted)
+    found = [arena for arena in read_arenas(table) if arena.split in wanted]
+    chosen = [arena for arena in found if not needs_user(arena)]
     rows = [
         export_row(arena, options, draw_extra_tools(arena, irrelevant, per_band, seed))
         for arena in itertools.islice(chosen, limit or None)
     ]
+    if len(chosen) < len(found):
+        typer.echo(
+            f"{len(found) - len(chosen)} arenas left out: their goals need a user who talks, and "
+            "an exported episode has none",
+            err=True,
+        )
     files = write_export(rows, target, out, name)
     typer.echo(f"{len(rows)} arenas, {len(files)} files: {out}")
 
@@ -91,7 +98,7 @@ def play_one(
         options = _options(reward, final_answer, call_timeout)
         rows = (
             export_row(arena, options, draw_extra_tools(arena, irrelevant, per_band, 0))
-            for arena in read_records(file, Arena)
+            for arena in read_arenas(file)
         )
     episode = ArenaEpisode(_find(rows, identifier, file))
     try:

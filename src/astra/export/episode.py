@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra.agent.episode import Episode
+from astra.agent.thoughts import split_thought
 from astra.arena.env import ArenaEnv, execute_batch
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import EpisodeScore, score_episode
@@ -30,6 +31,7 @@ from astra.records.message import (
 )
 from astra.records.state import Tables
 from astra.records.trajectory import StopReason
+from astra.records.world import TraceEvent
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox
@@ -106,6 +108,7 @@ class ArenaEpisode:
         """
         assistant = assistant_message(message, len(self._episode.calls))
         first_reply = len(self._episode.messages) + 1  # the assistant's message comes before it
+        self._env.say(split_thought(assistant.content)[1])
         calls = self._episode.offer(assistant)
         if calls:
             results = execute_batch([(self._env, call) for call in calls])
@@ -133,7 +136,9 @@ class ArenaEpisode:
         """The score of what happened so far. Raises ArenaFault if our machinery failed."""
         if self._episode.stop_reason == StopReason.INFRA:
             raise ArenaFault(f"arena {self.row.id}: the sandbox failed in this episode")
-        return score_row(self.row, self._episode.calls, self._final, self._env.tables)
+        return score_row(
+            self.row, self._episode.calls, self._final, self._env.tables, self._env.trace
+        )
 
     def close(self) -> None:
         """End the sandbox's session."""
@@ -145,12 +150,15 @@ def score_row(
     calls: Sequence[ExecutedCall],
     final_text: str | None,
     end_state: Tables | None,
+    trace: Sequence[TraceEvent] | None = None,
 ) -> EpisodeScore:
-    """Score executed calls with the row's options; ``end_state`` is ``ArenaEnv.tables``."""
+    """Score executed calls with the row's options; ``end_state`` is ``ArenaEnv.tables``, ``trace``
+    is ``ArenaEnv.trace``."""
     options = row.options
     return score_episode(
-        row.arena, calls, final_text, options.reward, options.final_answer, end_state=end_state
-    )
+        row.arena, calls, final_text, options.reward, options.final_answer,
+        end_state=end_state, trace=trace,
+    )  # fmt: skip
 
 
 def assistant_message(message: Mapping[str, Any], first_id: int = 0) -> Message:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -15,10 +15,12 @@ from astra.arena.env import offered
 from astra.arena.irrelevant import IrrelevantMode, draw
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import FinalAnswer, RewardMode
+from astra.arena.worlds import goal_of, resolve, world_texts
 from astra.errors import AstraError
 from astra.records.base import Frozen, content_id
 from astra.records.environment import Arena, ArenaTool
 from astra.records.qa import Split
+from astra.records.world import World
 from astra.sandbox.limits import SandboxLimits
 
 ROWS_FILE = "arenas.jsonl"
@@ -26,6 +28,9 @@ ROWS_FILE = "arenas.jsonl"
 LIMITS = EpisodeLimits(max_turns=32, max_calls=64, max_parallel_calls=16, max_result_chars=8192)
 """The limits of stage ``rl``, as ``rollout/live.py`` has them. They stand here again because a
 package carries all that this module imports."""
+
+
+_Model = TypeVar("_Model", bound=Frozen)
 
 
 class ExportError(AstraError):
@@ -63,7 +68,15 @@ class ExportedArena(Frozen):
 def export_row(
     arena: Arena, options: EpisodeOptions, extra_tools: tuple[ArenaTool, ...] = ()
 ) -> ExportedArena:
-    """The row of an arena. Candidates for irrelevant tools that were not drawn stay behind."""
+    """The row of an arena. Candidates for irrelevant tools that were not drawn stay behind.
+
+    Raises ExportError for a goal that needs a user who talks: no framework's episode has one.
+    """
+    if needs_user(arena):
+        raise ExportError(
+            f"arena {arena.id}: its goal is reached only by talking with the user on the way, and "
+            "an exported episode ends with the first message that makes no call"
+        )
     return ExportedArena(
         id=arena.id,
         split=arena.split,
@@ -78,6 +91,11 @@ def export_row(
     )
 
 
+def needs_user(arena: Arena) -> bool:
+    """Whether an arena's goal cannot be reached without further turns of the user."""
+    return bool(arena.world_id) and goal_of(arena).needs_user
+
+
 def draw_extra_tools(
     arena: Arena, mode: IrrelevantMode, per_band: int, seed: int
 ) -> tuple[ArenaTool, ...]:
@@ -86,17 +104,61 @@ def draw_extra_tools(
 
 
 def row_line(row: ExportedArena) -> str:
-    """The row as one line of ``arenas.jsonl``."""
-    return json.dumps(row.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
+    """The row as one line of ``arenas.jsonl``; of a world it names the id alone."""
+    document = row.model_dump(mode="json")
+    if row.arena.world_id:
+        document["arena"] |= {"tools": [], "state": ""}
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def worlds_file(path: Path) -> Path:
+    """Where the worlds of the arenas in ``path`` lie, one a line."""
+    return path.with_name(f"{path.stem}.worlds{path.suffix}")
+
+
+def write_rows(rows: Iterable[ExportedArena], path: Path) -> None:
+    """Write rows one a line, and each of their worlds once beside them."""
+    worlds: dict[str, str] = {}
+    with path.open("w", encoding="utf-8") as lines:
+        for row in rows:
+            lines.write(row_line(row) + "\n")
+            if row.arena.world_id:
+                worlds[row.arena.world_id] = row.arena.state
+    if worlds:
+        text = "".join(f"{worlds[id]}\n" for id in sorted(worlds))
+        worlds_file(path).write_text(text, encoding="utf-8")
 
 
 def read_rows(path: Path) -> Iterator[ExportedArena]:
-    """The rows of an ``arenas.jsonl``. Raises ExportError naming the line that is broken."""
+    """The rows of an ``arenas.jsonl``, each with its world where it plays in one.
+
+    Raises ExportError naming the line that is broken, UnknownWorld where a world is missing.
+    """
     if not path.is_file():
         raise ExportError(f"{path} not found; write it with `astra arena export --format jsonl`")
+    worlds: dict[str, str] | None = None
+    for number, row in enumerate(_lines(path, ExportedArena), 1):
+        if not row.arena.world_id:
+            yield row
+            continue
+        worlds = worlds if worlds is not None else _read_worlds(worlds_file(path))
+        if row.arena.world_id not in worlds:
+            raise ExportError(
+                f"{path} line {number}: its world {row.arena.world_id} is not in "
+                f"{worlds_file(path)}; export both again"
+            )
+        yield row.model_copy(update={"arena": resolve(row.arena, worlds)})
+
+
+def _read_worlds(path: Path) -> dict[str, str]:
+    return world_texts(_lines(path, World)) if path.is_file() else {}
+
+
+def _lines(path: Path, model: type[_Model]) -> Iterator[_Model]:
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                yield ExportedArena.model_validate_json(line)
+                yield model.model_validate_json(line)
             except ValidationError as error:
-                raise ExportError(f"{path} line {number} is no exported arena: {error}") from error
+                what = {ExportedArena: "exported arena", World: "world"}[model]
+                raise ExportError(f"{path} line {number} is no {what}: {error}") from error

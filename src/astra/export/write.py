@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
@@ -14,7 +14,13 @@ from jinja2 import Environment, StrictUndefined
 from pyarrow import parquet
 
 from astra.export.bundle import REQUIREMENTS, write_package
-from astra.export.rows import ROWS_FILE, ExportedArena, ExportError, row_line
+from astra.export.rows import (
+    ROWS_FILE,
+    ExportedArena,
+    ExportError,
+    worlds_file,
+    write_rows,
+)
 
 MARK = ".astra-export"
 """Marks a folder that an export wrote, and so may replace."""
@@ -74,13 +80,13 @@ def write_export(
         raise ExportError(f"--name {name!r}: a package's name is letters, digits and underscores")
     if target == ExportFormat.JSONL:
         out.parent.mkdir(parents=True, exist_ok=True)
-        _write_rows(rows, out)
-        return [out]
+        write_rows(rows, out)
+        return [file for file in (out, worlds_file(out)) if file.is_file()]
     _clear(out)
     package = out / name
     package.mkdir(parents=True)
     (out / MARK).write_text(f"{target}\n", encoding="utf-8")
-    _write_rows(rows, package / ROWS_FILE)
+    write_rows(rows, package / ROWS_FILE)
     write_package(package, TARGETS[target].modules)
     (package / "__init__.py").touch()
     for template in (*_ALWAYS, *TARGETS[target].templates):
@@ -95,12 +101,6 @@ def _clear(out: Path) -> None:
         if not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
             raise ExportError(f"{out} exists and no export wrote it; name another --out")
         shutil.rmtree(out)
-
-
-def _write_rows(rows: Iterable[ExportedArena], path: Path) -> None:
-    with path.open("w", encoding="utf-8") as lines:
-        for row in rows:
-            lines.write(row_line(row) + "\n")
 
 
 def _render(

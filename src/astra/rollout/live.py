@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from astra.agent.episode import Episode, EpisodeLimits
+from astra.agent.thoughts import split_thought
 from astra.agent.toolcalls import parse_assistant
 from astra.arena.env import ArenaEnv
 from astra.arena.prompt import initial_messages
@@ -24,7 +25,6 @@ from astra.records.trajectory import StopReason
 from astra.records.world import TraceEvent
 from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import Turn
-from astra.rollout.template_traits import split_thought
 from astra.settings import StageConfig
 
 

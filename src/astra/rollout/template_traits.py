@@ -13,10 +13,10 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 
+from astra.agent.thoughts import THINK, THINK_END, split_thought
 from astra.agent.toolcalls import parse_assistant
 from astra.rollout.errors import PolicyError
 
-THINK, THINK_END = "<think>", "</think>"
 PROBE_NAME, _THOUGHT, _RESULT = "probe_tool", "probe_thought", "probe_result"
 _NAMED = "set policy.template to hermes, qwen3 or llama3 (or compact for the tiny policy)"
 
@@ -31,18 +31,6 @@ class Thoughts(StrEnum):
     NEVER = "never"  # the policy does not think, or its thoughts are not kept
     CURRENT = "current"  # those since the user spoke last, as Qwen3's own template
     ALL = "all"  # of every turn that has one
-
-
-def split_thought(text: str) -> tuple[str, str]:
-    """What a thinking policy thinks before it speaks, closing tag included, and what it says.
-
-    A call or an answer inside a thought is neither; a thought that never ends is all there is.
-    """
-    if not text.lstrip().startswith(THINK):
-        return "", text
-    end = text.find(THINK_END)
-    end = len(text) if end < 0 else end + len(THINK_END)
-    return text[:end], text[end:]
 
 
 _USER: dict[str, Any] = {"role": "user", "content": "u"}

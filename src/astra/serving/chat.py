@@ -13,12 +13,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from astra.agent.thoughts import THINK, THINK_END, split_thought
 from astra.agent.toolcalls import CLOSE, OPEN, parse_assistant
 from astra.records.base import content_id
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from astra.rollout.chat import ChatCodec
-from astra.rollout.template_traits import THINK, THINK_END, Thoughts, split_thought
+from astra.rollout.template_traits import Thoughts
 from astra.serving.generation import Generated
 from astra.serving.wire import ChatRequest, Choice
 

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from astra.arena.irrelevant import IrrelevantMode
+from astra.arena.world_table import read_arenas
 from astra.bench.arenas import BenchError, job_of
 from astra.bench.endpoint_episode import EndpointEpisode
 from astra.bench.episodes import rollout_scores
@@ -82,7 +83,8 @@ def entries(config: SuiteConfig) -> Listing:
 def play(request: PlayRequest) -> Iterator[Played]:
     """Every job's attempt as it ends. An arena keeps its irrelevant tools in all attempts."""
     options = Options.model_validate(request.config.options)
-    arenas = {arena.id: arena for arena in _held_out(options)}
+    wanted = {job.entry_id for job in request.jobs}
+    arenas = {arena.id: arena for arena in read_arenas(Path(options.table)) if arena.id in wanted}
     runtime = RuntimeConfig(
         sandbox_min_tier=options.sandbox_min_tier, sandbox_workers=options.sandbox_workers
     )

@@ -16,11 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from astra.agent.thoughts import split_thought
 from astra.arena.env import ArenaEnv
 from astra.export.episode import ArenaFault, score_row, shared_sandbox
 from astra.export.rows import ROWS_FILE, ExportedArena, read_rows
 from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
 from astra.records.tool import Tool
+from astra.records.world import EventKind, TraceEvent
 
 ROWS = Path(__file__).with_name(ROWS_FILE)
 _TYPES: dict[str, Any] = {
@@ -154,7 +156,31 @@ def _score(
     answered = ended and last.get("role") == "assistant" and not last.get("tool_calls")
     text = str(last.get("content") or "") if answered else None
     end_state = environment._env.tables if environment._env else None
-    return score_row(environment._row, calls, text, end_state).reward
+    trace = _trace(environment, messages if ended else messages[:-1])
+    return score_row(environment._row, calls, text, end_state, trace).reward
+
+
+def _trace(
+    environment: ArenaEnvironment, messages: Sequence[Mapping[str, Any]]
+) -> list[TraceEvent] | None:
+    """What happened in a world, what the agent said in its place; None for any other arena.
+
+    TRL hands over messages at the end alone, so the calls are put between them here.
+    """
+    if environment._env is None or environment._env.trace is None:
+        return None
+    opening, *calls = environment._env.trace
+    trace, waiting = [opening], list(reversed(calls))
+    for message in messages:
+        if message.get("role") != "assistant":
+            continue
+        text = split_thought(str(message.get("content") or ""))[1]
+        if text.strip():
+            trace.append(TraceEvent(kind=EventKind.ASSISTANT, text=text))
+        for written in message.get("tool_calls") or ():
+            if waiting and waiting[-1].tool == written.get("function", {}).get("name"):
+                trace.append(waiting.pop())
+    return trace + waiting[::-1]
 
 
 def _all_calls(

@@ -1,0 +1,197 @@
+"""Ways through a goal without a model: the reference, and four floors that must not pay.
+
+An agent that does nothing, one that declines or hands over whatever it is asked, and one that
+takes the first row it sees wherever the user's words leave a row to be found.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from astra.arena.statements import states
+from astra.arena.traces import is_success, records_in
+from astra.arena.verdict import GoalVerdict, judge
+from astra.arena.world_runner import WorldRunner
+from astra.records.base import content_id
+from astra.records.state import Tables
+from astra.records.world import (
+    EventKind,
+    ToolRole,
+    TraceEvent,
+    World,
+    WorldGoal,
+    WorldTool,
+)
+
+_ENDINGS = {"decline": ToolRole.DECLINE, "hand_over": ToolRole.HAND_OVER}
+
+
+class WorldScript(StrEnum):
+    """How a goal is played by rule."""
+
+    REFERENCE = "reference"  # the goal's own trace
+    MUTE = "mute"  # nothing
+    DECLINE = "decline"  # declines at once, for a reason drawn from those that the tool takes
+    HAND_OVER = "hand_over"  # hands over at once, likewise
+    FIRST_CANDIDATE = "first_candidate"  # the reference with the first of the rows that it saw
+
+
+FLOORS = tuple(script for script in WorldScript if script != WorldScript.REFERENCE)
+
+
+class PlayedGoal(NamedTuple):
+    """An executed trace, the rows at its end, and the verdict."""
+
+    trace: tuple[TraceEvent, ...]
+    rows: Tables
+    verdict: GoalVerdict
+
+
+def play_goal(runner: WorldRunner, goal: WorldGoal, events: Sequence[TraceEvent]) -> PlayedGoal:
+    """Execute events from the start of the runner's world, and judge them."""
+    trace = runner.replay(events)
+    return PlayedGoal(trace, runner.tables, judge(runner.base.world, goal, trace, runner.tables))
+
+
+def goal_script(
+    script: WorldScript, runner: WorldRunner, goal: WorldGoal
+) -> tuple[TraceEvent, ...] | None:
+    """The events of a script, turns of the user included; None where it does not apply.
+
+    FIRST_CANDIDATE applies where the goal leaves a row to be found among several. It executes the
+    reference, whose results say what an agent would see first.
+    """
+    if script == WorldScript.REFERENCE:
+        return goal.trace
+    if script == WorldScript.MUTE:
+        return goal.trace[:1]
+    if script == WorldScript.FIRST_CANDIDATE:
+        return first_candidate(runner.base.world, goal, runner.replay(goal.trace))
+    role = _ENDINGS[script.value]
+    tools = [tool for tool in runner.base.world.tools if tool.role == role]
+    if not tools:
+        return None
+    call = TraceEvent(kind=EventKind.CALL, tool=tools[0].tool.name,
+                      arguments=_arguments(tools[0], goal))  # fmt: skip
+    return (goal.trace[0], call, TraceEvent(kind=EventKind.ASSISTANT, text="I cannot do that."))
+
+
+def _arguments(tool: WorldTool, goal: WorldGoal) -> dict[str, Any]:
+    """The required arguments: a value drawn where the document lists them, else plain words."""
+    seed = content_id([tool.tool.name, goal.trace[0].text])
+    rng = random.Random(int(seed, 16))
+    schema = tool.tool.parameters
+    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
+    return {
+        name: rng.choice(listed) if (listed := properties[name].get("enum")) else "as asked"
+        for name in schema.get("required", ())
+    }
+
+
+class _Swap(NamedTuple):
+    """A row taken for another from an event on."""
+
+    start: int
+    table: str
+    meant: str
+    taken: str
+
+
+def first_candidate(
+    world: World, goal: WorldGoal, reference: Sequence[TraceEvent]
+) -> tuple[TraceEvent, ...] | None:
+    """The goal's trace with the first row in place of the one that is meant.
+
+    ``reference`` is the executed trace. The first of ``candidates`` is the one that comes first in
+    the world's rows; that of a row named implicitly, the first in the result that showed it. None
+    where nothing that the agent does or says is about such a row.
+    """
+    swaps = [swap for swap in _swaps(world, goal, reference) if _matters(goal, swap)]
+    if not swaps:
+        return None
+    return tuple(_swapped(world, goal, at, one, swaps) for at, one in enumerate(goal.trace))
+
+
+def _swaps(world: World, goal: WorldGoal, reference: Sequence[TraceEvent]) -> Iterator[_Swap]:
+    tables = {table.name: table for table in world.tables}
+    if goal.candidates:
+        columns = goal.candidates[0].keys()
+        table = next(one for one in world.tables if {c.name for c in one.columns} == columns)
+        keys = [row[table.key] for row in goal.candidates]
+        taken = next(key for row in world.rows[table.name] if (key := row[table.key]) in keys)
+        yield _Swap(0, table.name, keys[0], taken)
+    shows = {tool.tool.name: tool.shows for tool in world.tools}
+    for one in goal.references:
+        for event in reversed(reference[: one.at]):
+            column = tables[one.table].key
+            if not is_success(event) or one.table not in shows[event.tool]:
+                continue
+            keys = [row[column] for row in records_in(event.result) if column in row]
+            if one.key in keys and len(set(keys)) > 1:
+                yield _Swap(one.at, one.table, one.key, keys[0])
+                break
+
+
+def _matters(goal: WorldGoal, swap: _Swap) -> bool:
+    """Whether a later call takes the row, or the agent has to say something of it."""
+    calls = goal.trace[swap.start :]
+    taken = any(swap.meant in call.arguments.values() for call in calls if call.tool)
+    return taken or any(proof.key == swap.meant for say in goal.say for proof in say.read)
+
+
+def _swapped(
+    world: World, goal: WorldGoal, at: int, event: TraceEvent, swaps: Sequence[_Swap]
+) -> TraceEvent:
+    if event.kind == EventKind.ASSISTANT:
+        return event.model_copy(update={"text": _said(world, goal, event.text, swaps)})
+    arguments = dict(event.arguments)
+    for swap in swaps:
+        if event.kind == EventKind.CALL and at >= swap.start:
+            same = [name for name, value in arguments.items() if value == swap.meant]
+            arguments |= dict.fromkeys(same, swap.taken)
+    return event.model_copy(update={"arguments": arguments})
+
+
+def _said(world: World, goal: WorldGoal, text: str, swaps: Sequence[_Swap]) -> str:
+    """A message with the cell of the row that was taken, where it states that of the one meant."""
+    keys = {table.name: table.key for table in world.tables}
+    for say in goal.say:
+        for swap in swaps:
+            cells = [
+                row.get(proof.column)
+                for proof in say.read
+                if (proof.table, proof.key) == (swap.table, swap.meant)
+                for row in world.rows[swap.table]
+                if row[keys[swap.table]] == swap.taken
+            ]
+            if cells and states(say.answer, text):
+                text = f"It is {cells[0]}."
+    return text
+
+
+class SpokenTurn(NamedTuple):
+    """A turn of the agent: what it says and the calls that it makes, by tool and arguments."""
+
+    text: str
+    calls: tuple[tuple[str, Mapping[str, Any]], ...]
+
+
+def agent_turns(events: Sequence[TraceEvent]) -> list[SpokenTurn]:
+    """Events after the opening as turns of a chat: a call ends its turn, the last one has none.
+
+    Raises ValueError where the user speaks again: a chat without a user cannot say that.
+    """
+    turns: list[SpokenTurn] = []
+    said: list[str] = []
+    for event in events[1:]:
+        if event.kind == EventKind.USER:
+            raise ValueError(f"the user speaks again: {event.text!r}")
+        if event.kind == EventKind.ASSISTANT:
+            said.append(event.text)
+        else:
+            turns.append(SpokenTurn("\n".join(said), ((event.tool, event.arguments),)))
+            said = []
+    return [*turns, SpokenTurn("\n".join(said), ())]

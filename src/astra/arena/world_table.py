@@ -1,0 +1,32 @@
+"""Arenas of a table, with the worlds that they play in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from astra.arena.worlds import UnknownWorld, resolve, world_texts
+from astra.records.environment import Arena
+from astra.records.world import World
+from astra.store.tables import read_records
+
+WORLDS = "worlds.parquet"
+"""The table of worlds, which lies beside every table of arenas."""
+
+
+def read_arenas(table: Path) -> Iterator[Arena]:
+    """The arenas of a table in id order, each given its world where it plays in one.
+
+    The table of worlds is read when the first such arena comes. Raises UnknownWorld.
+    """
+    texts: dict[str, str] | None = None
+    for arena in read_records(table, Arena):
+        if arena.world_id and texts is None:
+            worlds = table.with_name(WORLDS)
+            if not worlds.is_file():
+                raise UnknownWorld(
+                    f"arena {arena.id} of {table} plays in world {arena.world_id}, and {worlds} "
+                    "is not there: `dvc repro worlds` makes it, `dvc pull` brings it"
+                )
+            texts = world_texts(read_records(worlds, World))
+        yield resolve(arena, texts or {})
