@@ -1,0 +1,250 @@
+"""tau2-Bench hosted as worlds: our runner and verdicts beside the package's own, task by task.
+
+    make bench-env
+    PYTHONPATH=src python benchmarks/worlds_tau2.py [--domain retail|airline|telecom] [--count N]
+        [--differences FILE]
+
+Every task's solution is played as it is, not at all, with each write left out, each made twice and
+the writes in reverse order: our verdict on the tables must be tau2's on its documents. What is told
+is compared in several wordings; where the two differ the difference is written to FILE, one JSON
+line each. The last line is one JSON object; exits 1 if a verdict on a state differs, if what is
+told differs in mode substring, or if a call ended in a way that neither side means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from astra.arena.delta import WorldBase
+from astra.arena.verdict import GoalVerdict, judge
+from astra.arena.world_runner import CallEnd, WorldRunner
+from astra.bench.harness.tau2_world import (
+    Desk,
+    Domain,
+    Replay,
+    Task,
+    changed,
+    conversations,
+    goal_of,
+    replays,
+    substring_told,
+    told,
+    world_of,
+    writes_of,
+)
+from astra.records.base import compact_json
+from astra.records.world import EventKind, TraceEvent, World, WorldGoal
+from astra.sandbox.protocol import Sandbox
+
+DOMAINS = ("retail", "airline", "telecom")
+PROGRESS_S = 20.0
+REWARDED = {"gold": "oracle", "careless": "one_call_left_out", "idle": "does_nothing"}
+"""The replays that `docs/benchmarks.md` has rewards of, by their names there."""
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Tally:
+    """What was compared so far, and every difference."""
+
+    tasks: Counter[str] = field(default_factory=Counter[str])
+    states: Counter[str] = field(default_factory=Counter[str])
+    """Comparisons of states, as ``domain/kind of replay/what both say``."""
+    state_differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    facts: Counter[str] = field(default_factory=Counter[str])
+    """Comparisons of told facts, as ``wording/tau2's word/ours``."""
+    differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    substring_differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    rewards: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Their rewards and our verdicts, as ``domain/replay/whose``."""
+    ends: Counter[str] = field(default_factory=Counter[str])
+    faults: list[str] = field(default_factory=list[str])
+    gold_errors: list[str] = field(default_factory=list[str])
+
+    def rewarded(self, domain: str, replay: str, whose: str, value: float) -> None:
+        self.rewards.setdefault(f"{domain}/{replay}/{whose}", []).append(value)
+
+
+@dataclass
+class Hosted:
+    """A task with its world, its goal and the runner in which it is played."""
+
+    entry: str
+    domain: Domain
+    task: Task
+    world: World
+    goal: WorldGoal
+    runner: WorldRunner
+    desk: Desk
+    tally: Tally
+
+
+def hosted(desk: Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
+    """The tasks of a domain, each started. Tasks that start from the domain's documents as they
+    are share one world."""
+    domain = Domain.of(name, desk.ask("open", domain=name))
+    shared = WorldBase(world_of(domain, domain.tables))
+    sandbox = cast("Sandbox", desk)  # of a sandbox, a runner wants sessions alone
+    for task in domain.tasks[:count]:
+        told_of = desk.ask("start", task=task.id)
+        base, tables = shared, domain.tables
+        if told_of["changed"]:
+            tables = changed(tables, domain.keys, told_of["changed"])
+            base = WorldBase(world_of(domain, tables))
+        entry = f"{name}/{task.id}"
+        tally.gold_errors += [f"{entry}: {error}" for error in told_of["errors"]]
+        goal = goal_of(task, writes_of(tables, domain.keys, told_of["effect"]))
+        runner = WorldRunner(base, sandbox)
+        yield Hosted(entry, domain, task, base.world, goal, runner, desk, tally)
+        runner.close()
+
+
+def played(one: Hosted, replay: Replay) -> GoalVerdict:
+    """Play a replay and judge it; what its calls returned stays in the runner's trace."""
+    one.runner.reset()
+    one.desk.ask("reset")
+    for tool, arguments in replay.calls:
+        made = one.runner.call(tool, arguments)
+        one.tally.ends[made.end] += 1
+        if made.end not in (CallEnd.DONE, CallEnd.REFUSED):
+            why = f"{one.entry} {replay.name}: {tool} {made.end}: {made.event.failed}"
+            one.tally.faults.append(why)
+    one.runner.add(TraceEvent(kind=EventKind.ASSISTANT, text=replay.closing))
+    one.desk.ask("say", text=replay.closing)
+    return judge(one.world, one.goal, one.runner.trace, one.runner.tables)
+
+
+def compare_states(one: Hosted) -> None:
+    """Every replay's end by our verdict and by theirs."""
+    for replay in replays(one.task, one.domain):
+        ours, theirs = played(one, replay), one.desk.ask("verdict")
+        state = ours.state and ours.outcome
+        kind = replay.name.split(":")[0]
+        both = "reached" if theirs["database"] else "missed"
+        if state == theirs["database"]:
+            one.tally.states[f"{one.domain.name}/{kind}/{both}"] += 1
+        else:
+            difference = {"entry": one.entry, "replay": replay.name, "tau2": theirs["database"],
+                          "ours": state, "reasons": ours.reasons}  # fmt: skip
+            one.tally.state_differences.append(difference)
+        if kind in REWARDED:
+            reward = one.tally.rewarded
+            reward(one.domain.name, REWARDED[kind], "tau2", theirs["reward"])
+            reward(one.domain.name, REWARDED[kind], "tau2_database", float(theirs["database"]))
+            reward(one.domain.name, REWARDED[kind], "state", float(state))
+            reward(one.domain.name, REWARDED[kind], "success", float(ours.success))
+            said = all(substring_told(one.task.tell, [replay.closing]))
+            reward(one.domain.name, REWARDED[kind], "success_substring", float(state and said))
+
+
+def compare_words(one: Hosted) -> None:
+    """What is told by our verdict and by theirs, in wordings of ours and in texts of the package:
+    what its tools returned, and its policy."""
+    gold = Replay("gold", one.task.actions)
+    played(one, gold)
+    results = [
+        compact_json(event.result) for event in one.runner.trace if event.kind == EventKind.CALL
+    ]
+    wordings = [*conversations(one.task.tell), ("results", results or ["-"]),
+                ("policy", [one.domain.policy])]  # fmt: skip
+    for name, texts in wordings:
+        theirs: list[bool] = one.desk.ask("told", texts=texts)
+        trace = [TraceEvent(kind=EventKind.ASSISTANT, text=text) for text in texts]
+        verdict = judge(one.world, one.goal, trace, one.runner.tables)
+        ours = told(verdict, one.task.tell)
+        words = [reason for reason in verdict.reasons if "said" in reason]
+        rows = zip(one.task.tell, theirs, ours, substring_told(one.task.tell, texts), strict=True)
+        for at, (fact, they, we, part) in enumerate(rows):
+            one.tally.facts[f"{name.split(':')[0]}/{_word(they)}/{_word(we)}"] += 1
+            found = {"entry": one.entry, "wording": name, "fact": fact, "tau2": they, "ours": we,
+                     "reason": next((why for why in words if why.endswith(f":{at}")), ""),
+                     "message": _around(fact, texts)}  # fmt: skip
+            if part != they:
+                one.tally.substring_differences.append(found)
+            if we != they:
+                one.tally.differences.append(found)
+
+
+def _word(said: bool) -> str:
+    return "told" if said else "untold"
+
+
+def _around(fact: str, texts: list[str], width: int = 24) -> str:
+    """Where a fact stands in the messages, or the first of them."""
+    for text in texts:
+        plain = text.lower().replace(",", "")
+        at = plain.find(fact.lower())
+        if at >= 0:
+            return plain[max(0, at - width) : at + len(fact) + width]
+    return texts[0][: 3 * width]
+
+
+def summary(tally: Tally, cpu: float, seconds: float) -> dict[str, Any]:
+    equal = sum(tally.states.values())
+    return {
+        "tasks": dict(tally.tasks),
+        "state_verdicts": equal + len(tally.state_differences),
+        "state_equal": equal,
+        "state_differences": tally.state_differences,
+        "states": dict(sorted(tally.states.items())),
+        "rewards": {
+            name: round(sum(values) / len(values), 3) for name, values in tally.rewards.items()
+        },
+        "facts": sum(tally.facts.values()),
+        "facts_equal": sum(tally.facts.values()) - len(tally.differences),
+        "facts_by_wording": dict(sorted(tally.facts.items())),
+        "substring_differences": tally.substring_differences,
+        "calls": dict(tally.ends),
+        "faults": tally.faults,
+        "gold_errors": len(tally.gold_errors),
+        "cpu_seconds": round(cpu, 1),
+        "seconds": round(seconds, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--domain", choices=DOMAINS, action="append", help="all by default")
+    parser.add_argument("--count", type=int, help="so many tasks of each domain; all by default")
+    parser.add_argument("--differences", type=Path, help="where told facts that differ are listed")
+    wanted = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+    started = last = time.monotonic()
+    tally, desk = Tally(), Desk()
+    try:
+        for name in wanted.domain or DOMAINS:
+            for one in hosted(desk, name, wanted.count, tally):
+                compare_states(one)
+                if one.task.tell:
+                    compare_words(one)
+                tally.tasks[name] += 1
+                if time.monotonic() - last > PROGRESS_S:
+                    last = time.monotonic()
+                    log.info(
+                        "%s: %d tasks, %d verdicts, %d differ, %.0f s", name, tally.tasks[name],
+                        sum(tally.states.values()), len(tally.state_differences), last - started,
+                    )  # fmt: skip
+        cpu = time.process_time() + desk.ask("cpu_seconds")
+    finally:
+        desk.close()
+    tally.faults += [f"failed, and wrote: {call}" for call in desk.failed_writes]
+    if wanted.differences:
+        lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in tally.differences]
+        wanted.differences.write_text("".join(lines), encoding="utf-8")
+    figures = summary(tally, cpu, time.monotonic() - started)
+    print(json.dumps(figures))
+    if figures["state_differences"] or figures["substring_differences"] or figures["faults"]:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
