@@ -2,7 +2,7 @@
 
 from astra.data_stage import data_stage
 from astra.embedding.build import build_embedder
-from astra.envsynth.envs_merged import Inputs, arenas, measure, summarise
+from astra.envsynth.envs_merged import Inputs, arenas, measure, summarise, with_goals
 from astra.envsynth.envs_merged_config import EnvsMergedConfig
 from astra.envsynth.estimate import merge_asks
 from astra.envsynth.offline.handlers import HANDLERS
@@ -14,7 +14,7 @@ from astra.sandbox.build import build_sandbox
 from astra.stage import run_stage
 from astra.tracking.mlflow import digests
 
-TABLES = ("qa_valid", "envs", "tools")
+TABLES = ("qa_valid", "envs", "tools", "goals")
 
 
 def main() -> None:
@@ -34,6 +34,8 @@ def main() -> None:
         outcomes = arenas(
             inputs, teacher, embedder, sandbox, stage.config, stage.open_items, stage.metrics
         )
+        if stage.config.goals:
+            outcomes = with_goals(outcomes, stage.read("goals", Arena))
         stage.write(outcomes, Arena, measure)
         summarise(stage.metrics, embedder)
 

@@ -37,6 +37,7 @@ from astra.train.rl_config import RLConfig
 from astra.train.sft_config import SFTConfig
 from astra.trajectories.config import TrajectoriesConfig
 from astra.worlds.config import WorldsConfig
+from astra.worlds.goal_config import GoalsConfig
 
 log = logging.getLogger("astra")
 BLOCKS: Mapping[str, type[BaseModel]] = {
@@ -49,6 +50,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "trajectories": TrajectoriesConfig,
     "sft_set": SFTSetConfig,
     "worlds": WorldsConfig,
+    "goals": GoalsConfig,
     "qa": QAConfig,
     "qa_valid": QAValidConfig,
     "envs": EnvsConfig,

@@ -31,6 +31,7 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from astra.arena.worlds import goal_of
 from astra.embedding.protocol import Embedder
 from astra.envsynth.bands import ToolPool, with_irrelevant
 from astra.envsynth.batching import Batcher, drawn_in_thread
@@ -106,6 +107,18 @@ async def arenas(
         async with aclosing(finished):
             async for arena in finished:
                 yield arena
+
+
+async def with_goals(
+    outcomes: AsyncGenerator[Outcome, None], goals: Iterable[Arena]
+) -> AsyncGenerator[Outcome, None]:
+    """The outcomes, and then the arenas in worlds whose goals need no user who talks."""
+    async with aclosing(outcomes):
+        async for outcome in outcomes:
+            yield outcome
+    for arena in goals:
+        if not goal_of(arena).needs_user:
+            yield arena
 
 
 def _finished(
@@ -257,6 +270,9 @@ def measure(metrics: StageMetrics, arena: Arena) -> None:
         metrics.count("code_arenas")
         metrics.distribution("code_composition", [arena.composition])
         metrics.distribution("code_split", [arena.split.value])
+        return
+    if arena.world_id:
+        metrics.count("goal_arenas")
         return
     metrics.count("arenas")
     metrics.count("hard", int(arena.is_hard))

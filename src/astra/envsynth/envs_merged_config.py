@@ -66,4 +66,6 @@ class EnvsMergedConfig(StageConfig):
     verify_batch: int = Field(ge=1)
     """Merged tools verified, or arenas replayed, together at most; bounds the open sessions."""
     code: CodeConfig
+    goals: bool
+    """Whether the goals of table ``goals`` that need no user who talks are passed on as arenas."""
     sandbox: SandboxLimits

@@ -65,6 +65,8 @@ def _plan(kind: QuestionKind, config: GoalsConfig, rng: random.Random) -> GoalPl
     }
     if T.CHOICE in traits:
         traits -= {T.CHANGES_MIND}
+    if config.wishes == 1:
+        traits -= {T.MULTI}
     several = rng.choice(range(2, config.wishes + 1)) if config.wishes > 1 else 1
     return GoalPlan(
         kind, frozenset(traits), rng.random() < config.agreed, several if T.MULTI in traits else 1

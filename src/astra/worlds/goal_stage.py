@@ -119,9 +119,8 @@ class _Workshop:
         mutants = Mutants(self._view, self._executions, self._pool, goal, self._undone)
         if wrong := mutant_fault(mutants, counts):
             return wrong, said
-        told = goal.model_dump(
-            mode="json", include={"kind", "outcome", "effect", "say", "withheld"}
-        )
+        fields = {"kind", "outcome", "effect", "say", "withheld"}
+        told = goal.model_dump(mode="json", include=fields)
         meaning = canonical_json([told, [[call.tool, call.arguments] for call in goal.wish]])
         if meaning in self._known:
             return "duplicate_goal", said

@@ -88,7 +88,7 @@ class GoalMaker:
         ]  # fmt: skip
         text = turns.introduction(self.view, known, rng) + turns.wishes(phrases, rng)
         facts: Row = {**turns.own(known), **script.opening_facts(told)}
-        asked = self._asked_after(wishes[-1], program, rng) if plan.kind == "mixed" else None
+        asked = self._asked_after(wishes, rng) if plan.kind == "mixed" else None
         if asked:
             text += f" {turns.question(asked[2], 'it afterwards', rng)}"
         if agreed:
@@ -234,11 +234,13 @@ class GoalMaker:
         return self._goal(plan, program, GoalOutcome(kind=OutcomeKind.DONE), says)
 
     def _asked_after(
-        self, wish: Wish, program: Program, rng: random.Random
+        self, wishes: Sequence[Wish], rng: random.Random
     ) -> tuple[str, Row, str] | None:
-        """A cell of the row that a write made or changed, which its result shows."""
+        """A cell of the row that the last write makes or changes, which its result shows."""
+        *before, wish = wishes
         view, tool = self.view, self.view.tools[wish.tool]
-        made = effects(view.world, tool, view.scope(wish.arguments))
+        tables = after_all(view, [(one.tool, one.arguments) for one in before])
+        made = effects(view.world, tool, view.scope(wish.arguments, tables))
         for (table, _), row in sorted(made.items()):
             if row is None or table not in tool.shows:
                 continue

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from typing import NamedTuple
 
 from astra.arena.world_runner import CallEnd
@@ -88,6 +89,8 @@ def _whole(view: WorldView, tool: str, arguments: Row, rng: random.Random) -> Wi
         return None
     (party,) = owners
     for name in arguments:
+        if view.parameters(tool)[name].get("format") == "date" and not _is_date(arguments[name]):
+            return None
         if _is_text(view, tool, name):
             given[name] = _fresh(str(view.rows[view.party.name][party].get(name, "")), rng)
             if not given[name]:
@@ -99,6 +102,13 @@ def _is_text(view: WorldView, tool: str, name: str) -> bool:
     schema = view.parameters(tool)[name]
     free = schema.get("type") == "string" and "enum" not in schema and "format" not in schema
     return free and view.table_of(name) is None
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def _fresh(text: str, rng: random.Random) -> str:
