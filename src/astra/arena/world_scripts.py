@@ -6,8 +6,8 @@ takes the first row it sees wherever the user's words leave a row to be found.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -15,18 +15,15 @@ from astra.arena.statements import states
 from astra.arena.traces import is_success, records_in
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import WorldRunner
-from astra.records.base import content_id
 from astra.records.state import Tables
 from astra.records.world import (
     EventKind,
+    OutcomeKind,
     ToolRole,
     TraceEvent,
     World,
     WorldGoal,
-    WorldTool,
 )
-
-_ENDINGS = {"decline": ToolRole.DECLINE, "hand_over": ToolRole.HAND_OVER}
 
 
 class WorldScript(StrEnum):
@@ -34,11 +31,15 @@ class WorldScript(StrEnum):
 
     REFERENCE = "reference"  # the goal's own trace
     MUTE = "mute"  # nothing
-    DECLINE = "decline"  # declines at once, for a reason drawn from those that the tool takes
+    DECLINE = "decline"  # declines at once, always with the same code
     HAND_OVER = "hand_over"  # hands over at once, likewise
     FIRST_CANDIDATE = "first_candidate"  # the reference with the first of the rows that it saw
 
 
+_ENDINGS = {
+    WorldScript.DECLINE: (ToolRole.DECLINE, OutcomeKind.DECLINED),
+    WorldScript.HAND_OVER: (ToolRole.HAND_OVER, OutcomeKind.HANDED_OVER),
+}
 FLOORS = tuple(script for script in WorldScript if script != WorldScript.REFERENCE)
 
 
@@ -56,13 +57,21 @@ def play_goal(runner: WorldRunner, goal: WorldGoal, events: Sequence[TraceEvent]
     return PlayedGoal(trace, runner.tables, judge(runner.base.world, goal, trace, runner.tables))
 
 
+def best_codes(goals: Iterable[WorldGoal]) -> dict[OutcomeKind, str]:
+    """The code with which most declined, and most handed over, goals end; ties by name."""
+    counts: dict[OutcomeKind, Counter[str]] = {}
+    for goal in goals:
+        counts.setdefault(goal.outcome.kind, Counter())[goal.outcome.reason] += 1
+    return {kind: min(one, key=lambda code: (-one[code], code)) for kind, one in counts.items()}
+
+
 def goal_script(
-    script: WorldScript, runner: WorldRunner, goal: WorldGoal
+    script: WorldScript, runner: WorldRunner, goal: WorldGoal, codes: Mapping[OutcomeKind, str]
 ) -> tuple[TraceEvent, ...] | None:
     """The events of a script, turns of the user included; None where it does not apply.
 
-    FIRST_CANDIDATE applies where the goal leaves a row to be found among several. It executes the
-    reference, whose results say what an agent would see first.
+    ``codes``: with which an agent declines and hands over that always does. FIRST_CANDIDATE
+    executes the reference, whose results say what an agent would see first.
     """
     if script == WorldScript.REFERENCE:
         return goal.trace
@@ -70,25 +79,14 @@ def goal_script(
         return goal.trace[:1]
     if script == WorldScript.FIRST_CANDIDATE:
         return first_candidate(runner.base.world, goal, runner.replay(goal.trace))
-    role = _ENDINGS[script.value]
-    tools = [tool for tool in runner.base.world.tools if tool.role == role]
-    if not tools:
+    role, outcome = _ENDINGS[script]
+    tool = next((tool for tool in runner.base.world.tools if tool.role == role), None)
+    if tool is None:
         return None
-    call = TraceEvent(kind=EventKind.CALL, tool=tools[0].tool.name,
-                      arguments=_arguments(tools[0], goal))  # fmt: skip
+    required = tool.tool.parameters.get("required", ())
+    given = dict.fromkeys(required, codes.get(outcome, "as asked"))
+    call = TraceEvent(kind=EventKind.CALL, tool=tool.tool.name, arguments=given)
     return (goal.trace[0], call, TraceEvent(kind=EventKind.ASSISTANT, text="I cannot do that."))
-
-
-def _arguments(tool: WorldTool, goal: WorldGoal) -> dict[str, Any]:
-    """The required arguments: a value drawn where the document lists them, else plain words."""
-    seed = content_id([tool.tool.name, goal.trace[0].text])
-    rng = random.Random(int(seed, 16))
-    schema = tool.tool.parameters
-    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
-    return {
-        name: rng.choice(listed) if (listed := properties[name].get("enum")) else "as asked"
-        for name in schema.get("required", ())
-    }
 
 
 class _Swap(NamedTuple):

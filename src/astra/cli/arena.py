@@ -24,6 +24,7 @@ from astra.export.rows import (
     read_rows,
 )
 from astra.export.write import ExportFormat, write_export
+from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.sandbox.limits import SandboxLimits
 
@@ -99,12 +100,25 @@ def play_one(
         rows = (
             export_row(arena, options, draw_extra_tools(arena, irrelevant, per_band, 0))
             for arena in read_arenas(file)
+            if not needs_user(arena) or _in_world(arena, identifier, file)
         )
-    episode = ArenaEpisode(_find(rows, identifier, file))
+    row = _find(rows, identifier, file)
+    _in_world(row.arena, identifier, file)
+    episode = ArenaEpisode(row)
     try:
         play(episode, Screen())
     finally:
         episode.close()
+
+
+def _in_world(arena: Arena, identifier: str, file: Path) -> bool:
+    """False for an arena that is not the one named. Raises ExportError where it is in a world."""
+    if arena.world_id and arena.id.startswith(identifier):
+        raise ExportError(
+            f"arena {arena.id} plays in a world, where a verdict and not sub-tasks decide: step "
+            f"through it with `astra world play {file} {arena.id}`"
+        )
+    return False
 
 
 def _options(reward: RewardMode, final_answer: FinalAnswer, call_timeout: float) -> EpisodeOptions:

@@ -15,8 +15,10 @@ from pyarrow import parquet
 from rich.text import Text
 
 from astra.cli.servers import of_server
+from astra.cli.world_page import world_page
 from astra.errors import AstraError
 from astra.records.score import Rejection
+from astra.records.world import World
 from astra.report.workspace import DATA_STAGES, STAGES
 from astra.store.tables import record_name
 
@@ -113,6 +115,8 @@ def show_table(
             record = {field: parsed(row[field]) for field in fields or row}
             if as_json:
                 yield Text(json.dumps(record, ensure_ascii=False))
+            elif name == World.__name__ and not fields:
+                yield world_page(record)
             else:
                 title = f"{name} {row.get('id', '')}"
                 yield _page(title, record if fields else _telling(name, record))

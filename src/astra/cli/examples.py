@@ -17,6 +17,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "astra show tasks --server aquarium --where kind=chain --fields question",
         "astra show bench --where checkpoint=rl --where outcome!=success --fields id,messages",
         "astra show envs_merged --where 'hops>=3' --json --limit 0",
+        "astra show worlds --where domain=library_loans --limit 1",
     ),
     "experiments": ("astra experiments", "astra experiments --sort-by rl.seed --md"),
     "report": ("astra report", "astra report --out report.html --examples 5"),
@@ -63,6 +64,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "train trained": ("astra train trained",),
     "train ablations queue": ("astra train ablations queue --dry",),
     "train ablations table": ("astra train ablations table",),
+    "world play": (
+        "astra world play data/goals.parquet 0a1b",
+        "astra world play data/worlds.parquet 3c",
+    ),
 }
 
 

@@ -28,6 +28,7 @@ from astra.cli.serve import serve_command
 from astra.cli.sft import sft_app
 from astra.cli.teacher import teacher_app
 from astra.cli.train import train_app
+from astra.cli.world import world_app
 from astra.errors import AstraError
 from astra.sandbox.probe import probe
 from astra.settings import RuntimeConfig, load
@@ -50,6 +51,7 @@ commands.add_typer(remote_app, name="remote")
 commands.add_typer(sft_app, name="sft")
 commands.add_typer(teacher_app, name="teacher")
 commands.add_typer(train_app, name="train")
+commands.add_typer(world_app, name="world")
 commands.command("experiments")(experiments_command)
 commands.command("report")(report)
 commands.command("serve")(serve_command)

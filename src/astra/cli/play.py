@@ -177,8 +177,13 @@ def _cell(value: Any) -> str:
 
 
 def _show_tools(episode: ArenaEpisode, screen: Screen) -> None:
+    show_tools(episode.tools, screen)
+
+
+def show_tools(tools: Sequence[Mapping[str, Any]], screen: Screen) -> None:
+    """Show what function schemas say: signatures, descriptions, parameters."""
     shown: dict[str, str] = {}
-    for tool in episode.tools:
+    for tool in tools:
         function = tool["function"]
         schema = function["parameters"]
         signature = [

@@ -80,8 +80,7 @@ class Record(Frozen):
 
     @model_validator(mode="after")
     def _identify(self) -> Self:
-        used = {name for name in self.identity if name not in self.sparse or getattr(self, name)}
-        chosen = self.model_dump(mode="json", include=used)
+        chosen = self.model_dump(mode="json", include=self._identifying())
         expected = content_id([type(self).__name__, chosen])
         if not self.id:
             object.__setattr__(self, "id", expected)
@@ -92,3 +91,7 @@ class Record(Frozen):
                 "rebuild the stage that made it"
             )
         return self
+
+    def _identifying(self) -> set[str]:
+        """The fields that the id is a hash of."""
+        return {name for name in self.identity if name not in self.sparse or getattr(self, name)}

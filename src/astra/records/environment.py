@@ -109,6 +109,10 @@ class Arena(Record):
     goal: str = ""
     """What is wanted there, a ``WorldGoal`` as JSON; empty for questions."""
 
+    def _identifying(self) -> set[str]:
+        # The tools of an arena in a world are the world's, and are there only once it is resolved.
+        return super()._identifying() - ({"tools"} if self.world_id else set())
+
     @property
     def is_hard(self) -> bool:
         """Whether it has several traits of a hard arena and takes several calls; the others are
