@@ -253,6 +253,8 @@ class Clerk(Tau2Desk):
                 return OPENED
             case "start":
                 self._reset()
+                if self.fault == "unreachable":
+                    self.gold = {**self.gold, "p2": {**PETS["pets"][1], "weight": 7}}
                 return {"changed": {}, "effect": {"pets": self.gold}, "errors": ["pay: no card"]}
             case "reset":
                 self._reset()
@@ -262,6 +264,8 @@ class Clerk(Tau2Desk):
                 same = self.rows == self.gold
                 database = same != (self.fault == "verdict")
                 return {"reward": float(same), "database": database, "told": []}
+            case "hashes":
+                return [as_text(self.rows), None]
             case "told":
                 return substring_told(["5.50", "Rex"], given["texts"])
             case _:
@@ -305,11 +309,27 @@ def test_two_sides_that_agree_are_counted_by_what_both_say() -> None:
     assert figures["substring_differences"] == []
 
 
+def test_a_solution_that_misses_its_own_reference_gets_another() -> None:
+    """A verdict that refuses everything shows nothing: the end as played is compared too."""
+    figures, tally = compared("unreachable")
+    assert tally.state_differences == []
+    assert all(name.endswith("missed") for name in figures["states"] if "as_played" not in name)
+    played = {name: many for name, many in figures["states"].items() if "as_played" in name}
+    assert played == {
+        "clinic/as_played/careless/missed": 1, "clinic/as_played/doubled/missed": 2,
+        "clinic/as_played/doubled/reached": 1, "clinic/as_played/dropped/missed": 2,
+        "clinic/as_played/dropped/reached": 1, "clinic/as_played/gold/reached": 1,
+        "clinic/as_played/idle/missed": 1, "clinic/as_played/nothing/missed": 1,
+        "clinic/as_played/reversed/reached": 1,
+    }  # fmt: skip
+    assert figures["state_verdicts"] == 22
+
+
 @pytest.mark.parametrize("fault", ["verdict", "read", "digest", "torn"])
 def test_what_goes_wrong_on_either_side_is_seen(fault: str) -> None:
     figures, tally = compared(fault)
     if fault == "verdict":
-        assert figures["state_equal"] == 0
+        assert len(figures["state_differences"]) == 11
         assert tally.state_differences[0]["replay"] == "gold"
     else:
         assert figures["faults"]

@@ -262,6 +262,10 @@ class Desk:
             "told": [bool(check.met) for check in info.communicate_checks or ()],
         }
 
+    def hashes(self) -> list[str | None]:
+        """What the package knows both sides' documents by."""
+        return [self.environment.get_db_hash(), self.environment.get_user_db_hash()]
+
     def told(self, texts: list[str]) -> list[bool]:
         """Which of the facts that the task wants told these messages of the agent tell."""
         messages = [self.message.AssistantMessage(role="assistant", content=one) for one in texts]
