@@ -174,10 +174,7 @@ class GoalProof:
             yield GoalFault("needs_user", f"{len(users)} turns of the user")
         if goal.kind is _Q.MISSING_PARAMETER:
             yield from self._missing_parameter(users)
-        added = {tool for event in users for tool in event.adds_tools}
         late = {e.tool for e in goal.trace if e.kind == EventKind.CALL} & set(goal.withheld)
-        if late - added:
-            yield GoalFault("tool_never_comes", f"{sorted(late)}")
         if GoalTrait.LATE_TOOL in goal.traits and not late:
             yield GoalFault("tool_not_needed", f"{goal.withheld}")
         if GoalTrait.CHANGES_MIND in goal.traits and not (

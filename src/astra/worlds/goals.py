@@ -31,9 +31,9 @@ from astra.worlds.executions import Executions
 from astra.worlds.goal_effects import after_all, net_writes
 from astra.worlds.program import DOCUMENT, NoProgram, Program, Told, stored
 from astra.worlds.references import Predicate, among, loose
-from astra.worlds.scripts import Script, traits_of
+from astra.worlds.scripts import WishScript, traits_of
 from astra.worlds.view import WorldView
-from astra.worlds.wishes import Wish, WishPool, satisfied
+from astra.worlds.wishes import Wish, WishPool, nothing_there, satisfied
 
 T = GoalTrait
 _ANSWER = {ColumnType.DATE: AnswerType.DATE, ColumnType.INTEGER: AnswerType.NUMBER,
@@ -76,7 +76,7 @@ class GoalMaker:
         known = program.identity()
         told = [program.tell(wish, T.IMPLICIT in plan.traits) for wish in wishes]
         twist = self._twist(plan, program, told[0], rng)
-        script = Script(plan.kind, plan.traits, told[0], twist)
+        script = WishScript(plan.kind, plan.traits, told[0], twist)
         governed = [self.view.governing(wish.tool, "confirmed") for wish in wishes]
         # What is agreed to beforehand is the first change: a later one needs a word of its own.
         agreed = plan.agreed and bool(governed[0]) and not any(governed[1:]) and script.plain
@@ -310,20 +310,11 @@ class GoalMaker:
         if sort == "not_available":
             return self._ended(plan, rng.choice(pool.unavailable), sort, rng)
         if sort == "not_found":
-            return self._ended(plan, self._nothing(rng), sort, rng)
+            wish = nothing_there(view, pool, rng)
+            if wish is None:
+                raise NoProgram("no_wish")
+            return self._ended(plan, wish, sort, rng)
         return self._topic(plan, rng)
-
-    def _nothing(self, rng: random.Random) -> Wish:
-        """A wish about a row that does not exist."""
-        tools = sorted(self._pool.legal)
-        wish = rng.choice(self._pool.legal[rng.choice(tools)]) if tools else None
-        for name, value in wish.arguments.items() if wish else ():
-            table = self.view.table_of(name)
-            if wish is not None and table is not None and table.name != self.view.party.name:
-                key = value[:-4] + str(rng.randint(1000, 9999))
-                if key not in self.view.rows[table.name]:
-                    return Wish(wish.tool, {**wish.arguments, name: key}, wish.party)
-        raise NoProgram("no_wish")
 
     def _topic(self, plan: GoalPlan, rng: random.Random) -> WorldGoal:
         view = self.view

@@ -254,6 +254,8 @@ class Mutants(ExecutedGoal):
 
     def _wrong_words(self, say: Say, right: str) -> Iterator[str]:
         """Another value, all values there are, the value inside a longer one."""
+        if not say.read:
+            return
         proof = say.read[0]
         cells = {row[proof.column] for row in self.view.world.rows[proof.table]} - {None}
         others = sorted((cell for cell in cells if cell != say.answer.value), key=str)

@@ -1,7 +1,8 @@
 """Whether a goal's checker rejects every wrong way and accepts every right one.
 
 A variant that is accepted and ends where the goal does, in the same words and with the same reads,
-is no mutant: of M2 it shows an idle write, of the others it is counted.
+is no mutant: of M2 it shows an idle write, of M8 a change of mind that changes nothing, of the
+others it is counted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from astra.worlds.executions import Executed
 from astra.worlds.mutants import Mutants
 from astra.worlds.right_ways import RightWays
 from astra.worlds.variants import ExecutedGoal, Variant
+
+_IDLE = {"M2": "idle_write", "M8": "idle_change"}
+"""Classes of which every variant has to be a mutant, with the reason for dropping the goal."""
 
 
 @dataclass
@@ -46,10 +50,10 @@ def mutant_fault(mutants: Mutants, counts: MutantCounts) -> str:
     there is none. Adds what came of all of them to ``counts``."""
     found = ""
     for mutant in mutants.all():
-        success, idle = _judged(mutants, mutant)
-        if idle:
+        run, tables, success = _judged(mutants, mutant)
+        if success and _same(mutants, run, tables):
             counts.idle[mutant.name] += 1
-            found = found or ("idle_write" if mutant.name == "M2" else "")
+            found = found or _IDLE.get(mutant.name, "")
         elif success:
             counts.accepted[mutant.name] += 1
             found = found or f"mutant_{mutant.name}"
@@ -57,18 +61,17 @@ def mutant_fault(mutants: Mutants, counts: MutantCounts) -> str:
             counts.rejected[mutant.name] += 1
     ways = RightWays(mutants.view, mutants.executions, mutants.pool, mutants.goal)
     for way in ways.all():
-        success, _ = _judged(ways, way)
+        success = _judged(ways, way)[2]
         (counts.right if success else counts.wrong)[way.name] += 1
         found = found or ("" if success else f"right_{way.name}")
     return found
 
 
-def _judged(goal: ExecutedGoal, variant: Variant) -> tuple[bool, bool]:
-    """Whether a variant succeeds, and whether it is none."""
+def _judged(goal: ExecutedGoal, variant: Variant) -> tuple[Executed, Tables, bool]:
+    """A variant executed, the rows that are judged, and whether it succeeds."""
     run = goal.executions.run(variant.trace, goal.goal.withheld)
     tables = variant.spoil(run.tables) if variant.spoil else run.tables
-    success = judge(goal.view.world, goal.goal, run.trace, tables).success
-    return success, success and _same(goal, run, tables)
+    return run, tables, judge(goal.view.world, goal.goal, run.trace, tables).success
 
 
 def _same(goal: ExecutedGoal, run: Executed, tables: Tables) -> bool:

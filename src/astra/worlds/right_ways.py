@@ -86,7 +86,7 @@ class RightWays(ExecutedGoal):
                 for at, event in enumerate(self.trace)
                 if event.kind == EventKind.ASSISTANT and states(say.answer, event.text)
             ]
-            for text in _other_forms(say):
+            for text in _other_forms(say) if told else ():
                 trace = list(self.trace)
                 trace[told[0]] = message(text)
                 yield Variant("A5", tuple(trace))

@@ -26,7 +26,7 @@ from astra.worlds.wishes import Wish
 T = GoalTrait
 
 
-class Script:
+class WishScript:
     """The turns about a first wish. ``twist`` is what the kind or the traits need: the open row
     (parameter, words, fact, candidates), the first version, or the missing parameter."""
 

@@ -182,3 +182,16 @@ def satisfied(view: WorldView, rng: random.Random) -> Iterator[Satisfied]:
                     found.append(Satisfied(wish, change.table, row_key, column))
     rng.shuffle(found)
     yield from found
+
+
+def nothing_there(view: WorldView, pool: WishPool, rng: random.Random) -> Wish | None:
+    """A legal wish whose first row of its own is none that exists; None where no wish has one."""
+    tools = sorted(pool.legal)
+    wish = rng.choice(pool.legal[rng.choice(tools)]) if tools else None
+    for name, value in wish.arguments.items() if wish else ():
+        table = view.table_of(name)
+        if wish is not None and table is not None and table.name != view.party.name:
+            key = f"{value[:-4]}{rng.randint(1000, 9999)}"
+            if key not in view.rows[table.name]:
+                return wish._replace(arguments={**wish.arguments, name: key})
+    return None
