@@ -6,17 +6,28 @@ CPU-second of host, zygote and sessions, so that other work on the machine matte
 """
 
 import argparse
+import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import math
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
 
 from astra.arena.delta import WorldBase
 from astra.arena.env import ArenaEnv
 from astra.arena.reward import score_episode
 from astra.arena.state import entry_of, settle
 from astra.arena.world_runner import CallEnd, WorldRunner
-from astra.arena.worlds import resolve, world_texts
-from astra.records.base import compact_json
+from astra.arena.world_scripts import WorldScript, best_codes, goal_script, play_goal
+from astra.arena.worlds import goal_of, resolve, world_texts
+from astra.devtools.params import compose
+from astra.llm.protocol import Ask
+from astra.records.base import Record, compact_json
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import CallStatus, ExecutedCall, ToolCall
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
@@ -37,9 +48,20 @@ from astra.records.world import (
 )
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
+from astra.settings import validate
+from astra.store.metrics import StageMetrics
+from astra.worlds.config import WorldsConfig
+from astra.worlds.goal_config import GoalsConfig
+from astra.worlds.goal_plans import world_plans
+from astra.worlds.goal_stage import goal_arenas
+from astra.worlds.plans import plans
+from astra.worlds.worlds import WorldTeachers, worlds
 from sandbox import cpu_seconds
 
 Figures = dict[str, Any]
+Made = TypeVar("Made", bound=Record)
+OPEN = 2
+"""Worlds that are worked on at once: one for each of two cores."""
 LIMITS = SandboxLimits(cpu_s=600, call_timeout_s=30.0)
 TABLES = tuple(f"table_{at}" for at in range(6))
 GET = """
@@ -248,7 +270,97 @@ def protocol() -> Figures:
     return figures
 
 
-SECTIONS: Mapping[str, Callable[[], Figures]] = {"protocol": protocol}
+def goals() -> Figures:
+    """The worlds and goals of scale ``small``, made and proved, and what reaches the goals."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "params.yaml"
+        compose(file, ["scale=small"])
+        params = yaml.safe_load(file.read_text("utf-8"))
+    planned = validate("worlds", params["worlds"] | {"contamination": None}, WorldsConfig)
+    config = validate("goals", params["goals"], GoalsConfig)
+    begun, cpu = time.perf_counter(), cpu_seconds()
+    with LocalSandbox(planned.sandbox) as sandbox:
+        metrics = StageMetrics("worlds")
+        made = drained(worlds(plans(planned), NOBODY, sandbox, planned, None, OPEN, metrics), World)
+        wanted = list(world_plans(made, config))
+        metrics = StageMetrics("goals")
+        arenas = drained(goal_arenas(wanted, sandbox, config, OPEN, metrics), Arena)
+        seconds = {"seconds": round(time.perf_counter() - begun), "cpu_seconds": round(
+            cpu_seconds() - cpu)}  # fmt: skip
+        reached = played(made, arenas, sandbox)
+    counts, splits = metrics.counts, Counter(arena.split for arena in arenas)
+    return {
+        "worlds": len(made),
+        **{f"goals_{split}": splits[split] for split in Split},
+        "goals_that_need_a_user": sum(goal_of(arena).needs_user for arena in arenas),
+        "mutants": counts["mutants_rejected"] + counts["mutants_accepted"],
+        "mutants_accepted": counts["mutants_accepted"],
+        "mutants_idle": counts["mutants_idle"],
+        "mutants_by_class": {f"M{at}": counts[f"mutants_rejected_M{at}"] for at in range(1, 16)},
+        "right_ways": {f"A{at}": [counts[f"ways_right_A{at}"], counts[f"ways_wrong_A{at}"]]
+                       for at in range(1, 6)},
+ **reached, **seconds,
+    }  # fmt: skip
+
+
+class Nobody:
+    """A teacher of nothing: no world here is one of a subject."""
+
+    name = "nobody"
+
+    async def ask(self, ask: Ask[Any]) -> Any:
+        raise AssertionError(f"rules make these worlds, not {ask.template}")
+
+
+NOBODY = WorldTeachers(Nobody(), Nobody())
+
+
+def drained(outcomes: AsyncGenerator[Record, None], kind: type[Made]) -> list[Made]:
+    """The records of one kind that a flow gives."""
+
+    async def all_of() -> list[Made]:
+        return [one async for one in outcomes if isinstance(one, kind)]
+
+    return asyncio.run(all_of())
+
+
+def played(made: Sequence[World], arenas: Sequence[Arena], sandbox: LocalSandbox) -> Figures:
+    """How often the reference reaches its goal, and the floors on held-out domains: goals reached,
+    goals tried and the 95 % interval (Wilson); the first candidate over goals that leave a choice.
+    """
+    training = [goal_of(arena) for arena in arenas if arena.split is Split.TRAIN]
+    codes, tried, reached = best_codes(training), Counter[str](), Counter[str]()
+    for world in made:
+        with WorldRunner(world, sandbox) as runner:
+            for arena in (arena for arena in arenas if arena.world_id == world.id):
+                goal, names = goal_of(arena), [WorldScript.REFERENCE]
+                if world.split is Split.HELDOUT:
+                    names += [WorldScript.MUTE, WorldScript.DECLINE, WorldScript.HAND_OVER]
+                    names += [WorldScript.FIRST_CANDIDATE] if goal.candidates else []
+                for name in names:
+                    events = goal_script(name, runner, goal, codes)
+                    tried[name] += 1
+                    if events is not None:
+                        reached[name] += play_goal(runner, goal, events).verdict.success
+    floors = {
+        f"floor_{name}": [reached[name], tried[name], *wilson(reached[name], tried[name])]
+        for name in WorldScript if name is not WorldScript.REFERENCE
+    }  # fmt: skip
+    return {"reference_rewarded": reached[WorldScript.REFERENCE] / max(1, len(arenas)), **floors}
+
+
+def wilson(hits: int, tries: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson, 1927)."""
+    if not tries:
+        return 0.0, 1.0
+    z, share = 1.96, hits / tries
+    middle = share + z * z / (2 * tries)
+    half = z * math.sqrt(share * (1 - share) / tries + z * z / (4 * tries * tries))
+    scale = 1 + z * z / tries
+    return round(max(0.0, middle - half) / scale, 4), round((middle + half) / scale, 4)
+
+
+SECTIONS: Mapping[str, Callable[[], Figures]] = {"protocol": protocol, "goals": goals}
 
 
 def main() -> None:
@@ -263,7 +375,8 @@ def main() -> None:
         figures[name] = SECTIONS[name]()
         if not asked.json:
             print(json.dumps({name: figures[name]}, indent=2), flush=True)
-    print(json.dumps(figures))
+    flat = figures.pop("goals", {})
+    print(json.dumps({**figures, **flat}))
 
 
 if __name__ == "__main__":
