@@ -8,7 +8,6 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from astra.records.environment import Arena
-from astra.records.qa import Split
 from astra.records.world import World, WorldShape
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
@@ -36,7 +35,7 @@ def worlds_and_goals(
     world = generate(load_domains()[domain], 0, shape, 0)
     stated = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/goals/base.yaml"))
     assert isinstance(stated, dict)
-    stated |= {"instances": {Split.TRAIN: goals}, "sandbox": {"cpu_s": 600}, "draws": 60}
+    stated |= {"instances": {world.split: goals}, "sandbox": {"cpu_s": 600}, "draws": 60}
     if shape == WorldShape.SMALL:
         stated["wishes"] = 1
     if late_tools:

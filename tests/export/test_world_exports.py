@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,7 @@ def played_by_trl(environment: trl.ArenaEnvironment, row: ExportedArena) -> list
 
 
 def score(
-    environment: trl.ArenaEnvironment, row: ExportedArena, said: list[Mapping[str, Any]]
+    environment: trl.ArenaEnvironment, row: ExportedArena, said: Sequence[Mapping[str, Any]]
 ) -> float:
     return trl._score(environment, said, True)
 

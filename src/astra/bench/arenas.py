@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from astra.arena.irrelevant import IrrelevantMode, draw
+from astra.arena.worlds import goal_of
 from astra.bench.config import BenchConfig
 from astra.bench.episodes import classify, rollout_scores
 from astra.bench.progress import BenchProgress
@@ -109,6 +110,8 @@ def _episode(name: str, job: EpisodeJob, rollout: Rollout) -> BenchEpisode:
         messages=rollout.messages,
         calls=rollout.calls,
         hard=arena.is_hard,
+        world_id=arena.world_id,
+        goal_traits=goal_of(arena).traits if arena.world_id else (),
     )
 
 

@@ -22,9 +22,9 @@ from astra.bench.episodes import examples, mean_scores
 from astra.bench.harness.play import checked, run_suite
 from astra.bench.harness.protocol import Serving, SuiteConfig, SuiteError
 from astra.bench.harness.served import Checkpoints
-from astra.bench.names import CEILING
+from astra.bench.names import CEILING, REFERENCES, WORLD_FLOORS
 from astra.bench.progress import BenchProgress
-from astra.bench.references import REFERENCES, scripted_engine
+from astra.bench.references import reference_scripts, scripted_engine
 from astra.bench.served_arenas import play_served
 from astra.bench.suite_tables import write_run
 from astra.bench.summary import run_metrics
@@ -86,13 +86,16 @@ class _Arenas:
         and so say nothing about the time left."""
         codec = load_codec(self.config.policy)
         episodes: list[BenchEpisode] = []
-        with closing(
-            BenchProgress("reference episodes", len(self.jobs), len(REFERENCES))
-        ) as progress:
-            for name in REFERENCES:
-                engine = scripted_engine(name, self.jobs, codec, self.config.engine_rows)
+        names = REFERENCES
+        if any(job.arena.world_id for job in self.jobs):
+            names += WORLD_FLOORS
+        with closing(BenchProgress("reference episodes", len(self.jobs), len(names))) as progress:
+            for name in names:
+                written = reference_scripts(name, self.jobs, self.sandbox)
+                jobs = [job for job in self.jobs if job.arena.id in written]
+                engine = scripted_engine(written, jobs, codec, self.config.engine_rows)
                 episodes += play_jobs(
-                    name, self.jobs, engine, codec, self.sandbox, self.config, progress
+                    name, jobs, engine, codec, self.sandbox, self.config, progress
                 )
         check_ceiling([episode for episode in episodes if episode.checkpoint == CEILING])
         return episodes

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
+from astra.arena.verdict import judge
+from astra.arena.worlds import base_of, goal_of
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.message import CallStatus, MessageRole
 from astra.records.score import Score, Scored, Unscored
@@ -17,17 +19,19 @@ _MALFORMED = (CallStatus.MALFORMED, CallStatus.UNKNOWN_TOOL)
 
 def rollout_scores(rollout: Rollout) -> dict[str, Score]:
     """``f1`` counts the final answer as one more sub-task and call; ``f1_plain``, ``precision``
-    and ``recall`` are the paper's and need at least one sub-task that needs a tool."""
+    and ``recall`` are the paper's and need at least one sub-task that needs a tool. In worlds the
+    verdict on the goal decides."""
     score = rollout.score
     if score is None:
         return {}
+    if rollout.arena.world_id:
+        return _goal_scores(rollout)
     text = rollout.messages[-1].content if rollout.stop_reason == StopReason.ANSWERED else None
     plain = score_episode(
         rollout.arena, rollout.calls, text, RewardMode.F1, FinalAnswer.IGNORE,
         end_state=rollout.end_state, trace=rollout.trace,
     )  # fmt: skip
     none = Unscored(reason="no sub-task needs a tool")
-    turns = [one for one in rollout.messages if one.role == MessageRole.ASSISTANT]
     return {
         "f1": Scored(value=score.f1),
         "f1_plain": Scored(value=plain.f1) if plain.subtasks else none,
@@ -35,6 +39,32 @@ def rollout_scores(rollout: Rollout) -> dict[str, Score]:
         "recall": Scored(value=plain.recall) if plain.subtasks else none,
         "success": Scored(value=float(score.success)),
         "answer": Scored(value=float(score.answer_correct)),
+        **_effort(rollout),
+    }
+
+
+def _goal_scores(rollout: Rollout) -> dict[str, Score]:
+    """Where a goal in a world decides: ``success``, which is also ``f1``, and its parts."""
+    arena = rollout.arena
+    if rollout.trace is None or rollout.end_state is None:
+        raise ValueError(f"arena {arena.id} plays in a world, and its rollout has no trace")
+    verdict = judge(base_of(arena).world, goal_of(arena), rollout.trace, rollout.end_state)
+    success = Scored(value=float(verdict.success))
+    return {
+        "f1": success,
+        "success": success,
+        "goal_state": Scored(value=float(verdict.state)),
+        "goal_outcome": Scored(value=float(verdict.outcome)),
+        "goal_said": Scored(value=float(verdict.said)),
+        "goal_read": Scored(value=float(verdict.read)),
+        "goal_rules": Scored(value=float(not verdict.rules_broken)),
+        **_effort(rollout),
+    }
+
+
+def _effort(rollout: Rollout) -> dict[str, Score]:
+    turns = [one for one in rollout.messages if one.role == MessageRole.ASSISTANT]
+    return {
         "calls": Scored(value=float(len(rollout.calls))),
         "turns": Scored(value=float(len(turns))),
         "malformed": _malformed_share(rollout),
@@ -58,11 +88,12 @@ def classify(rollout: Rollout) -> EpisodeClass:
         return EpisodeClass.SUCCESS
     if rollout.stop_reason != StopReason.ANSWERED:
         return EpisodeClass.UNFINISHED
-    if score.answer_correct:
-        return EpisodeClass.ANSWER_ONLY
-    needed = score.subtasks - 1  # the final answer is the last one
-    if needed and score.solved == needed:
-        return EpisodeClass.WRONG_ANSWER
+    if not rollout.arena.world_id:
+        if score.answer_correct:
+            return EpisodeClass.ANSWER_ONLY
+        needed = score.subtasks - 1  # the final answer is the last one
+        if needed and score.solved == needed:
+            return EpisodeClass.WRONG_ANSWER
     if any(call.result.status in _MALFORMED for call in rollout.calls):
         return EpisodeClass.MALFORMED
     return EpisodeClass.FAILED if rollout.calls else EpisodeClass.NO_CALL

@@ -10,8 +10,9 @@ from typing import Any
 
 from astra.bench.config import BenchConfig
 from astra.bench.episodes import examples
-from astra.bench.names import BASE, BASE_NATIVE, CEILING, FLOOR
+from astra.bench.names import BASE, BASE_NATIVE, FLOOR, REFERENCES, WORLD_FLOORS
 from astra.bench.statistics import Estimate, estimate, paired_difference
+from astra.bench.world_report import world_document
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.message import Message, MessageRole
 from astra.records.score import Scored
@@ -26,7 +27,9 @@ BREAKDOWNS: Mapping[str, Callable[[BenchEpisode], str]] = {
     "hops": lambda episode: str(episode.hops),
     "domain": lambda episode: episode.domain,
     "kind": lambda episode: episode.kind.value,
-    "difficulty": lambda episode: "hard" if episode.hard else "lookup",
+    "difficulty": lambda episode: (
+        "world" if episode.world_id else "hard" if episode.hard else "lookup"
+    ),
 }
 PAIRS = (
     ("sft", BASE), ("rl", "sft"),
@@ -66,7 +69,9 @@ def build_document(
     played: Mapping[str, Sequence[BenchEpisode]], config: BenchConfig
 ) -> dict[str, Any]:
     """The content of metrics/bench.json. Intervals are percentile bootstraps over arenas."""
-    models = {name: rows for name, rows in played.items() if name not in (FLOOR, CEILING)}
+    scripted = (*REFERENCES, *WORLD_FLOORS)
+    models = {name: rows for name, rows in played.items() if name not in scripted}
+    worlds = world_document(played, config)
     return {
         "suite": "held-out arenas",
         "arenas": max(len(rows) for rows in played.values()),
@@ -77,7 +82,8 @@ def build_document(
             for after, before in PAIRS
             if after in models and before in models
         },
-        "references": {name: _means(rows) for name, rows in played.items() if name not in models},
+        "references": {name: _means(played[name]) for name in REFERENCES if name in played},
+        **({"worlds": worlds} if worlds else {}),
     }
 
 
@@ -195,7 +201,7 @@ def write_examples(
     """Markdown for a person: how each checkpoint succeeds and fails, class by class."""
     lines = ["# Benchmark episodes", ""]
     for checkpoint, episodes in played.items():
-        if checkpoint in (FLOOR, CEILING):
+        if checkpoint in (*REFERENCES, *WORLD_FLOORS):
             continue
         order = list(EpisodeClass)
         for episode in sorted(examples(episodes, per_class), key=lambda e: order.index(e.outcome)):

@@ -218,8 +218,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=CARD)
     options = parser.parse_args()
     # A code interpreter is paid for the answer alone: there, no policy is ranked by its calls.
+    # Goals in worlds have a card of their own.
     rows = read_records(options.arenas, Arena)
-    arenas = [arena for arena in rows if arena.kind != QuestionKind.CODE]
+    arenas = [arena for arena in rows if arena.kind != QuestionKind.CODE and not arena.world_id]
     if not arenas:
         raise CardError(f"{options.arenas} holds no arena; see metrics/envs_merged.json")
     with LocalSandbox(SandboxLimits()) as sandbox:

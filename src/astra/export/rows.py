@@ -155,10 +155,10 @@ def _read_worlds(path: Path) -> dict[str, str]:
 
 
 def _lines(path: Path, model: type[_Model]) -> Iterator[_Model]:
+    what = "world" if model is World else "exported arena"
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
                 yield model.model_validate_json(line)
             except ValidationError as error:
-                what = {ExportedArena: "exported arena", World: "world"}[model]
                 raise ExportError(f"{path} line {number} is no {what}: {error}") from error

@@ -10,6 +10,7 @@ from astra.records.message import ExecutedCall, Message
 from astra.records.qa import QuestionKind, Scenario
 from astra.records.score import Score
 from astra.records.trajectory import StopReason
+from astra.records.world import GoalTrait
 
 
 class EpisodeClass(StrEnum):
@@ -29,10 +30,11 @@ class BenchEpisode(Record):
     """One episode of one checkpoint in one of our arenas."""
 
     identity: ClassVar[tuple[str, ...]] = ("suite", "checkpoint", "arena_id")
-    sparse: ClassVar[tuple[str, ...]] = ("hard",)
+    sparse: ClassVar[tuple[str, ...]] = ("hard", "world_id", "goal_traits")
     suite: str
     checkpoint: str
-    """base | base_native | sft | rl or an endpoint's name; scripted references: floor | ceiling."""
+    """base | base_native | sft | rl or an endpoint's name; by rule: floor | ceiling, in worlds
+    decline | hand_over | first_candidate too."""
     arena_id: str
     scenario: Scenario
     kind: QuestionKind
@@ -47,6 +49,10 @@ class BenchEpisode(Record):
     calls: tuple[ExecutedCall, ...]
     hard: bool = False
     """Whether its arena is a hard one, not a look-up."""
+    world_id: str = ""
+    """The persistent world that its arena plays in; empty for any other arena."""
+    goal_traits: tuple[GoalTrait, ...] = ()
+    """What makes the goal there harder than its calls."""
 
 
 class SuiteOutcome(StrEnum):

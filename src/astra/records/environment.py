@@ -122,5 +122,7 @@ class Arena(Record):
 
     @property
     def difficulty(self) -> str:
-        """``hard`` or ``lookup``, as scores are told apart by."""
+        """``hard``, ``lookup`` or, with a goal in it, ``world``, as scores are told apart by."""
+        if self.world_id:
+            return "world"
         return "hard" if self.is_hard else "lookup"

@@ -1,0 +1,68 @@
+"""Goals in worlds: what each checkpoint reaches by kind, trait and domain, floors beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from astra.bench.config import BenchConfig
+from astra.bench.names import REFERENCES, WORLD_FLOORS
+from astra.bench.statistics import estimate
+from astra.records.bench import BenchEpisode
+from astra.records.score import Scored
+
+PARTS = ("goal_state", "goal_outcome", "goal_said", "goal_read", "goal_rules")
+"""The parts of a verdict: all of them hold where a goal is reached."""
+DIGITS = 6
+
+
+def world_document(
+    played: Mapping[str, Sequence[BenchEpisode]], config: BenchConfig
+) -> dict[str, Any]:
+    """The block ``worlds`` of metrics/bench.json; empty where no arena plays in a world.
+
+    ``floors`` holds what is played by rule, with the same breakdowns: nothing at all (``floor``),
+    the goal's own trace (``ceiling``), declining or handing over whatever is asked, and taking the
+    first row wherever one has to be found, over the goals that leave one to be found.
+    """
+    goals = {name: [one for one in episodes if one.world_id] for name, episodes in played.items()}
+    blocks = {name: _block(rows, config) for name, rows in goals.items() if rows}
+    scripted = (*REFERENCES, *WORLD_FLOORS)
+    checkpoints = {name: block for name, block in blocks.items() if name not in scripted}
+    floors = {name: block for name, block in blocks.items() if name in scripted}
+    return {"checkpoints": checkpoints, "floors": floors} if blocks else {}
+
+
+def _block(episodes: Sequence[BenchEpisode], config: BenchConfig) -> dict[str, Any]:
+    values = _values(episodes, "success")
+    block: dict[str, Any] = {"n": len(episodes)}
+    if values:
+        found = estimate(values, config.resamples, config.confidence, config.seed)
+        block["success"] = {name: round(one, DIGITS) for name, one in asdict(found).items()}
+    for part in PARTS:
+        if held := _values(episodes, part):
+            block[part] = round(sum(held) / len(held), DIGITS)
+    groups: dict[str, dict[str, list[BenchEpisode]]] = {}
+    for episode in episodes:
+        traits = [trait.value for trait in episode.goal_traits] or ["none"]
+        labels = {"kind": [episode.kind.value], "trait": traits, "domain": [episode.domain]}
+        for name, found_labels in labels.items():
+            for label in found_labels:
+                groups.setdefault(f"by_{name}", {}).setdefault(label, []).append(episode)
+    return block | {
+        name: {label: _share(members) for label, members in sorted(group.items())}
+        for name, group in groups.items()
+    }
+
+
+def _share(episodes: Sequence[BenchEpisode]) -> dict[str, float | int]:
+    values = _values(episodes, "success")
+    mean = {"success": round(sum(values) / len(values), DIGITS)} if values else {}
+    return {"n": len(episodes), **mean}
+
+
+def _values(episodes: Iterable[BenchEpisode], name: str) -> list[float]:
+    return [
+        score.value for episode in episodes if isinstance(score := episode.scores.get(name), Scored)
+    ]
