@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from astra.arena.delta import WorldBase
 from astra.arena.verdict import GoalVerdict, judge
@@ -87,6 +87,16 @@ class Hosted:
     runner: WorldRunner
     desk: Tau2Desk
     tally: Tally
+    results: list[str] = field(default_factory=list[str])
+    """What the calls of its solution returned."""
+
+
+class Verdicts(NamedTuple):
+    """Both sides' verdicts on one replay, and those by the second reference where there is one."""
+
+    ours: GoalVerdict
+    theirs: dict[str, Any]
+    as_played: tuple[GoalVerdict, bool] | None
 
 
 def hosted(desk: Tau2Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
@@ -133,17 +143,32 @@ def compare_states(one: Hosted) -> None:
     of its documents, and for our verdict.
     """
     reference: tuple[list[str | None], WorldGoal] | None = None
+    known: dict[str, Verdicts] = {}
     for replay in replays(one.task, one.domain):
-        ours, theirs = played(one, replay), one.desk.ask("verdict")
-        _count_state(one, replay, ours, theirs["database"], "")
-        _count_rewards(one, replay, ours, theirs)
-        if replay.name == "gold" and not theirs["database"]:
-            reference = one.desk.ask("hashes"), goal_of(one.task, _effect_of(one))
-        if reference is not None:
-            hashes, goal = reference
-            again = judge(one.world, goal, one.runner.trace, one.runner.tables)
-            same = one.desk.ask("hashes") == hashes
-            _count_state(one, replay, again, same, "as_played/")
+        calls = compact_json([*replay.calls, replay.closing])
+        if calls not in known:  # a call left out is one story, whoever leaves it out
+            ours, theirs = played(one, replay), one.desk.ask("verdict")
+            if replay.name == "gold":
+                one.results = _results_of(one)
+                if not theirs["database"]:
+                    reference = one.desk.ask("hashes"), goal_of(one.task, _effect_of(one))
+            again = None
+            if reference is not None:
+                hashes, goal = reference
+                rejudged = judge(one.world, goal, one.runner.trace, one.runner.tables)
+                again = rejudged, one.desk.ask("hashes") == hashes
+            known[calls] = Verdicts(ours, theirs, again)
+        found = known[calls]
+        _count_state(one, replay, found.ours, found.theirs["database"], "")
+        _count_rewards(one, replay, found.ours, found.theirs)
+        if found.as_played is not None:
+            _count_state(one, replay, *found.as_played, "as_played/")
+
+
+def _results_of(one: Hosted) -> list[str]:
+    """What the calls of the runner's trace returned."""
+    calls = [event for event in one.runner.trace if event.kind == EventKind.CALL]
+    return [compact_json(event.result) for event in calls]
 
 
 def _effect_of(one: Hosted) -> tuple[Write, ...]:
@@ -189,13 +214,9 @@ def _count_rewards(
 def compare_words(one: Hosted) -> None:
     """What is told by our verdict and by theirs, in wordings of ours and in texts of the package:
     what its tools returned, and its policy."""
-    gold = Tau2Replay("gold", one.task.actions)
-    played(one, gold)
-    results = [
-        compact_json(event.result) for event in one.runner.trace if event.kind == EventKind.CALL
-    ]
-    wordings = [*conversations(one.task.tell), ("results", results or ["-"]),
-                ("policy", [one.domain.policy])]  # fmt: skip
+    wordings = [*conversations(one.task.tell), ("policy", [one.domain.policy])]
+    if one.results:
+        wordings.append(("results", one.results))
     for name, texts in wordings:
         theirs: list[bool] = one.desk.ask("told", texts=texts)
         trace = [TraceEvent(kind=EventKind.ASSISTANT, text=text) for text in texts]

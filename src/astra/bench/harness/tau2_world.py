@@ -215,13 +215,13 @@ def replays(task: Tau2Task, domain: Tau2Domain) -> Iterator[Tau2Replay]:
     yield Tau2Replay("gold", calls, closing)
     yield Tau2Replay("nothing", ())
     for at in writes:
-        yield Tau2Replay(f"dropped:{at}", calls[:at] + calls[at + 1 :])
-        yield Tau2Replay(f"doubled:{at}", calls[: at + 1] + calls[at:])
+        yield Tau2Replay(f"dropped:{at}", calls[:at] + calls[at + 1 :], closing)
+        yield Tau2Replay(f"doubled:{at}", calls[: at + 1] + calls[at:], closing)
     if len(writes) > 1:
         swapped = list(calls)
         for at, other in zip(writes, reversed(writes), strict=True):
             swapped[at] = calls[other]
-        yield Tau2Replay("reversed", tuple(swapped))
+        yield Tau2Replay("reversed", tuple(swapped), closing)
     deeds = [
         at
         for at, (name, _) in enumerate(calls)

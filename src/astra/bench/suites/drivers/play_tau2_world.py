@@ -90,12 +90,15 @@ class Rows:
     def __init__(self, keys: dict[str, str] | None = None) -> None:
         self.keys: dict[str, str] = dict(keys or {})
         self.rows: dict[str, dict[str, Any]] = {}
+        self._texts: list[str] = []
+        """The documents as texts: where they are the same, so is every row."""
         self._marks: dict[str, dict[str, tuple[int | None, str]]] = {}
         self._hashes: dict[str, dict[str, int]] = {}
 
     def copy(self) -> Rows:
         other = Rows(self.keys)
         other.rows = {name: dict(rows) for name, rows in self.rows.items()}
+        other._texts = self._texts
         other._marks = {name: dict(marks) for name, marks in self._marks.items()}
         other._hashes = {name: dict(hashes) for name, hashes in self._hashes.items()}
         return other
@@ -103,6 +106,10 @@ class Rows:
     def look(self, environment: Any) -> dict[str, dict[str, Any]]:
         """The rows that are not as they were, by table and key; None for those that are gone."""
         writes: dict[str, dict[str, Any]] = {}
+        texts = [kit.db.model_dump_json(warnings=False) for _, kit in kits(environment)]
+        if texts == self._texts:
+            return writes
+        self._texts = texts
         for name, field, value in documents(environment):
             changed = self._look_at(name, field, value)
             if changed:
@@ -141,14 +148,19 @@ class Rows:
 def documents(environment: Any) -> list[tuple[str, str, Any]]:
     """(table, field, value) of both sides' documents."""
     found: list[tuple[str, str, Any]] = []
-    for prefix, kit in (("", environment.tools), ("user_", environment.user_tools)):
-        if kit is not None and kit.db is not None:
-            for field in type(kit.db).model_fields:
-                found.append((prefix + field, field, getattr(kit.db, field)))
+    for prefix, kit in kits(environment):
+        for field in type(kit.db).model_fields:
+            found.append((prefix + field, field, getattr(kit.db, field)))
     names = [name for name, _, _ in found]
     if len(set(names)) != len(names):
         raise DocumentError(f"two tables share a name: {names}")
     return found
+
+
+def kits(environment: Any) -> list[tuple[str, Any]]:
+    """The sides that have documents, each with what its tables' names begin with."""
+    sides = (("", environment.tools), ("user_", environment.user_tools))
+    return [(prefix, kit) for prefix, kit in sides if kit is not None and kit.db is not None]
 
 
 class Desk:
