@@ -78,7 +78,7 @@ class Mutants(ExecutedGoal):
         left = _MOST_CELLS
         for write in self.goal.effect:
             key = self.view.tables[write.table].key
-            row_key = write.where.get(key) or write.values.get(key)
+            row_key = str(write.where.get(key) or write.values[key])
             for column, cell in write.values.items():
                 if column != key and left:
                     left -= 1
