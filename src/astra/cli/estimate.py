@@ -44,6 +44,8 @@ from astra.toolgraph.config import ChainsConfig, GraphConfig
 from astra.toolgraph.estimate import expected_chains, judging_asks, proposal_asks
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.estimate import episode_asks, expected_episodes
+from astra.worlds.config import WorldsConfig
+from astra.worlds.estimate import world_asks
 
 LOCK, PIPELINE = Path("dvc.lock"), Path("dvc.yaml")
 Facts = TypeVar("Facts")
@@ -106,6 +108,7 @@ def environment_track(known: Known) -> Stages:
     asked = known.facts("qa", questions_of, lambda: expected_questions(qa, free))
     valid = known.facts("qa_valid", questions_of, lambda: expected_valid(qa_valid, asked))
     return {
+        "worlds": world_asks(known.block("worlds", WorldsConfig)),
         "qa": question_asks(qa, free),
         "qa_valid": verdict_asks(qa_valid, asked),
         "envs": environment_asks(known.block("envs", EnvsConfig), valid),

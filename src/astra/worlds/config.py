@@ -7,11 +7,13 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from astra.contamination.index import ContaminationConfig
+from astra.llm.protocol import ModelConfig
 from astra.records.qa import Split
 from astra.records.world import WorldShape
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
 from astra.worlds.domain import load_domains
+from astra.worlds.subjects import WorldSubject
 
 
 class ProofConfig(StageConfig):
@@ -37,6 +39,18 @@ class WorldsConfig(StageConfig):
     """Worlds of domains put together from parts of the training domains, in split ``train``."""
     attempts: int = Field(ge=1)
     """How many draws a world has to pass its proofs."""
+    teacher: ModelConfig
+    """Who writes worlds of ``subjects``."""
+    judge: ModelConfig
+    """Who decides by the sentence of a rule alone whether it allows a call."""
+    subjects: tuple[WorldSubject, ...]
+    """What a teacher writes a world about, one each; rules write none."""
+    inner_attempts: int = Field(ge=1)
+    """How often a part of a taught world (schema, rules, a tool, rows) is asked for."""
+    max_asks: int = Field(ge=1)
+    """Asks for one taught world, at most."""
+    agreement_cases: int = Field(ge=2)
+    """Calls that are decided by the sentence of each rule and have to agree with its expression."""
     proofs: ProofConfig
     contamination: ContaminationConfig | None
     """The benchmark suites whose texts, tool names and schemas are kept out; None: not checked."""
@@ -47,4 +61,9 @@ class WorldsConfig(StageConfig):
     def _known(self) -> Self:
         if strange := sorted(set(self.domains) - set(load_domains())):
             raise ValueError(f"there are no domains {strange}, only {sorted(load_domains())}")
+        if self.subjects and "offline" in (self.teacher.backend, self.judge.backend):
+            raise ValueError("worlds of subjects are written by models: set backend openai")
+        names = [*load_domains(), *(subject.name for subject in self.subjects)]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"subjects {twice}: there is a domain of that name")
         return self

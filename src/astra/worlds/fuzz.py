@@ -1,8 +1,8 @@
 """Every tool of a world called some hundred times from the start: what may come back, what not.
 
 A call is done or refused in words that its code declares; whatever else happens is a fault. What
-it writes is what its changes say, what it shows is declared, and a rule that it enforces refuses
-exactly what the rule forbids.
+it writes is what its changes say, what it shows is declared and true, and a rule that it enforces
+refuses exactly what the rule forbids.
 """
 
 from __future__ import annotations
@@ -17,14 +17,26 @@ from typing import Any, cast
 from astra.arena.expressions import ExpressionError, Scope, holds, scope_of
 from astra.arena.traces import records_in
 from astra.arena.world_runner import CallEnd, WorldCall, WorldRunner
+from astra.records.base import canonical_json
 from astra.records.state import Row
-from astra.records.world import Enforced, PolicyRule, TraceEvent, World, WorldTool
+from astra.records.world import (
+    Enforced,
+    PolicyRule,
+    ToolRole,
+    TraceEvent,
+    World,
+    WorldTool,
+)
 from astra.worlds.calls import CallDraw
 from astra.worlds.effects import EffectError, effects
 from astra.worlds.soundness import WorldFault
 
 KEPT_EVENTS = 6
 """Successful calls of each tool whose results are kept."""
+_CONSTANT_AFTER = 8
+"""Different calls that give one and the same: the tool does not look at what it is asked."""
+_ASKED_FOR = (ToolRole.FIND, ToolRole.GET, ToolRole.LIST)
+"""Roles of tools that give the rows that they are asked for and no others."""
 MAX_REFUSAL = 160
 """The most characters of a refusal: one short line."""
 _ENDS = {
@@ -64,7 +76,7 @@ def fuzz(
         name = tool.tool.name
         done, refused = fuzzed.done.setdefault(name, []), fuzzed.refused.setdefault(name, [])
         first = fuzzed.first.setdefault(name, [])
-        checker = _Checker(world, tool)
+        checker, results = _Checker(world, tool), set[str]()
         for _ in range(per_tool):
             arguments = draw.arguments(tool, world.rows)
             made = runner.call(name, arguments)
@@ -76,15 +88,33 @@ def fuzz(
                 break
             if made.end is CallEnd.DONE:
                 done.append(arguments)
+                results.add(canonical_json(made.event.result))
                 if len(first) < KEPT_EVENTS:
                     first.append(made.event)
             else:
                 refused.append((arguments, made.event.failed))
+        else:
+            yield from _together(tool, per_tool, done, refused, results)
         runner.reset()
         runner.close()  # a session's CPU time is limited: each tool has one of its own
-        if not done:
-            said = Counter(message for _, message in refused).most_common(3)
-            yield WorldFault("never_succeeds", f"{name}: {per_tool} calls refused: {said}")
+
+
+def _together(
+    tool: WorldTool, calls: int, done: list[Row], refused: list[tuple[Row, str]], results: set[str]
+) -> Iterator[WorldFault]:
+    """What is wrong with all calls of a tool, none of which is wrong by itself."""
+    name = tool.tool.name
+    if _is_constant(tool, done, results):
+        yield WorldFault("constant", f"{name}: {len(done)} calls, always {min(results)[:160]}")
+    if not done:
+        said = Counter(message for _, message in refused).most_common(3)
+        yield WorldFault("never_succeeds", f"{name}: {calls} calls refused: {said}")
+
+
+def _is_constant(tool: WorldTool, done: list[Row], results: set[str]) -> bool:
+    """Whether a tool that reads gives the same whatever it is asked."""
+    asked = {canonical_json(arguments) for arguments in done}
+    return not tool.writes and len(asked) >= _CONSTANT_AFTER and len(results) == 1
 
 
 class _Checker:
@@ -100,6 +130,9 @@ class _Checker:
             column for columns in tool.shows.values() for column in columns
         }
         """Columns that its results may not hold."""
+        self._keys = {table.key for table in world.tables}
+        self._shown_keys = {t.name: t.key for t in world.tables if t.name in tool.shows}
+        self._rows: dict[str, dict[str, Row]] = {}
 
     def fault(self, made: WorldCall, fuzzed: Fuzzed) -> WorldFault | None:
         event, name = made.event, self._tool.tool.name
@@ -111,6 +144,8 @@ class _Checker:
                 return WorldFault(why, f"{name}({event.arguments}): {event.failed!r}")
         elif (shown := self._shown(event.result)) or (event.result is None):
             return WorldFault("undeclared_column", f"{name} shows {shown}, undeclared")
+        elif untrue := self._untrue(event):
+            return untrue
         try:
             return self._rule_fault(made, scope, fuzzed) or self._effect_fault(made, scope, fuzzed)
         except (EffectError, ExpressionError) as error:
@@ -126,6 +161,42 @@ class _Checker:
         """Columns of some table that a result holds and the tool does not declare."""
         names = {name for record in records_in(result) for name in record}
         return sorted(names & self._hidden) if self._tool.shows else []
+
+    def _untrue(self, event: TraceEvent) -> WorldFault | None:
+        """A record in a result that is not what the rows with its keys say, or not one that was
+        asked for."""
+        called = f"{event.tool}({event.arguments})"
+        for record in records_in(event.result):
+            rows = {table: self._row_after(event, table, record[key])
+                    for table, key in self._shown_keys.items() if key in record}  # fmt: skip
+            if None in rows.values():
+                return WorldFault("untrue_record", f"{called}: {record} is of no row")
+            for name, cell in record.items():
+                said = [row[name] for table, row in rows.items()
+                        if row and name in self._tool.shows[table]]  # fmt: skip
+                if said and cell not in said:
+                    return WorldFault("untrue_record", f"{called}: {name} is {said[0]!r}: {record}")
+            if odd := self._other(event.arguments, record):
+                return WorldFault("other_record", f"{called}: {odd} of {record}")
+        return None
+
+    def _row_after(self, event: TraceEvent, table: str, key: Any) -> Row | None:
+        """A row after a call; one that the call has removed as it was before."""
+        for change in event.changes:
+            if (change.table, change.key) == (table, key) and change.row is not None:
+                return change.row
+        if table not in self._rows:
+            name = self._shown_keys[table]
+            self._rows[table] = {row[name]: row for row in self._world.rows[table]}
+        return self._rows[table].get(key)
+
+    def _other(self, arguments: Row, record: Row) -> list[str]:
+        """Keys, and what a party was looked up by, in which a record is not what was asked for."""
+        if self._tool.role not in _ASKED_FOR:
+            return []
+        named = set(arguments) if self._tool.role is ToolRole.FIND else self._keys
+        return [name for name in sorted(named & set(arguments) & set(record))
+                if arguments[name] is not None and arguments[name] != record[name]]  # fmt: skip
 
     def _rule_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> WorldFault | None:
         """A rule that the tool enforces refuses what it forbids and nothing else."""

@@ -141,7 +141,7 @@ class Layout:
 
     def tables(self) -> tuple[WorldTable, ...]:
         """The shapes of all tables, ``outcomes`` last."""
-        return (*(self._table(archetype) for archetype in self.present), _outcomes())
+        return (*(self._table(archetype) for archetype in self.present), outcomes_table())
 
     def _table(self, archetype: Archetype) -> WorldTable:
         columns = [WorldColumn(name=self.key(archetype), type=ColumnType.ID)]
@@ -201,7 +201,8 @@ class Layout:
         return self.cell(Archetype.ASSET, asset, "category")
 
 
-def _outcomes() -> WorldTable:
+def outcomes_table() -> WorldTable:
+    """The table in which declining and handing over leave a row."""
     kinds = (OutcomeKind.DECLINED.value, OutcomeKind.HANDED_OVER.value)
     return WorldTable(
         name=OUTCOMES,

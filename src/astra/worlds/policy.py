@@ -30,7 +30,7 @@ def policy_text(layout: Layout, clock: str, rules: Iterable[PolicyRule]) -> str:
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
     return "\n\n".join([
         f"# {layout.domain.title}", _opening(layout, clock), _nouns(layout), _work(layout),
-        f"## Rules\n\n{numbered}", _ending(topics),
+        f"## Rules\n\n{numbered}", ending(topics),
     ])  # fmt: skip
 
 
@@ -98,7 +98,8 @@ def _work(layout: Layout) -> str:
     )
 
 
-def _ending(topics: Mapping[str, str]) -> str:
+def ending(topics: Mapping[str, str]) -> str:
+    """How an agent of a full world ends a request."""
     refusals = "; ".join(f"`{code}` where {text}" for code, text in REFUSALS.items())
     subjects = "; ".join(f"`{code}` for {text}" for code, text in topics.items())
     return (

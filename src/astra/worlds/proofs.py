@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,6 @@ from astra.arena.world_runner import CallEnd, WorldRunner
 from astra.records.base import content_id
 from astra.records.state import Row, Tables
 from astra.records.world import (
-    OUTCOMES,
     Enforced,
     EventKind,
     PolicyRule,
@@ -33,7 +33,13 @@ from astra.sandbox.protocol import Sandbox, SandboxLoadError
 from astra.worlds.calls import CallDraw
 from astra.worlds.config import ProofConfig
 from astra.worlds.fuzz import Fuzzed, fuzz, known_keys
-from astra.worlds.soundness import WorldFault, operators, row_faults, soundness_faults
+from astra.worlds.soundness import (
+    WorldFault,
+    operators,
+    reach_faults,
+    row_faults,
+    soundness_faults,
+)
 
 _CHECKED_EACH = 50
 """Successful calls of the walk after which all rows are checked."""
@@ -63,19 +69,31 @@ class WorldProof:
 
         Raises SandboxError where no session is to be had.
         """
-        for fault in soundness_faults(self._world):
-            return fault
-        self.checks["rows"] = sum(map(len, self._world.rows.values()))
+        with closing(self.faults()) as found:
+            return next(found, None)
+
+    def faults(self) -> Generator[WorldFault]:
+        """Everything that is wrong with the first part of the world in which something is, one
+        after the other: later parts are not tried. Raises SandboxError as ``fault`` does."""
         try:
-            with WorldRunner(self._world, self._sandbox) as runner:
-                for part in (self._fuzz, self._rules, self._hidden, self._walk):
-                    for fault in part(runner):
-                        return fault
-            for fault in (*self._reach(), *self._reads()):
-                return fault
+            for part in self._parts():
+                found = False
+                for fault in part:
+                    found = True
+                    yield fault
+                if found:
+                    return
         except SandboxLoadError as error:
-            return WorldFault("load_error", error.reason)
-        return None
+            yield WorldFault("load_error", error.reason)
+
+    def _parts(self) -> Iterator[Iterator[WorldFault]]:
+        yield soundness_faults(self._world)
+        self.checks["rows"] = sum(map(len, self._world.rows.values()))
+        with WorldRunner(self._world, self._sandbox) as runner:
+            for part in (self._fuzz, self._rules, self._hidden, self._walk):
+                yield part(runner)
+        yield self._reach()
+        yield self._reads()
 
     def _fuzz(self, runner: WorldRunner) -> Iterator[WorldFault]:
         yield from fuzz(self._world, runner, self._draw, self._config.fuzz_calls, self._fuzzed)
@@ -237,15 +255,27 @@ class WorldProof:
                 )
                 return
             done += made.end is CallEnd.DONE
-            if made.end is CallEnd.DONE and done % _CHECKED_EACH == 0:
-                for fault in row_faults(self._world, runner.tables):
-                    yield WorldFault(fault.reason, f"after {done} calls: {fault.detail}")
+            if made.end is CallEnd.DONE and (done % _CHECKED_EACH == 0 or done == wanted):
+                for _ in row_faults(self._world, runner.tables):
+                    yield self._culprit(runner)
                     return
         self.checks["walked_calls"] = done
         if done < wanted:
             yield WorldFault("dead_end", f"only {done} of {tries} calls in a row succeeded")
         yield from row_faults(self._world, runner.tables)
         yield from self._repeated(runner)
+
+    def _culprit(self, runner: WorldRunner) -> WorldFault:
+        """The first call of a walk after which the rows are no longer whole."""
+        events = list(runner.trace)
+        runner.reset()
+        for at, event in enumerate(events, start=1):
+            if not runner.call(event.tool, event.arguments).event.changes:
+                continue
+            for fault in row_faults(self._world, runner.tables):
+                called = f"{event.tool}({event.arguments}), call {at}"
+                return WorldFault(fault.reason, f"after {called}: {fault.detail}")
+        return WorldFault("not_repeatable", f"{len(events)} calls made again leave other rows")
 
     def _repeated(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """The same calls in a fresh session give the same, and changes add up to the rows."""
@@ -266,24 +296,9 @@ class WorldProof:
         self.checks["replayed_calls"] = len(short)
 
     def _reach(self) -> Iterator[WorldFault]:
-        """Every tool's keys can be had from what other tools show, starting from nothing."""
-        keys = {table.key: table.name for table in self._world.tables if table.name != OUTCOMES}
-        shown: set[str] = set()
-        waiting = {name: self._needed(tool, keys) for name, tool in self._tools.items()}
-        while ready := [name for name, needed in waiting.items() if needed <= shown]:
-            for name in ready:
-                del waiting[name]
-                shown |= {
-                    column for columns in self._tools[name].shows.values() for column in columns
-                }
-        self.checks["reachable_tools"] = len(self._tools) - len(waiting)
-        for name, needed in waiting.items():
-            yield WorldFault("unreachable_tool", f"{name} needs {sorted(needed - shown)}")
-
-    def _needed(self, tool: WorldTool, keys: dict[str, str]) -> set[str]:
-        """The key columns that a tool's required parameters are of."""
-        required = tool.tool.parameters.get("required", ())
-        return {key for name in required for key in keys if name == key or name.endswith(f"_{key}")}
+        found = list(reach_faults(self._world))
+        self.checks["reachable_tools"] = len(self._tools) - len(found)
+        yield from found
 
     def _reads(self) -> Iterator[WorldFault]:
         """Calls give the same where the tables that the tool does not declare are empty.

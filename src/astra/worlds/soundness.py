@@ -59,7 +59,7 @@ _TRACE = {"called", "seen", "distinct_seen", "confirmed"}
 
 def soundness_faults(world: World) -> Iterator[WorldFault]:
     """Everything that is wrong with a world as it stands; later parts rely on earlier ones."""
-    for part in (_shape, _tables, _tools, _rules, _texts):
+    for part in (shape_faults, table_faults, tools_faults, rules_faults, _texts):
         found = list(part(world))
         yield from found
         if found:
@@ -67,7 +67,8 @@ def soundness_faults(world: World) -> Iterator[WorldFault]:
     yield from row_faults(world, world.rows)
 
 
-def _shape(world: World) -> Iterator[WorldFault]:
+def shape_faults(world: World) -> Iterator[WorldFault]:
+    """Sizes outside of what the shape allows."""
     bounds = BOUNDS[world.shape]
     policy = sum(rule.enforced is Enforced.POLICY for rule in world.rules)
     for what, number, (least, most) in (
@@ -85,7 +86,8 @@ def _shape(world: World) -> Iterator[WorldFault]:
             )
 
 
-def _tables(world: World) -> Iterator[WorldFault]:
+def table_faults(world: World) -> Iterator[WorldFault]:
+    """Tables and columns that cannot be."""
     names = [table.name for table in world.tables]
     if len(set(names)) != len(names):
         yield WorldFault("duplicate_table", f"tables {sorted(names)}")
@@ -168,7 +170,8 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _tools(world: World) -> Iterator[WorldFault]:
+def tools_faults(world: World) -> Iterator[WorldFault]:
+    """Names and roles of the tools, and what is wrong with each."""
     names = [tool.tool.name for tool in world.tools]
     if len(set(names)) != len(names):
         yield WorldFault("duplicate_tool", f"tools {sorted(names)}")
@@ -176,10 +179,11 @@ def _tools(world: World) -> Iterator[WorldFault]:
         if sum(tool.role is role for tool in world.tools) != 1:
             yield WorldFault("roles", f"one tool has to be of role {role}")
     for tool in world.tools:
-        yield from _tool(world, tool)
+        yield from tool_faults(world, tool)
 
 
-def _tool(world: World, tool: WorldTool) -> Iterator[WorldFault]:
+def tool_faults(world: World, tool: WorldTool) -> Iterator[WorldFault]:
+    """A tool whose declarations do not fit the world, its code or its document."""
     name, tables = tool.tool.name, {table.name: table for table in world.tables}
     declared = {*tool.reads, *tool.writes, *tool.shows}
     if not _NAME.fullmatch(name) or not tool.tool.description.strip():
@@ -215,7 +219,8 @@ def _parameters(tree: ast.Module, name: str) -> list[str] | None:
     return None
 
 
-def _rules(world: World) -> Iterator[WorldFault]:
+def rules_faults(world: World) -> Iterator[WorldFault]:
+    """Rules about tools, codes or tables that are not there, or that nobody can enforce."""
     tools = {tool.tool.name: tool for tool in world.tools}
     ids = [rule.id for rule in world.rules]
     codes = {code for tool in world.tools if tool.role is ToolRole.DECLINE
@@ -243,6 +248,26 @@ def _rules(world: World) -> Iterator[WorldFault]:
                 evaluate(condition, scope_of(world))
         except ExpressionError as error:
             yield WorldFault("bad_expression", f"rule {rule.id}: {error}")
+
+
+def reach_faults(world: World) -> Iterator[WorldFault]:
+    """Tools that need a key which no other tool shows, starting from nothing."""
+    keys = {table.key for table in world.tables if table.name != OUTCOMES}
+    shown: set[str] = set()
+    waiting = {tool.tool.name: _needed(tool, keys) for tool in world.tools}
+    shows = {tool.tool.name: tool.shows for tool in world.tools}
+    while ready := [name for name, needed in waiting.items() if needed <= shown]:
+        for name in ready:
+            del waiting[name]
+            shown.update(column for columns in shows[name].values() for column in columns)
+    for name, needed in waiting.items():
+        yield WorldFault("unreachable_tool", f"{name} needs {sorted(needed - shown)}")
+
+
+def _needed(tool: WorldTool, keys: set[str]) -> set[str]:
+    """The key columns that a tool's required parameters are of."""
+    required = tool.tool.parameters.get("required", ())
+    return {key for name in required for key in keys if name == key or name.endswith(f"_{key}")}
 
 
 def _codes(tool: WorldTool) -> tuple[str, ...]:

@@ -1,12 +1,15 @@
-"""The flow of stage ``worlds``: each planned world is drawn and proved, or rejected."""
+"""The flow of stage ``worlds``: each world is drawn or written by a teacher, and proved."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from astra.contamination.index import ContaminationIndex
 from astra.llm.pool import flow
+from astra.llm.protocol import Teacher
 from astra.records.score import Rejection
 from astra.records.world import World
 from astra.sandbox.protocol import Sandbox
@@ -16,22 +19,37 @@ from astra.worlds.generator import generate
 from astra.worlds.plans import Plan
 from astra.worlds.proofs import WorldProof
 from astra.worlds.soundness import WorldFault
+from astra.worlds.subjects import WorldSubject
+from astra.worlds.teaching import TaughtWorld
 
 Outcome = World | Rejection
 
 
+@dataclass(frozen=True)
+class WorldTeachers:
+    """Who writes worlds of subjects, and who reads their rules."""
+
+    teacher: Teacher
+    judge: Teacher
+
+
 async def worlds(
-    planned: list[Plan],
+    planned: Sequence[Plan | WorldSubject],
+    teachers: WorldTeachers,
     sandbox: Sandbox,
     config: WorldsConfig,
     index: ContaminationIndex | None,
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[Outcome, None]:
-    """What comes of each plan, in the plans' order."""
+    """What comes of each plan and subject, in their order."""
 
-    async def work(plan: Plan) -> list[Outcome]:
-        return await asyncio.to_thread(lambda: list(_drawn(plan, sandbox, config, index)))
+    async def work(plan: Plan | WorldSubject) -> list[Outcome]:
+        if isinstance(plan, Plan):
+            return await asyncio.to_thread(lambda: list(_drawn(plan, sandbox, config, index)))
+        shared = partial(overlap, config=config, index=index)
+        taught = TaughtWorld(plan, teachers.teacher, teachers.judge, sandbox, config, shared)
+        return await taught.outcomes()
 
     async for outcome in flow(planned, work, open_items):
         if isinstance(outcome, World) or outcome.final:

@@ -1,0 +1,211 @@
+"""What stage ``worlds`` asks a teacher for a world, part by part, and the replies it expects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from astra.llm.protocol import Ask
+from astra.records.state import WriteAction
+from astra.records.world import ColumnType, Enforced, Expr, ToolRole, WorldShape
+from astra.worlds.soundness import BOUNDS
+from astra.worlds.subjects import WorldSubject
+
+SCHEMA, RULES, TOOLS = "worlds/schema", "worlds/rules", "worlds/tools"
+ROWS, DECIDE = "worlds/rows", "worlds/decide"
+HOST_TOOLS = 2
+"""``decline_request`` and ``hand_over``, which every world has and no teacher writes."""
+
+
+class Reply(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class TaughtColumn(Reply):
+    name: str
+    type: ColumnType
+    values: list[str] = []
+    references: str = ""
+    optional: bool = False
+    unit: str = ""
+
+
+class TaughtTable(Reply):
+    name: str
+    key: str
+    columns: list[TaughtColumn]
+
+
+class ToolOutline(Reply):
+    """A tool before it is code."""
+
+    name: str
+    role: ToolRole
+    description: str
+    parameters: dict[str, Any]
+    reads: list[str]
+    writes: list[str] = []
+    shows: dict[str, list[str]] = {}
+
+    @model_validator(mode="after")
+    def _properties(self) -> Self:
+        if not isinstance(self.parameters.get("properties", {}), dict):
+            raise ValueError("`properties` of `parameters` is an object")
+        return self
+
+
+class TaughtInvariant(Reply):
+    table: str
+    text: str
+    holds: Expr
+
+
+class SchemaReply(Reply):
+    analysis: str = ""
+    title: str = Field(min_length=1)
+    tables: list[TaughtTable]
+    tools: list[ToolOutline]
+    invariants: list[TaughtInvariant]
+    topics: dict[str, str] = Field(min_length=1)
+
+
+class TaughtRule(Reply):
+    id: str
+    text: str
+    tools: list[str]
+    when: Expr = None
+    require: Expr
+    enforced: Enforced
+    reason: str
+
+
+class RulesReply(Reply):
+    analysis: str = ""
+    about: str = ""
+    rules: list[TaughtRule]
+
+
+class TaughtChange(Reply):
+    action: WriteAction
+    table: str
+    key: Expr = None
+    parts: list[Expr] = []
+    binds: str = ""
+    values: dict[str, Expr] = {}
+    when: Expr = None
+
+
+class ToolBody(Reply):
+    """What makes an outline a tool."""
+
+    name: str
+    code: str
+    changes: list[TaughtChange] = []
+
+
+class ToolsReply(Reply):
+    analysis: str = ""
+    tools: list[ToolBody]
+
+
+class RowsReply(Reply):
+    analysis: str = ""
+    code: str
+
+
+class CaseVerdict(Reply):
+    case: int
+    reason: str = ""
+    allowed: bool
+
+
+class DecideReply(Reply):
+    analysis: str = ""
+    cases: list[CaseVerdict]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A reply that was refused, as the next ask for the same part shows it."""
+
+    reasons: tuple[str, ...]
+    reply: Any = None
+    """None where no reply could be read."""
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return {"feedback": list(self.reasons), "rejected": self.reply}
+
+
+NOT_YET = Refused(())
+"""Nothing was refused yet."""
+
+
+def schema_ask(
+    subject: WorldSubject, shape: WorldShape, sample: int, refused: Refused
+) -> Ask[SchemaReply]:
+    """Ask for tables, the tools' outlines and what always holds."""
+    variables = {"subject": subject.about, "shape": shape.value, **refused.shown}
+    return Ask(SCHEMA, variables, SchemaReply, sample, limits=_limits(shape))
+
+
+def rules_ask(
+    schema: SchemaReply, shape: WorldShape, sample: int, refused: Refused
+) -> Ask[RulesReply]:
+    """Ask for the rules, each as a sentence and as an expression."""
+    variables = {**_shown(schema), "shape": shape.value, **refused.shown}
+    return Ask(RULES, variables, RulesReply, sample, limits=_limits(shape))
+
+
+def tools_ask(
+    schema: SchemaReply, rules: RulesReply, wanted: list[str], sample: int, refused: Refused
+) -> Ask[ToolsReply]:
+    """Ask for the code and the changes of some of the tools."""
+    variables = {
+        **_shown(schema), "rules": _rules(rules), "wanted": wanted, **refused.shown,
+    }  # fmt: skip
+    return Ask(TOOLS, variables, ToolsReply, sample)
+
+
+def rows_ask(
+    schema: SchemaReply, rules: RulesReply, codes: dict[str, str], shape: WorldShape, clock: str,
+    sample: int, refused: Refused,
+) -> Ask[RowsReply]:  # fmt: skip
+    """Ask for the program that makes the rows."""
+    variables = {
+        **_shown(schema), "rules": _rules(rules), "codes": codes, "clock": clock, **refused.shown,
+    }  # fmt: skip
+    return Ask(ROWS, variables, RowsReply, sample, limits=_limits(shape))
+
+
+def decide_ask(
+    text: str, tables: list[dict[str, Any]], tools: list[dict[str, Any]], clock: str,
+    cases: list[dict[str, Any]],
+) -> Ask[DecideReply]:  # fmt: skip
+    """Ask of some calls whether a rule allows them, by its sentence alone."""
+    variables = {"text": text, "tables": tables, "tools": tools, "clock": clock, "cases": cases}
+    return Ask(DECIDE, variables, DecideReply)
+
+
+def _shown(schema: SchemaReply) -> dict[str, Any]:
+    """What later asks show of a schema."""
+    return schema.model_dump(mode="json", exclude={"analysis"}, exclude_defaults=True)
+
+
+def _rules(rules: RulesReply) -> list[dict[str, Any]]:
+    return [rule.model_dump(mode="json", exclude_defaults=True) for rule in rules.rules]
+
+
+def _limits(shape: WorldShape) -> dict[str, int]:
+    """The bounds that soundness holds a world of the shape to, less what the host adds."""
+    bounds = BOUNDS[shape]
+    return {
+        "least_tables": bounds.tables[0], "most_tables": bounds.tables[1],
+        "least_tools": max(1, bounds.tools[0] - HOST_TOOLS),
+        "most_tools": bounds.tools[1] - HOST_TOOLS,
+        "least_rules": bounds.rules[0], "most_rules": bounds.rules[1],
+        "policy_rules": bounds.policy_rules,
+        "least_rows": bounds.rows[0], "most_rows": bounds.rows[1],
+    }  # fmt: skip
