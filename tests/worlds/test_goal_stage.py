@@ -16,6 +16,7 @@ from astra.records.environment import Arena
 from astra.records.qa import QuestionKind, Split
 from astra.records.score import Rejection
 from astra.records.world import EventKind, GoalTrait, WorldShape
+from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.settings import ParamsError
 from astra.worlds.domain import load_domains
@@ -130,3 +131,11 @@ def test_a_split_without_worlds_has_no_goals() -> None:
 def test_parameters_that_make_no_sense(change: dict[str, object]) -> None:
     with pytest.raises((ValidationError, ParamsError)):
         GoalsConfig.model_validate({**CONFIG.model_dump(), **change})
+
+
+def test_a_session_that_is_worn_out_is_replaced_without_a_trace(sandbox: LocalSandbox) -> None:
+    """Limits of a session are not limits of a world: the goals are the same."""
+    plan = WorldPlan(MUSEUM, next(iter(world_plans([MUSEUM], BOTH))).goals[:12])
+    whole = make_goals(plan, sandbox, BOTH)
+    with LocalSandbox(SandboxLimits(cpu_s=1)) as short:
+        assert make_goals(plan, short, BOTH).outcomes == whole.outcomes

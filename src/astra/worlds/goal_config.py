@@ -48,7 +48,7 @@ class GoalsConfig(StageConfig):
     search_calls: int = Field(ge=1)
     """The most calls that are tried at each step of that search."""
     sandbox: SandboxLimits
-    """Limits of a session; one runs all calls of a world's goals."""
+    """Limits of a session. One makes a world's calls as long as it lasts, then another does."""
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
