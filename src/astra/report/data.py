@@ -35,6 +35,8 @@ FLOWS = (
     Flow("tasks", "tasks", "asked", "tasks"),
     Flow("trajectories", "episodes → trajectories", "episodes", "trajectories"),
     Flow("sft_set", "trajectories → samples", "trajectories", "samples"),
+    Flow("worlds", "worlds", "planned", "out"),
+    Flow("goals", "goals", "in", "out"),
     Flow("qa", "questions", "in", "out"),
     Flow("qa_valid", "questions", "in", "out"),
     Flow("envs", "sub-questions → environments", "needing_tool", "environments"),

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from astra.report import data, provenance, published, rejections, rollouts, scores
 from astra.report.charts import Charts, named, number
 from astra.report.workspace import STAGES, Workspace
+from astra.report.worlds import worlds_view
 
 TABLE_ROWS = 25
 """The most rows of the table that a curve is also given as."""
@@ -51,6 +52,7 @@ def render(workspace: Workspace, examples: int) -> str:
         "distributions": data.distributions(workspace, charts),
         "contamination": data.contamination(workspace),
         "cost": data.cost(workspace),
+        "worlds": worlds_view(workspace),
         "groups": rollouts.arena_groups(workspace, checkpoints, examples) if checkpoints else [],
         "suite_tasks": scores.suite_examples(suites),
         "commit": provenance.commit(workspace),

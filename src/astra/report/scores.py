@@ -108,7 +108,29 @@ def _arenas(document: Mapping[str, Any], charts: Charts) -> dict[str, Any]:
             for kind in kinds
         },
         "excluded": sum(block["excluded_infra"] for block in checkpoints.values()),
+        "worlds": _worlds(document.get("worlds", {})),
     }
+
+
+def _worlds(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Success on goals in worlds, by kind, trait and domain, with the floors; empty for none."""
+    blocks: dict[str, Any] = {**document.get("checkpoints", {}), **document.get("floors", {})}
+    parts: dict[str, set[str]] = {"kind": set(), "trait": set(), "domain": set()}
+    for block in blocks.values():
+        for name, labels in parts.items():
+            labels.update(block[f"by_{name}"])
+    rows = [
+        {
+            "title": f"{name}: {label}".replace("_", " "),
+            "cells": [
+                block[f"by_{name}"].get(label, {}).get("success") for block in blocks.values()
+            ],
+        }
+        for name, labels in parts.items()
+        for label in sorted(labels)
+    ]
+    scores = [block.get("success") for block in blocks.values()]
+    return {"names": list(blocks), "scores": scores, "rows": rows} if blocks else {}
 
 
 def _breakdown(charts: Charts, title: str, checkpoints: Mapping[str, Any], part: str) -> Markup:
