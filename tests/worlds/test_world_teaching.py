@@ -353,7 +353,9 @@ def test_a_tool_that_never_ends(sandbox: LocalSandbox) -> None:
     model = Model(tools=planted(every, start(CANCEL, "while True: pass")))
     outcomes = written(model, sandbox, proofs={"fuzz_calls": 30, "walk_calls": 10})
     assert refused(outcomes, f"tools/{CANCEL}") == [{"unexpected_failure"}]
-    assert re.search(rf"- unexpected_failure: {CANCEL}.*(no answer|time)", model.prompts["tools"][1])
+    assert re.search(
+        rf"- unexpected_failure: {CANCEL}.*(no answer|time)", model.prompts["tools"][1]
+    )
 
 
 def rows(edit: Callable[[Any], Any]) -> Plant:
@@ -398,6 +400,20 @@ def test_bad_rows_go_back_with_their_reasons(sandbox: LocalSandbox) -> None:
     model = Model(rows=planted(RIGHT["rows"], *(edit for _, edit in ROWS.values())))
     outcomes = written(model, sandbox)
     check(outcomes, "rows", model.prompts["rows"], reasons)
+
+
+def test_a_tool_that_its_outline_stands_in_the_way_of(sandbox: LocalSandbox) -> None:
+    """The outline is what is asked for again, with the reason."""
+    wrong = deepcopy(RIGHT["schema"])
+    outline(wrong, CANCEL)["writes"] = ["loans"]
+    cannot = {"name": CANCEL, "impossible": "the copy's state has to change, in table copies"}
+    bodies = [cannot if name == CANCEL else one for name, one in RIGHT["tools"].items()]
+    model = Model(schema=[wrong], tools=[{"tools": bodies}])
+    outcomes = written(model, sandbox)
+    assert refused(outcomes, "schema") == [{"impossible"}]
+    assert f"- impossible: {CANCEL}: the copy's state" in model.prompts["schema"][1]
+    assert f'in this order: ["{CANCEL}"]' in model.prompts["tools"][1]
+    assert isinstance(outcomes[-1], World)
 
 
 def test_one_case_decided_otherwise_refuses_the_rule(sandbox: LocalSandbox) -> None:

@@ -18,6 +18,9 @@ ROWS, DECIDE = "worlds/rows", "worlds/decide"
 HOST_TOOLS = 2
 """``decline_request`` and ``hand_over``, which every world has and no teacher writes."""
 
+HOST_WORDS = {WorldShape.FULL: 230, WorldShape.SMALL: 15}
+"""Words of a policy that the host writes, at most: the opening, codes, and how a request ends."""
+
 
 class Reply(BaseModel):
     model_config = ConfigDict(extra="ignore")
@@ -101,8 +104,16 @@ class ToolBody(Reply):
     """What makes an outline a tool."""
 
     name: str
-    code: str
+    code: str = ""
     changes: list[TaughtChange] = []
+    impossible: str = ""
+    """What of the outline keeps the tool from being written; empty where there is code."""
+
+    @model_validator(mode="after")
+    def _code_or_reason(self) -> Self:
+        if bool(self.code.strip()) == bool(self.impossible.strip()):
+            raise ValueError("give either `code` or the reason in `impossible`")
+        return self
 
 
 class ToolsReply(Reply):
@@ -207,5 +218,6 @@ def _limits(shape: WorldShape) -> dict[str, int]:
         "most_tools": bounds.tools[1] - HOST_TOOLS,
         "least_rules": bounds.rules[0], "most_rules": bounds.rules[1],
         "policy_rules": bounds.policy_rules,
+        "least_words": bounds.words[0], "most_words": max(0, bounds.words[1] - HOST_WORDS[shape]),
         "least_rows": bounds.rows[0], "most_rows": bounds.rows[1],
     }  # fmt: skip

@@ -26,7 +26,7 @@ from astra.llm.protocol import Ask, ParseError, ProviderError, Reply, Teacher
 from astra.records.base import compact_json, content_id
 from astra.records.score import Rejection
 from astra.records.world import PolicyRule, World
-from astra.sandbox.protocol import Sandbox, SandboxLoadError, SandboxStatus
+from astra.sandbox.protocol import Sandbox, SandboxError, SandboxLoadError, SandboxStatus
 from astra.worlds import asks
 from astra.worlds.agreement import agreement_fault, rule_cases
 from astra.worlds.asks import (
@@ -164,11 +164,14 @@ class TaughtWorld:
             return
         given = {body.name: body for body in reply.tools}
         for name in wanted:
-            if name in given:
-                self._bodies[name] = given[name]
-            else:
+            if name not in given:
                 fault = WorldFault("missing_tool", f"{name}: the reply has {sorted(given)}")
                 self._unread.append(PartFault((tool_part(name),), fault))
+            elif why := given[name].impossible:
+                fault = WorldFault("impossible", f"{name}: {why[:_DETAIL_CHARS]}")
+                self._unread.append(PartFault((SCHEMA,), fault))
+            else:
+                self._bodies[name] = given[name]
 
     def _bodies_checked(self) -> list[PartFault]:
         world = self._world()
@@ -223,6 +226,11 @@ class TaughtWorld:
                 return WorldFault("load_error", f"{MAKE_ROWS}: {error.reason}")
             result = session.call(MAKE_ROWS, {"clock": self._clock, "seed": seed})
             session.close()
+            if result.status is SandboxStatus.INFRA:
+                raise SandboxError(
+                    f"world {self._subject.name}: {MAKE_ROWS} was not run: {result.error}; see "
+                    "`astra doctor`, then run the stage again"
+                )
             if result.status is not SandboxStatus.OK:
                 why = result.error[:_DETAIL_CHARS]
                 return WorldFault("bad_rows", f"{MAKE_ROWS} ({result.status}): {why}")
