@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,7 +87,7 @@ def library() -> World:
 
 
 @contextmanager
-def shelf_of(world: World, sandbox: Sandbox) -> Iterator[Shelf]:
+def shelf_of(world: World, sandbox: Sandbox) -> Generator[Shelf]:
     with Executions(world, sandbox) as executions:
         yield Shelf(world, executions)
 
