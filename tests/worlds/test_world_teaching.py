@@ -23,7 +23,9 @@ from astra.records.score import Rejection
 from astra.records.world import World, WorldShape
 from astra.sandbox.local import LocalSandbox
 from astra.settings import ParamsError, validate
+from astra.worlds import teaching
 from astra.worlds.config import WorldsConfig
+from astra.worlds.estimate import world_asks
 from astra.worlds.soundness import WorldFault
 from astra.worlds.subjects import WorldSubject
 from astra.worlds.teaching import TaughtWorld
@@ -54,6 +56,8 @@ class Model:
     def __init__(self, **faults: list[Any]) -> None:
         self.faults = {step: list(replies) for step, replies in faults.items()}
         self.prompts: dict[str, list[str]] = {step: [] for step in STEPS.values()}
+        self.late = ""
+        """The tool whose code takes a while."""
         self.slip = 0
         """How many cases it decides wrongly."""
 
@@ -62,7 +66,9 @@ class Model:
         step = next(name for start, name in STEPS.items() if prompt.startswith(start))
         self.prompts[step].append(prompt)
         waiting = self.faults.get(step)
-        return Answer(json.dumps(waiting.pop(0) if waiting else self.reply(step, prompt)))
+        reply = waiting.pop(0) if waiting else self.reply(step, prompt)
+        slow = bool(self.late) and f'in this order: ["{self.late}"' in prompt
+        return Answer(json.dumps(reply), delay_s=0.5 if slow else 0)
 
     def reply(self, step: str, prompt: str) -> Any:
         if step == "decide":
@@ -450,10 +456,29 @@ def test_what_a_benchmark_has_is_refused(sandbox: LocalSandbox) -> None:
     shared = WorldFault("contaminated", "tool names of a suite: 0.5")
     outcomes = written(Model(), sandbox, shared, inner_attempts=1)
     assert [one.reason for one in outcomes if isinstance(one, Rejection)] == ["contaminated"]
+    assert isinstance(outcomes[-1], Rejection)
+    assert outcomes[-1].part == "schema"
 
 
-def test_the_same_answers_give_the_same_world(sandbox: LocalSandbox) -> None:
-    assert written(Model(), sandbox) == written(Model(), sandbox)
+def test_the_same_answers_give_the_same_world(
+    sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of them comes first."""
+    monkeypatch.setattr(teaching, "TOOLS_AN_ASK", 1)
+    models = [Model(), Model()]
+    models[1].late = FIND
+    first, second = (written(model, sandbox) for model in models)
+    assert first == second
+    assert models[0].prompts["rows"] == models[1].prompts["rows"]
+
+
+def test_the_estimate() -> None:
+    """The estimate counts asks for subjects alone."""
+    some = WorldsConfig.model_validate(settings())
+    none = WorldsConfig.model_validate(settings(subjects=[]))
+    assert all(0 < one.asks.about <= one.asks.most == 200 for one in world_asks(some))
+    assert not any(one.asks.most for one in world_asks(none))
+    assert {one.kind for one in world_asks(some)} == {f"worlds/{step}" for step in STEPS.values()}
 
 
 def test_rules_write_no_worlds_of_subjects() -> None:

@@ -137,7 +137,9 @@ def _names(
     """Arguments that no governed tool takes, and columns that a tool does not show."""
     for operator, operand in (*operations(rule.when), *operations(rule.require)):
         if operator == "arg":
-            if all(operand not in tool.tool.parameters.get("properties", {}) for tool in governed):
+            if governed and all(
+                operand not in tool.tool.parameters.get("properties", {}) for tool in governed
+            ):
                 found = f"{[*rule.tools]} take no argument {operand!r}"
                 yield WorldFault("unknown_argument", f"rule {rule.id}: {found}")
         elif operator in _TOLD and isinstance(operand, list) and len(operand) > 1:

@@ -130,7 +130,11 @@ class TaughtWorld:
             self._schema = await self._asked(ask, SCHEMA)
         if self._schema is None:
             return self._unreadable()
-        return _of(SCHEMA, schema_faults(self._world()))
+        world = self._world()
+        if faults := _of(SCHEMA, schema_faults(world)):
+            return faults
+        shared = self._shared(world)  # before anything is written for it
+        return [PartFault((SCHEMA,), shared)] if shared else []
 
     async def _rules_round(self) -> list[PartFault]:
         if self._rules is None:
@@ -146,7 +150,10 @@ class TaughtWorld:
         wanted = [name for name in names if name not in self._bodies]
         groups = [wanted[at : at + TOOLS_AN_ASK] for at in range(0, len(wanted), TOOLS_AN_ASK)]
         await asyncio.gather(*map(self._ask_bodies, groups))
-        if faults := self._unreadable():
+        # In the order of the tools, however long each answer took.
+        if faults := sorted(
+            self._unreadable(), key=lambda one: (_place(one, names), one.fault.detail)
+        ):
             return faults
         return await asyncio.to_thread(self._bodies_checked)
 
@@ -197,7 +204,8 @@ class TaughtWorld:
     async def _rows_round(self) -> list[PartFault]:
         assert self._rules is not None
         if self._rows is None:
-            codes = {name: body.code for name, body in self._bodies.items()}
+            names = [tool.name for tool in self._known_schema.tools]  # not as answers came
+            codes = {name: self._bodies[name].code for name in names}
             ask = asks.rows_ask(
                 self._known_schema, self._rules, codes, self._config.shape, self._clock,
                 *self._told(ROWS),
@@ -337,6 +345,11 @@ class TaughtWorld:
 
 def _of(part: str, faults: Iterator[WorldFault]) -> list[PartFault]:
     return [PartFault((part,), fault) for fault in faults]
+
+
+def _place(found: PartFault, names: list[str]) -> tuple[str, ...]:
+    """What a fault is sorted by: the first of the tools that it is about."""
+    return tuple(f"{at:03d}" for at, name in enumerate(names) if tool_part(name) in found.parts)
 
 
 def _clock(subject: WorldSubject, seed: int) -> str:

@@ -92,4 +92,7 @@ def overlap(
     shared = index.shared_text(texts) or index.shared_tools(tools, config.contamination)
     if shared is None:
         return None
-    return WorldFault("contaminated", f"{shared.kind} of {shared.suite}: {shared.share:.3f}")
+    known = [name for name, schema in tools
+             if index.shared_tools([(name, schema)], config.contamination)]  # fmt: skip
+    whose = f" ({', '.join(known)})" if known else ""
+    return WorldFault("contaminated", f"{shared.kind} of {shared.suite}: {shared.share:.3f}{whose}")
