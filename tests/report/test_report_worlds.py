@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from astra.arena.worlds import goal_of
+from astra.cli.scores import score_tables
 from astra.records.environment import Arena
 from astra.records.world import World
 from astra.report.page import render
@@ -113,5 +114,9 @@ def test_scores_on_goals_stand_beside_the_floors(workspace: Workspace) -> None:
     assert "<h3>Goals in worlds</h3>" in page
     for cells in ("first candidate</th>", "trait: implicit</th><td>0.625</td><td>0.000</td>"):
         assert cells in page
+    tables = {table.title: table for table in score_tables(file)}
+    goals = tables["Success on goals in worlds, with the floors"]
+    cells = zip(*(column.cells for column in goals.columns), strict=True)
+    assert ("trait implicit", "0.625", "0.000", "0.375") in list(cells)
     file.write_text(json.dumps({**document, "worlds": {}}))
     assert "<h3>Goals in worlds</h3>" not in render(workspace, 1)

@@ -31,12 +31,14 @@ class ScoresError(AstraError):
 
 
 def score_tables(path: Path) -> list[Table]:
-    """Scores per checkpoint with intervals, then paired differences, from metrics/bench.json."""
+    """Scores per checkpoint with intervals, then paired differences, from metrics/bench.json; where
+    it has goals in worlds, these apart."""
     if not path.is_file():
         raise ScoresError(f"{path} not found; make it with `dvc repro bench` (or `make demo`)")
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     try:
-        return [_scores(document), _differences(document)]
+        worlds = [_worlds(document["worlds"])] if document.get("worlds") else []
+        return [_scores(document), _differences(document), *worlds]
     except (KeyError, TypeError) as error:
         raise ScoresError(
             f"{path} is not of this version ({error}); run `dvc repro bench`"
@@ -78,6 +80,20 @@ def _differences(document: dict[str, Any]) -> Table:
         table.add_column(name.replace("-", " - "), justify="right")
     for score, title in TITLES.items():
         table.add_row(title, *(_change(block.get(score)) for block in differences.values()))
+    return table
+
+
+def _worlds(document: dict[str, Any]) -> Table:
+    blocks: dict[str, Any] = {**document["checkpoints"], **document["floors"]}
+    table = Table(title="Success on goals in worlds, with the floors")
+    table.add_column("goals")
+    for name in blocks:
+        table.add_column(name.replace("_", " "), justify="right")
+    table.add_row("all", *(_estimate(block.get("success")) for block in blocks.values()))
+    for part in ("by_kind", "by_trait", "by_domain"):
+        for label in sorted({label for block in blocks.values() for label in block[part]}):
+            found = [block[part].get(label, {}).get("success") for block in blocks.values()]
+            table.add_row(f"{part[3:]} {label.replace('_', ' ')}", *map(_number, found))
     return table
 
 
