@@ -22,11 +22,11 @@ HOST_WORDS = {WorldShape.FULL: 230, WorldShape.SMALL: 15}
 """Words of a policy that the host writes, at most: the opening, codes, and how a request ends."""
 
 
-class Reply(BaseModel):
+class WorldReply(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-class TaughtColumn(Reply):
+class TaughtColumn(WorldReply):
     name: str
     type: ColumnType
     values: list[str] = []
@@ -35,13 +35,13 @@ class TaughtColumn(Reply):
     unit: str = ""
 
 
-class TaughtTable(Reply):
+class TaughtTable(WorldReply):
     name: str
     key: str
     columns: list[TaughtColumn]
 
 
-class ToolOutline(Reply):
+class ToolOutline(WorldReply):
     """A tool before it is code."""
 
     name: str
@@ -59,13 +59,13 @@ class ToolOutline(Reply):
         return self
 
 
-class TaughtInvariant(Reply):
+class TaughtInvariant(WorldReply):
     table: str
     text: str
     holds: Expr
 
 
-class SchemaReply(Reply):
+class SchemaReply(WorldReply):
     analysis: str = ""
     title: str = Field(min_length=1)
     tables: list[TaughtTable]
@@ -74,7 +74,7 @@ class SchemaReply(Reply):
     topics: dict[str, str] = Field(min_length=1)
 
 
-class TaughtRule(Reply):
+class TaughtRule(WorldReply):
     id: str
     text: str
     tools: list[str]
@@ -84,13 +84,13 @@ class TaughtRule(Reply):
     reason: str
 
 
-class RulesReply(Reply):
+class RulesReply(WorldReply):
     analysis: str = ""
     about: str = ""
     rules: list[TaughtRule]
 
 
-class TaughtChange(Reply):
+class TaughtChange(WorldReply):
     action: WriteAction
     table: str
     key: Expr = None
@@ -100,7 +100,7 @@ class TaughtChange(Reply):
     when: Expr = None
 
 
-class ToolBody(Reply):
+class ToolBody(WorldReply):
     """What makes an outline a tool."""
 
     name: str
@@ -116,29 +116,29 @@ class ToolBody(Reply):
         return self
 
 
-class ToolsReply(Reply):
+class ToolsReply(WorldReply):
     analysis: str = ""
     tools: list[ToolBody]
 
 
-class RowsReply(Reply):
+class RowsReply(WorldReply):
     analysis: str = ""
     code: str
 
 
-class CaseVerdict(Reply):
+class CaseVerdict(WorldReply):
     case: int
     reason: str = ""
     allowed: bool
 
 
-class DecideReply(Reply):
+class DecideReply(WorldReply):
     analysis: str = ""
     cases: list[CaseVerdict]
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedPart:
     """A reply that was refused, as the next ask for the same part shows it."""
 
     reasons: tuple[str, ...]
@@ -150,12 +150,12 @@ class Refused:
         return {"feedback": list(self.reasons), "rejected": self.reply}
 
 
-NOT_YET = Refused(())
+NOT_YET = RefusedPart(())
 """Nothing was refused yet."""
 
 
 def schema_ask(
-    subject: WorldSubject, shape: WorldShape, sample: int, refused: Refused
+    subject: WorldSubject, shape: WorldShape, sample: int, refused: RefusedPart
 ) -> Ask[SchemaReply]:
     """Ask for tables, the tools' outlines and what always holds."""
     variables = {"subject": subject.about, "shape": shape.value, **refused.shown}
@@ -163,7 +163,7 @@ def schema_ask(
 
 
 def rules_ask(
-    schema: SchemaReply, shape: WorldShape, sample: int, refused: Refused
+    schema: SchemaReply, shape: WorldShape, sample: int, refused: RefusedPart
 ) -> Ask[RulesReply]:
     """Ask for the rules, each as a sentence and as an expression."""
     variables = {**_shown(schema), "shape": shape.value, **refused.shown}
@@ -171,7 +171,7 @@ def rules_ask(
 
 
 def tools_ask(
-    schema: SchemaReply, rules: RulesReply, wanted: list[str], sample: int, refused: Refused
+    schema: SchemaReply, rules: RulesReply, wanted: list[str], sample: int, refused: RefusedPart
 ) -> Ask[ToolsReply]:
     """Ask for the code and the changes of some of the tools."""
     variables = {
@@ -182,7 +182,7 @@ def tools_ask(
 
 def rows_ask(
     schema: SchemaReply, rules: RulesReply, codes: dict[str, str], shape: WorldShape, clock: str,
-    sample: int, refused: Refused,
+    sample: int, refused: RefusedPart,
 ) -> Ask[RowsReply]:  # fmt: skip
     """Ask for the program that makes the rows."""
     variables = {

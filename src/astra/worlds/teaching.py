@@ -31,7 +31,7 @@ from astra.worlds import asks
 from astra.worlds.agreement import agreement_fault, rule_cases
 from astra.worlds.asks import (
     NOT_YET,
-    Refused,
+    RefusedPart,
     RowsReply,
     RulesReply,
     SchemaReply,
@@ -84,7 +84,7 @@ class TaughtWorld:
         self._bodies: dict[str, ToolBody] = {}
         self._rows: RowsReply | None = None
         self._made: dict[str, Any] = {}
-        self._refused: dict[str, Refused] = {}
+        self._refused: dict[str, RefusedPart] = {}
         self._tries: Counter[str] = Counter()
         self._unread: list[PartFault] = []
         self.checks: Counter[str] = Counter()
@@ -160,7 +160,7 @@ class TaughtWorld:
     async def _ask_bodies(self, wanted: list[str]) -> None:
         assert self._rules is not None
         told = [self._refused.get(tool_part(name), NOT_YET) for name in wanted]
-        refused = Refused(
+        refused = RefusedPart(
             tuple(dict.fromkeys(reason for one in told for reason in one.reasons)),
             [one.reply for one in told if one.reply] or None,
         )
@@ -288,7 +288,7 @@ class TaughtWorld:
             self._config.shape, self._clock, self._notes.prompt_hash,
         )  # fmt: skip
 
-    def _told(self, part: str) -> tuple[int, Refused]:
+    def _told(self, part: str) -> tuple[int, RefusedPart]:
         """The sample of a part's next ask, and what it is told of the last reply."""
         return self._tries[part], self._refused.get(part, NOT_YET)
 
@@ -316,7 +316,7 @@ class TaughtWorld:
             given = reply and reply.model_dump(mode="json", exclude={"analysis"})
             lines = [" ".join(f"{fault.reason}: {fault.detail}".split())[:_DETAIL_CHARS]
                      for fault in reasons]  # fmt: skip
-            self._refused[part] = Refused(tuple(lines[:_MOST_FAULTS]), given)
+            self._refused[part] = RefusedPart(tuple(lines[:_MOST_FAULTS]), given)
             self._tries[part] += 1
             for fault in reasons[:_MOST_FAULTS]:
                 text = compact_json(given)[:_REFUSED_CHARS] if given else ""
