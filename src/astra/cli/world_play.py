@@ -34,7 +34,7 @@ class WorldPlay:
     def __init__(self, runner: WorldRunner, goal: WorldGoal | None, screen: Screen) -> None:
         self._runner, self._goal, self._screen = runner, goal, screen
         self._world: World = runner.base.world
-        self._commands: Mapping[str, Callable[[str], None]] = {
+        self._commands: Mapping[str, Callable[[str], object]] = {
             "say": self._say, "user": self._user, "next": self._next, "diff": self._diff,
             "state": self._state, "verdict": self._verdict, "goal": self._show_goal,
             "tools": self._tools, "policy": self._policy, "reset": self._reset,
