@@ -4,6 +4,7 @@ from pathlib import Path
 
 from astra.data_stage import data_stage
 from astra.records.tool import ToolServer
+from astra.sandbox.servers import build_walls
 from astra.stage import run_stage
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
@@ -21,7 +22,7 @@ def main() -> None:
         stage.expect(lambda: tool_asks(config, expected_servers(lists, config)))
         progress = stage.progress("sources", sum(sources.total for sources in lists))
         teacher = stage.teacher(config.teacher, HANDLERS) if config.asking else None
-        connectors = Connectors(stage.runtime)
+        connectors = Connectors(stage.runtime, build_walls(stage.runtime))
         outcomes = servers(
             lists, connectors, teacher, config, stage.open_items, stage.metrics, progress
         )

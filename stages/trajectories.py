@@ -7,6 +7,7 @@ from astra.estimate.servers import servers_of
 from astra.records.task import Task
 from astra.records.tool import ToolServer
 from astra.records.trajectory import Trajectory
+from astra.sandbox.servers import build_walls
 from astra.stage import run_stage
 from astra.store.journal import Journal
 from astra.trajectories.agenda import Agenda
@@ -48,7 +49,9 @@ def main() -> None:
             servers.one,
             Scripts(agenda, servers.one, config),
             cast,
-            server_pool(ServerEnvironments(), stage.runtime, config.reset_in_place),
+            server_pool(
+                ServerEnvironments(), build_walls(stage.runtime), stage.runtime, config.reset_in_place
+            ),
             stage.enter(Journal("trajectories")),
         )
         outcomes = trajectories(agenda, player, stage.open_items, stage.metrics)

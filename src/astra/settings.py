@@ -144,6 +144,8 @@ class RuntimeConfig(StageConfig):
     """Sessions alive at once on each machine; None: what memory and open files allow."""
     sandbox_memory_mb: int | None = None
     """What all sessions of a machine may hold; None: half of what is available at start."""
+    live_servers: Literal["caged", "uncaged"] = "caged"
+    """uncaged: MCP servers that stages start have all rights of the user, and the network."""
     sandbox_min_tier: str = "B"
     sandbox_workers: int = 2
     """Zygote processes that sessions are spread over."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from astra.agent.mcp import ServerEnvironments, ServerError, open_server
+from astra.agent.walls import ServerWalls
 from astra.llm.pool import map_bounded
 from astra.records.score import Rejection
 from astra.settings import RuntimeConfig
@@ -53,12 +54,16 @@ class Parsed:
 
 
 class Connectors:
-    """Reads source lists; environments of live servers are built once for all of them."""
+    """Reads source lists; live servers start behind ``walls``, their environments built once."""
 
     def __init__(
-        self, runtime: RuntimeConfig, environments: ServerEnvironments | None = None
+        self,
+        runtime: RuntimeConfig,
+        walls: ServerWalls,
+        environments: ServerEnvironments | None = None,
     ) -> None:
         self._runtime = runtime
+        self._walls = walls
         self._environments = environments
         self.finished = 0
         """How many servers were asked, files and listings read so far."""
@@ -150,7 +155,7 @@ class Connectors:
         try:
             with tempfile.TemporaryDirectory(prefix="astra-mcp-") as folder:
                 async with open_server(
-                    server.launch, Path(folder), timeout_s, environments
+                    server.launch, Path(folder), timeout_s, environments, self._walls
                 ) as session:
                     listed = await session.list_tools()
                     title = server.title or session.server_title or session.server_name

@@ -53,6 +53,12 @@ class LiveSource(StageConfig):
     def _startable(self) -> Self:
         if not isinstance(self.launch, HttpLaunch) and not self.launch.command:
             raise ValueError("launch: a command, or the url of a server that runs")
+        http = isinstance(self.launch, HttpLaunch) and bool(self.launch.command)
+        if http and not self.launch.network:
+            raise ValueError(
+                "launch: a process that is reached over HTTP needs `network: true`; a server that "
+                "can speak stdio needs no `url`, and no network"
+            )
         return self
 
 
