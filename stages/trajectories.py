@@ -44,14 +44,13 @@ def main() -> None:
             stage.teacher(config.emulator, HANDLERS),
             stage.teacher(config.user, HANDLERS),
         )
+        walls = build_walls(stage.runtime)
         player = EpisodePlayer(
             config,
             servers.one,
             Scripts(agenda, servers.one, config),
             cast,
-            server_pool(
-                ServerEnvironments(), build_walls(stage.runtime), stage.runtime, config.reset_in_place
-            ),
+            server_pool(ServerEnvironments(), walls, stage.runtime, config.reset_in_place),
             stage.enter(Journal("trajectories")),
         )
         outcomes = trajectories(agenda, player, stage.open_items, stage.metrics)

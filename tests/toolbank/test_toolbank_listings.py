@@ -32,6 +32,7 @@ from astra.toolbank.domains import DOMAIN, DomainLabel
 from astra.toolbank.offline.handlers import HANDLERS
 from astra.toolbank.raw import RawServer
 from astra.toolbank.sources import ListingSource, SourceError, SourceList, load_sources
+from walls_here import walls
 
 TOY = Path(__file__).resolve().parents[1] / "fixtures" / "toy_server.py"
 BASE = RawServer(name="base", source="listing", tools=())
@@ -124,7 +125,7 @@ def test_docker_registry_folders(tmp_path: Path) -> None:
 
 def read(sources: SourceList, runtime: RuntimeConfig | None = None) -> list[Page]:
     async def run() -> list[Page]:
-        connectors = Connectors(runtime or RuntimeConfig(request_timeout_s=5))
+        connectors = Connectors(runtime or RuntimeConfig(request_timeout_s=5), walls())
         return [found async for found in connectors.read(sources)]
 
     return asyncio.run(run())

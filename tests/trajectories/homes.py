@@ -20,6 +20,9 @@ class OwnInterpreter(ServerEnvironments):
     def ensure(self, name: str) -> Path:
         return Path(sys.executable).parent
 
+    def reads(self, name: str) -> tuple[Path, ...]:
+        return (*super().reads(name), TOY.parent)
+
 
 def tool(name: str, returns: dict[str, Any] | None = None, /, **parameters: Any) -> Tool:
     return Tool(

@@ -15,6 +15,7 @@ from astra.records.tool import ToolServer
 from astra.store.journal import Journal
 from astra.trajectories.journaled import JournaledEnv
 from astra.trajectories.live import McpEnv, ServerPool, ServerProcess
+from walls_here import walls
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -28,7 +29,7 @@ def with_pool(
     reset: tuple[str, ...] = (),
 ) -> Any:
     async def run() -> Any:
-        pool = ServerPool(environments, timeout_s, 2, reset)
+        pool = ServerPool(environments, walls(), timeout_s, 2, reset)
         try:
             return await work(pool)
         finally:
@@ -154,7 +155,7 @@ def test_who_gives_up_waiting_for_an_idle_process_to_end_keeps_no_place(
         await close(process)
 
     async def work() -> str:
-        async with ServerPool(environments, 20, 1, ("toy",)) as pool:
+        async with ServerPool(environments, walls(), 20, 1, ("toy",)) as pool:
             assert toy.launch is not None
             await pool.release(await pool.acquire(toy.launch))
             monkeypatch.setattr(ServerProcess, "close", slowly)
@@ -179,7 +180,7 @@ def test_a_process_that_cannot_be_restored_is_ended_and_keeps_no_place(
     monkeypatch.setattr("astra.trajectories.live._restore", fails)
 
     async def work() -> None:
-        async with ServerPool(environments, 20, 1, ("toy",)) as pool:
+        async with ServerPool(environments, walls(), 20, 1, ("toy",)) as pool:
             assert toy.launch is not None
             process = await pool.acquire(toy.launch)
             with pytest.raises(OSError, match="disk"):

@@ -37,6 +37,7 @@ from astra.trajectories.results import ReadError, answers_from, fit, follow, par
 from astra.trajectories.trajectories import Cast, EpisodePlayer, shown_tools, trajectories
 from astra.trajectories.trajectories import agent as acting
 from configs import episode_limits
+from walls_here import walls
 
 OFFLINE = {"backend": "offline", "model": "1"}
 RULES = OfflineTeacher(ModelConfig.model_validate(OFFLINE), HANDLERS)
@@ -77,7 +78,7 @@ def run(
             {s.id: s for s in servers}.get,
             Scripts(agenda, {s.id: s for s in servers}.get, wanted),
             Cast(acting(wanted.agent, no_endpoint, ScriptedExpert), emulator, user),
-            server_pool(environments, runtime, wanted.reset_in_place),
+            server_pool(environments, walls(), runtime, wanted.reset_in_place),
             journal,
         )
 

@@ -102,9 +102,10 @@ class HttpLaunch(Launch):
     """How to reach a server over streamable HTTP.
 
     With a ``command``, its own process is started first, which needs ``network`` for the host to
-    reach it; ``{port}`` in ``args``, ``env`` and ``url`` is a free port. Without one, ``url`` is a server that runs elsewhere: its state is
-    shared and is not reset between episodes. ``${NAME}`` in a header's value is read from the
-    environment when the connection is made, so no record holds a secret.
+    reach it; ``{port}`` in ``args``, ``env`` and ``url`` is a free port. Without one, ``url`` is a
+    server that runs elsewhere: its state is shared and is not reset between episodes. ``${NAME}``
+    in a header's value is read from the environment when the connection is made, so no record
+    holds a secret.
     """
 
     environment: str = ""

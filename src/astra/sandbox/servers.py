@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -65,7 +66,7 @@ class Caged:
         self.environment = {"PYTHONPATH": str(Path(astra.__file__).parents[1])}
         self._folder = folder
 
-    def check(self) -> None:
+    def raise_refusal(self) -> None:
         """Raises CageRefused if the guard could not build the walls."""
         refused = self._folder / "refused"
         reason = refused.read_text(encoding="utf-8") if refused.is_file() else ""
@@ -132,7 +133,7 @@ class CageWalls:
             try:
                 yield caged
             finally:
-                caged.check()
+                caged.raise_refusal()
 
 
 @contextmanager
@@ -167,6 +168,20 @@ def _filter() -> bytes:
         return filter_program(FORBIDDEN)
     except SandboxUnavailable as error:
         raise CageRefused(f"live servers: {error}. {UNCAGED}") from error
+
+
+def try_cage() -> None:
+    """Build a cage and run a program in it that does nothing. Raises CageRefused."""
+    with tempfile.TemporaryDirectory(prefix="astra-try-") as folder:
+        workdir = Path(folder).resolve()
+        with CageWalls().around(("/bin/true",), {}, workdir, (), network=False) as caged:
+            tried = subprocess.run(
+                caged.command, env=caged.environment, stdin=subprocess.DEVNULL,
+                capture_output=True, timeout=ANSWER_TIMEOUT_S, check=False,
+            )  # fmt: skip
+    if tried.returncode:
+        last = tried.stderr.decode(errors="replace").strip()[-300:]
+        raise CageRefused(f"live servers: a cage was built, but /bin/true fails in it: {last}")
 
 
 class Uncaged:

@@ -59,6 +59,7 @@ def _build(config: dict[str, Any], uid: int) -> None:
     base = caged.open_root()
     caged.add_writable(f"{base}/tmp", config["tmp_mb"], uid)  # first: binds may lie below it
     caged.show(base, config["reads"])
+    _show_processes(f"{base}/proc")
     for path, text in config["files"].items():
         os.makedirs(os.path.dirname(base + path), exist_ok=True)
         with open(base + path, "w", encoding="utf-8") as file:
@@ -70,6 +71,17 @@ def _build(config: dict[str, Any], uid: int) -> None:
             os.chown(os.path.join(folder, name), uid, uid, follow_symlinks=False)
     os.chmod(base + workdir, 0o700)
     caged.enter_root(base, workdir)
+
+
+def _show_processes(target: str) -> None:
+    """A /proc of this cage's processes and nothing else, for runtimes that look at themselves.
+
+    Where the kernel refuses one (a container whose own /proc is masked), there is none.
+    """
+    os.makedirs(target, exist_ok=True)
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
+    with suppress(PermissionError):
+        kernel.mount(b"proc", target.encode(), b"proc", flags, b"subset=pid")
 
 
 def _become(config: dict[str, Any], pipes: list[int]) -> None:

@@ -23,6 +23,7 @@ from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Launch, Tool, ToolServer
 from astra.settings import RuntimeConfig
 
+
 @dataclass
 class ServerProcess:
     """A running server and the task that opened it (and alone may close it)."""
