@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from astra.agent import mcp_http
-from astra.agent.mcp_http import MissingVariable, filled, free_port
 from astra.agent.mcp import ServerEnvironments, ServerError, open_server
-from astra.agent.mcp_http import free_port
+from astra.agent.mcp_http import MissingVariable, filled, free_port
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import HttpLaunch, ToolServer
 from walls_here import walls

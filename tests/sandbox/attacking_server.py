@@ -462,6 +462,14 @@ def be_more_urgent_than_others() -> object:
     return "real time"
 
 
+def link(fd: str) -> str:
+    """What a descriptor of this process leads to."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:
+        return "closed"
+
+
 @server.tool()
 def echo(text: str) -> str:
     """What was said."""
@@ -512,10 +520,19 @@ def fill_the_disk(folder: str) -> str:
 
 
 @server.tool()
-def flood(stream: int, line: int, lines: int) -> str:
-    """Write lines beside the protocol."""
-    for _ in range(lines):
-        os.write(stream, b"x" * line + b"\n")
+def flood(protocol: bool, line: int, lines: int) -> str:
+    """Write lines to the protocol's stream, wherever the SDK keeps it, or to that of errors."""
+    names = {int(fd): link(fd) for fd in os.listdir("/proc/self/fd")}
+    pipes = [fd for fd, name in names.items() if name.startswith("pipe:")]
+    others = [fd for fd in pipes if names[fd] not in (names[0], names[2])]
+    for stream in others if protocol else [2]:
+        try:
+            for _ in range(lines):
+                view = memoryview(b"x" * line + b"\n")
+                while view:
+                    view = view[os.write(stream, view) :]
+        except OSError:
+            continue  # not one to write to
     return "flooded"
 
 

@@ -217,7 +217,7 @@ def test_a_server_that_floods_the_protocol_is_ended(
     caged: ServerWalls, tmp_path: Path, line: int, lines: int
 ) -> None:
     async def work(session: McpSession) -> CallStatus:
-        asked = {"stream": 1, "line": line, "lines": lines}
+        asked = {"protocol": True, "line": line, "lines": lines}
         return (await session.call_tool("flood", asked)).status
 
     assert run(caged, tmp_path, work) is CallStatus.UNREACHABLE
@@ -227,7 +227,7 @@ def test_a_flood_of_messages_beside_the_protocol_is_dropped(
     caged: ServerWalls, tmp_path: Path
 ) -> None:
     async def work(session: McpSession) -> list[str]:
-        asked = {"stream": 2, "line": 1 << 16, "lines": 200}
+        asked = {"protocol": False, "line": 1 << 16, "lines": 200}
         return [
             (await session.call_tool("flood", asked)).content,
             (await session.call_tool("echo", {"text": "on"})).content,
@@ -300,7 +300,7 @@ def test_variables_that_an_entry_names_are_filled_and_no_others(
 def test_without_walls_nothing_starts_and_the_remedies_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers_module, "SYSTEM", ("/proc",))  # no root can be built of that
+    monkeypatch.setattr(servers_module, "TMP_MB", -1)  # no file system is that small
 
     async def work(session: McpSession) -> None:
         raise AssertionError("started")

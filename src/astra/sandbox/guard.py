@@ -65,23 +65,36 @@ class Server:
         self.builder, self.pid, self.control = builder, pid, control
         self.stdin, self.stdout, self.stderr = pipes
 
-    def held(self) -> int:
+    def held(self, exact: bool = False) -> int:
         """Bytes of memory that its processes hold; pages they share count once for each.
 
-        Raises OSError where the kernel does not list children (CONFIG_PROC_CHILDREN).
+        ``exact`` counts shared pages once, which takes the kernel much longer. Raises OSError
+        where it does not list children (CONFIG_PROC_CHILDREN).
         """
-        pages = 0
+        held = 0
         waiting = [str(self.pid)]
         while waiting:
             pid = waiting.pop()
             try:
-                pages += int(_read(f"/proc/{pid}/statm").split()[1])
+                held += _proportional(pid) if exact else _resident(pid)
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     waiting += _read(f"/proc/{pid}/task/{thread}/children").split()
             except (FileNotFoundError, ProcessLookupError):
                 if pid == str(self.pid):
                     raise
-        return pages * _PAGE
+        return held
+
+
+def _resident(pid: str) -> int:
+    return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
+
+
+def _proportional(pid: str) -> int:
+    try:
+        lines = _read(f"/proc/{pid}/smaps_rollup").splitlines()
+        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    except PermissionError:
+        return _resident(pid)
 
 
 def _read(path: str) -> str:
@@ -217,6 +230,8 @@ class Guard:
         while True:
             try:
                 held = self._server.held()
+                if held > self._memory:
+                    held = self._server.held(exact=True)
             except (FileNotFoundError, ProcessLookupError):
                 return  # it has ended
             if held > self._memory:
