@@ -287,23 +287,37 @@ async def timed(
     return started, statistics.median(lasted) if lasted else None
 
 
+def cpu_of_children() -> float:
+    """Seconds of processor that ended processes used; hardly changed by what else runs."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
 def start(servers: Sequence[RealServer], tools: Path, rounds: int, calls: int) -> dict[str, Any]:
-    """Medians of each server, caged and uncaged in turns, and the median of their ratios."""
+    """Medians of each server, caged and uncaged in turns, and the median of their ratios.
+
+    ``cpu`` is of a whole session: start, calls and end.
+    """
     starts: list[float] = []
     extra: list[float] = []
+    processor: list[float] = []
     per_call: list[float] = []
     for server in servers:
         seen: dict[str, list[tuple[float, float | None]]] = {name: [] for name in WALLS}
+        cpu: dict[str, list[float]] = {name: [] for name in WALLS}
         with contextlib.suppress(ServerError):
             for _ in range(rounds):
                 for name, walls in WALLS.items():
+                    used = cpu_of_children()
                     seen[name].append(asyncio.run(timed(server, walls, tools, calls)))
+                    cpu[name].append(cpu_of_children() - used)
         if any(len(one) < rounds for one in seen.values()):
             print(f"{server.name}: does not start", flush=True)
             continue
         first = {name: statistics.median(s for s, _ in one) for name, one in seen.items()}
         starts.append(first["caged"] / first["uncaged"])
         extra.append(first["caged"] - first["uncaged"])
+        processor.append(statistics.median(cpu["caged"]) / statistics.median(cpu["uncaged"]))
         line = f"{server.name}: start {first['uncaged']:.3f} -> {first['caged']:.3f} s"
         both = {name: [c for _, c in one if c is not None] for name, one in seen.items()}
         if both["caged"]:
@@ -316,6 +330,8 @@ def start(servers: Sequence[RealServer], tools: Path, rounds: int, calls: int) -
         "start_ratio_median": round(statistics.median(starts), 3),
         "start_ratio_worst": round(max(starts), 3),
         "start_extra_s_median": round(statistics.median(extra), 3),
+        "cpu_ratio_median": round(statistics.median(processor), 3),
+        "cpu_ratio_worst": round(max(processor), 3),
         "call_extra_ms_median": round(statistics.median(per_call), 3),
         "rounds": rounds,
         "load": round(os.getloadavg()[0], 1),

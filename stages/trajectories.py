@@ -10,6 +10,7 @@ from astra.records.trajectory import Trajectory
 from astra.sandbox.servers import build_walls
 from astra.stage import run_stage
 from astra.store.journal import Journal
+from astra.tracking.mlflow import digests
 from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
@@ -45,6 +46,8 @@ def main() -> None:
             stage.teacher(config.user, HANDLERS),
         )
         walls = build_walls(stage.runtime)
+        read = digests(stage.table("tasks"), stage.table("tools"))
+        stage.track(read).tags(live_servers=stage.runtime.live_servers)
         player = EpisodePlayer(
             config,
             servers.one,

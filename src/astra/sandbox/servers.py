@@ -28,6 +28,7 @@ from astra.errors import StageStop
 from astra.sandbox import guard
 from astra.sandbox.cage import DISK_MB, REMEDY, SYSTEM, filter_program
 from astra.sandbox.protocol import SandboxError, SandboxUnavailable
+from astra.sandbox.zygote import SANDBOX_UID, may_change_uid
 from astra.settings import RuntimeConfig
 
 log = logging.getLogger("astra")
@@ -150,7 +151,7 @@ def _reads(paths: Sequence[str]) -> list[str]:
 
 def _files(environment: Mapping[str, str], network: bool) -> dict[str, str]:
     """Texts of /etc: one user without a name, and with ``network`` how names are resolved."""
-    uid = 65534 if os.geteuid() == 0 else os.geteuid()
+    uid = SANDBOX_UID if may_change_uid() else os.geteuid()
     home = environment.get("HOME", "/")
     files = {
         "/etc/passwd": f"server:x:{uid}:{uid}::{home}:/bin/sh\n",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Collection
@@ -18,10 +19,13 @@ from typing import Self
 from astra.agent.episode import parse_arguments
 from astra.agent.mcp import McpSession, ServerEnvironments, ServerError, open_server
 from astra.agent.walls import ServerWalls
+from astra.errors import AstraError
 from astra.llm.served import served
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Launch, Tool, ToolServer
 from astra.settings import RuntimeConfig
+
+log = logging.getLogger("astra")
 
 
 @dataclass
@@ -96,6 +100,10 @@ class ServerPool:
             return
         try:
             await process.session.restore_state()
+        except AstraError as error:  # the server's doing: its episode is over, and was sound
+            log.warning("%s: %s; it serves no further episode", process.launch.command, error)
+            await self._end(process)
+            return
         except BaseException:  # else nobody would end it, or count it out
             await self._end(process)
             raise
