@@ -229,7 +229,7 @@ async def tried(server: RealServer, walls: ServerWalls, tools: Path) -> dict[str
 
 
 def check(servers: Sequence[RealServer], tools: Path) -> dict[str, Any]:
-    """Caged against uncaged; every difference is told."""
+    """Compare caged with uncaged; every difference is told."""
     same: list[str] = []
     differ: dict[str, str] = {}
     calls = 0

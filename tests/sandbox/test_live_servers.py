@@ -268,7 +268,7 @@ def test_an_entry_may_ask_for_the_network_and_gets_no_more(
         return [(await session.call_tool(name, {})).content for name in names]
 
     with socket.create_server(("127.0.0.1", 0)) as service:
-        facts = {"port": service.getsockname()[1], "key": str(tmp_path / "key")}
+        facts: dict[str, Any] = {"port": service.getsockname()[1], "key": str(tmp_path / "key")}
         reached, read = run(caged, tmp_path, work, network=True, **facts)
     assert reached.startswith("GOT")
     assert read.startswith("denied")

@@ -374,7 +374,6 @@ def test_an_outage_ends_the_stage_and_its_processes(
     (process,) = borrowed
     assert process.owner.done()
     assert not process.owner.cancelled(), "ended by its owner, not with the event loop"
-    assert process.owner.done()
 
 
 def test_an_agenda_has_live_tasks_by_server_and_the_others_as_they_came(

@@ -89,7 +89,7 @@ def _continue_as_first(control: socket.socket) -> None:
 
 
 def bring_loopback_up() -> None:
-    """Needed once in a fresh network namespace, which has no other device."""
+    """Switch on the one device of a fresh network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
 

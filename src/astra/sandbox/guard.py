@@ -125,9 +125,10 @@ def _start(config: dict[str, Any]) -> Server:
 
 
 def _build(config: dict[str, Any], control: socket.socket, pipes: list[int]) -> NoReturn:
-    """In a process of its own, the parent of pid 1: it could start no thread any more.
+    """Enter the namespaces, in a process of its own: it could start no thread any more.
 
-    It keeps nothing of the guard's but ``control`` and ``pipes``, and ends as pid 1 does.
+    It is the parent of pid 1, and ends as that does. Nothing of the guard's is kept but
+    ``control`` and ``pipes``.
     """
     code = 1
     try:
@@ -168,7 +169,7 @@ class Guard:
         self._lines = self._said = 0
 
     def run(self, listener: socket.socket) -> NoReturn:
-        """Until the server has ended; then this process ends with its exit code."""
+        """Guard until the server has ended; this process ends with its exit code."""
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a write to who is gone raises
         control = threading.Thread(target=self._control, args=(listener,), daemon=True)
         control.start()

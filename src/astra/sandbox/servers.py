@@ -41,7 +41,7 @@ LIMITS = {
     "NPROC": 256,
 }
 FORBIDDEN = ("memfd_create", "memfd_secret", "shmget", "msgget", "semget")
-"""Besides those of every cage: memory that no limit of a process counts."""
+"""Calls that give memory which no limit of a process counts; forbidden as ``cage.FORBIDDEN`` is."""
 NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf")
 NETWORK_READS = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates.conf")
 ANSWER_TIMEOUT_S = 60.0
