@@ -23,7 +23,6 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
@@ -337,13 +336,13 @@ async def open_server(
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             async with (
-                _streams(launch, workdir, timeout_s, environments, walls, log) as streams,
-                ClientSession(streams.reader, streams.writer) as session,
+                _streams(launch, workdir, timeout_s, environments, walls, log) as opened,
+                ClientSession(*opened[:2]) as session,
             ):
                 with anyio.fail_after(timeout_s):
                     info = await session.initialize()
                 started = True
-                yield McpSession(session, info, workdir, timeout_s, streams.walled)
+                yield McpSession(session, info, workdir, timeout_s, opened[2])
         except Exception as error:
             # Task groups wrap what was raised inside them; callers see the error itself.
             cause = _innermost(error)
@@ -363,15 +362,6 @@ def _called(launch: Launch) -> str:
     return f"at {launch.url}" if isinstance(launch, HttpLaunch) else "without a command"
 
 
-@dataclass(frozen=True)
-class _Streams:
-    """A server's messages, and its walls if its process is ours."""
-
-    reader: Any
-    writer: Any
-    walled: WalledServer | None = None
-
-
 @asynccontextmanager
 async def _streams(
     launch: Launch,
@@ -380,14 +370,14 @@ async def _streams(
     environments: ServerEnvironments,
     walls: ServerWalls,
     log: IO[str],
-) -> AsyncGenerator[_Streams]:
-    """Message streams to the server, by the transport that the launch names.
+) -> AsyncGenerator[tuple[Any, Any, WalledServer | None]]:
+    """Message streams to the server, by the transport that the launch names; its walls, if ours.
 
     What its process writes beside the protocol goes to ``log``, where it cannot reach it.
     """
     if isinstance(launch, HttpLaunch) and not launch.command:
         async with http_streams(launch.url, launch.headers) as (reader, writer):
-            yield _Streams(reader, writer)
+            yield reader, writer, None
         return
     await anyio.to_thread.run_sync(environments.ensure, launch.environment)
     prepare_workdir(launch, workdir)
@@ -401,12 +391,12 @@ async def _streams(
                 running(_parameters(walled, workdir), port, log, timeout_s),
                 http_streams(url, launch.headers) as (reader, writer),
             ):
-                yield _Streams(reader, writer, walled)
+                yield reader, writer, walled
         return
     with _walled(launch, workdir, environments, walls, 0) as walled:
         parameters = _parameters(walled, workdir)
         async with stdio_client(parameters, errlog=cast("TextIO", log)) as (reader, writer):
-            yield _Streams(reader, writer, walled)
+            yield reader, writer, walled
 
 
 def _parameters(walled: WalledServer, workdir: Path) -> StdioServerParameters:
