@@ -414,6 +414,15 @@ def test_results_are_read_as_an_agent_reads_them() -> None:
     assert answers_from(["A", "B"], "list_homes", "?") == ["A", "B"]
     assert answers_from([], "list_homes", "?") == ["not found"]
     assert answers_from(3.0, "count", "?") == ["3"]
+    rate = {"volume_ml": 500.0, "hours": 7.0, "ml_hr": 71.43, "note": "a rate, and no advice on it"}
+    asked = "What is the drip rate with volume ml 500 and hours 7?"
+    assert answers_from(rate, "drip_rate", asked) == ["71.43"], "neither echoes nor remarks"
+    assert answers_from({"hours": 7}, "drip_rate", asked) == ["7"], "better than nothing"
+    assert answers_from([{"name": "name", "depth": 3}], "describe_table", "table name") == ["name"]
+    tax = "Tax of 2024 (single)\nTaxable Income:   $60,000.00\nFederal Tax:  $6,736.00\nRate: 11 %"
+    asked = "Tell me the tax estimate with taxable income 60000."
+    assert answers_from(tax, "tax_estimate", asked) == ["$6,736.00", "11 %"]
+    assert answers_from("Note: one line", "read", "?") == ["Note: one line"]
 
 
 class Taking:

@@ -74,11 +74,13 @@ class Pipelines:
         share: float,
         metrics: StageMetrics,
         open_items: int,
+        live: int,
     ) -> None:
-        """``share``: of the base tasks, those that are written."""
+        """``share``: of the base tasks, those that are written. ``live``: how many servers are."""
         self.models = models
         self.config = config
         self.share = share
+        self.live = live
         self.metrics = metrics
         self.people = load_people(Path(config.personas)) if config.personas else ()
         self.donors = Donors(config.unsolvable.donors)
@@ -157,7 +159,7 @@ class _Pipeline:
 
     async def _written(self, chains: Sequence[Chain]) -> _Results:
         """The base tasks; earlier samples go before later ones, which may be their duplicates."""
-        jobs = base_jobs(self._server, chains, self._config, self._shared.share)
+        jobs = base_jobs(self._server, chains, self._config, self._shared.share, self._shared.live)
         jobs.sort(key=lambda job: job.ask.sample)
         self._metrics.count("asked", len(jobs))
         asked = [

@@ -45,12 +45,12 @@ async def tasks(
     """The selected tasks of every server, in the servers' order, and a rejection for each other.
 
     ``chains`` gives the chains of a server's id. ``live`` is the number of live servers, which
-    share ``max_live_tasks``. With ``max_tasks`` the tasks come after everything else. ``share``:
-    of the base tasks, those that are written.
+    share ``min_live_tasks`` and ``max_live_tasks``. With ``max_tasks`` the tasks come after
+    everything else. ``share``: of the base tasks, those that are written.
     """
     if share < 1:
         metrics.value("share_written", round(share, 4))
-    pipelines = Pipelines(models, config, share, metrics, open_items)
+    pipelines = Pipelines(models, config, share, metrics, open_items, live)
     seen = Originals(config.near_duplicate) if config.near_duplicate_scope == "set" else None
 
     async def work(item: tuple[int, ToolServer]) -> tuple[ToolServer, list[Outcome]]:
