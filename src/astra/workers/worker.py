@@ -245,7 +245,7 @@ def stage_file(stage: str) -> str:
 
 def flow_name(work: Work) -> str:
     """How owner and workers name a flow: after the function that works on its items."""
-    return f"{work.__module__}.{getattr(work, '__qualname__', type(work).__name__)}"
+    return getattr(work, "__qualname__", type(work).__qualname__)
 
 
 class _Warnings(logging.Handler):
