@@ -152,7 +152,8 @@ def test_a_killed_worker_costs_no_committed_answer(tmp_path: Path, cluster: str)
         _, said = stage.communicate(timeout=100)
     assert stage.returncode == 0, said
     assert shared.made() == alone.made()
-    assert "is lost" in said and "go to others" in said
+    assert "is lost" in said
+    assert "go to others" in said
     # Asked again is what the killed worker had in flight, and no more than its places.
     again = sum(asked(server).values()) - len(asked(server))
     assert 1 <= again <= 4

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from astra.llm.budget import Budget, Hold, Tokens
 from astra.llm.cache import AnswerCache
-from astra.llm.servers import Limits
+from astra.llm.servers import RateLimits
 from astra.settings import RuntimeConfig
 
 
@@ -54,7 +54,7 @@ class Desk(Protocol):
         """The account of one ask; close it once the answer is committed or given up."""
         ...
 
-    def limits(self, place: int) -> Limits:
+    def limits(self, place: int) -> RateLimits:
         """The rate limits of the endpoint at this place of ``runtime.endpoints``."""
         ...
 
@@ -86,8 +86,8 @@ class OwnDesk:
     def hold(self) -> Hold:
         return self.budget.hold()
 
-    def limits(self, place: int) -> Limits:
-        return Limits(self._endpoints[place])
+    def limits(self, place: int) -> RateLimits:
+        return RateLimits(self._endpoints[place])
 
     def close(self) -> None:
         self.cache.close()

@@ -51,7 +51,7 @@ class Pace:
             self.free_at += units / self._per_second
 
 
-class Limits:
+class RateLimits:
     """The rate limits of one endpoint, for all who ask at one desk."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -79,7 +79,7 @@ class Server:
     """An endpoint with what this process has learnt of it."""
 
     endpoint: Endpoint
-    limits: Limits
+    limits: RateLimits
     key: str
     timeout_s: float
     client: httpx2.AsyncClient | None = None
@@ -171,7 +171,7 @@ class Server:
 
 
 def build_servers(
-    endpoints: Sequence[Endpoint], timeout_s: float, limits: Callable[[int], Limits]
+    endpoints: Sequence[Endpoint], timeout_s: float, limits: Callable[[int], RateLimits]
 ) -> list[Server]:
     """The servers of all endpoints; ``limits`` gives those of the endpoint at a place.
 

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 from astra.errors import StageStop
 from astra.llm.budget import Hold, Tokens, is_limited
 from astra.llm.desk import OwnDesk
-from astra.llm.servers import Limits
+from astra.llm.servers import RateLimits
 from astra.settings import RuntimeConfig
 from astra.workers.inputs import WorkersError
 
@@ -96,7 +96,7 @@ class DeskService:
         return self._refused(worker) or await self._limits[place].reserve(tokens)
 
     async def correct(self, worker: str, place: int, tokens: int) -> StageStop | None:
-        """See ``Limits.correct``."""
+        """See ``RateLimits.correct``."""
         if not (refused := self._refused(worker)):
             await self._limits[place].correct(tokens)
         return refused
@@ -181,10 +181,10 @@ class SharedDesk:
     def hold(self) -> SharedHold:
         return SharedHold(self, next(self._tickets))
 
-    def limits(self, place: int) -> Limits:
+    def limits(self, place: int) -> RateLimits:
         endpoint = self._endpoints[place]
-        limits = Limits(endpoint)
-        return SharedLimits(self, place, endpoint) if limits.limited else limits
+        limits = RateLimits(endpoint)
+        return SharedRateLimits(self, place, endpoint) if limits.limited else limits
 
     def close(self) -> None:
         """Nothing: the service is its owner's to close."""
@@ -235,7 +235,7 @@ class SharedHold:
             self._desk.end(self._ticket)
 
 
-class SharedLimits(Limits):
+class SharedRateLimits(RateLimits):
     """The rate limits of an endpoint as the service keeps them."""
 
     def __init__(self, desk: SharedDesk, place: int, endpoint: Any) -> None:
