@@ -94,7 +94,7 @@ class Pipelines:
     async def irrelevant(
         self, server: ToolServer, fitting: Sequence[Donor], wanted: int
     ) -> list[Outcome]:
-        """What came of questions of other servers, ``wanted`` of those that fit, put to this one."""
+        """What came of ``wanted`` questions of other servers, put to this one."""
         return await self._grouped(server, lambda pipeline: pipeline.irrelevant(fitting, wanted))
 
     async def _grouped(
