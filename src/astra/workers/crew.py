@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 ITEM_TRIES = 3
 """How many workers may be lost while they work on an item, before the stage stops."""
-REPLACED = 2
+REPLACED = 3
 """How many lost workers are replaced, for each that is wanted."""
 FOLDER = "ASTRA_WORKSPACE"
 """The variable, set where a machine joins the cluster, that says where its checkout lies; without
@@ -201,8 +201,9 @@ class Crew:
             worker.name, reason, worker.open.total(),
         )  # fmt: skip
         self._kill(worker.actor)
-        if self._service is not None:
-            await self._service.lose.remote(worker.name)
+        # Nothing is waited for before it is known how to go on: the other items of the worker
+        # come here as well, and must find that it is replaced, or this error before their own.
+        passing_on = self._service.lose.remote(worker.name) if self._service else None
         if doomed := sorted(name for name in worker.open if self._tries[name] >= ITEM_TRIES):
             raise WorkersError(
                 f"{ITEM_TRIES} workers of stage {self._stage} were lost while they worked on "
@@ -210,13 +211,16 @@ class Crew:
                 "logs of the machines (memory?), or run with runtime.stage_workers=0; committed "
                 "answers are kept"
             )
-        if self._lost <= REPLACED * self._runtime.stage_workers:
-            self._replacing += 1
-            try:
+        replaced = self._lost <= REPLACED * self._runtime.stage_workers
+        self._replacing += replaced
+        try:
+            if passing_on is not None:
+                await passing_on
+            if replaced:
                 await self._hire(1)
-            finally:
-                self._replacing -= 1
-                self._news()
+        finally:
+            self._replacing -= replaced
+            self._news()
 
     async def _hire(self, count: int) -> None:
         """Start workers, spread over the nodes that are alive. Raises WorkersError."""
