@@ -93,8 +93,8 @@ async def environments(
     metrics: StageMetrics,
 ) -> AsyncGenerator[Outcome, None]:
     """The outcomes of each sub-question that needs a tool, in the input's order: its failed tries,
-    then its environment or the reason why there is none. Counts ``instances`` as their last
-    sub-question is done.
+    then its environment or the reason why there is none. Counts ``needing_tool`` as each is
+    done, and ``instances`` as the outcomes of their last sub-question are yielded.
     """
     unfinished: Counter[str] = Counter()
 
