@@ -124,6 +124,9 @@ class RuntimeConfig(StageConfig):
     request_timeout_s: float = 120.0
     max_attempts: int = 5
     """Tries of one request, repairs of an unparsable reply included."""
+    stage_workers: int = Field(default=0, ge=0)
+    """Processes on a Ray cluster that work on the items of a data stage, each with ``concurrency``
+    asks in flight; 0: the stage's own process does."""
     mcp_timeout_s: float = 120.0
     """Start of a server or one tool call."""
     threads: int = 1
