@@ -1,0 +1,125 @@
+"""Tables that the cards share: what the stages made, who answered them, hashes, licences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from astra.publish.evidence import VALUE, Evidence, Row
+from astra.publish.provenance import METRICS, Provenance
+from astra.publish.record import LOCK
+from astra.settings import PARAMS
+
+COUNTS: Mapping[str, Mapping[str, str]] = {
+    "tools": {"servers": "servers of tools", "tools": "tools", "live_servers": "live servers"},
+    "chains": {"chains": "chains of calls"},
+    "tasks": {"tasks": "user tasks"},
+    "trajectories": {"trajectories": "conversations played"},
+    "sft_set": {"samples_train": "conversations to train on", "samples_eval": "held back ones"},
+    "qa": {"out": "questions"},
+    "qa_valid": {"out": "questions that passed the verifiers"},
+    "envs": {"environments": "environments"},
+    "envs_merged": {"arenas": "arenas", "hard": "hard arenas"},
+    "sft": {
+        "train_samples": "conversations trained on", "train_assistant_tokens": "tokens learnt from",
+        "steps": "steps of fine-tuning",
+    },
+    "rl": {"train_arenas": "arenas trained in", "steps": "steps of reinforcement learning"},
+}  # fmt: skip
+"""The keys of a stage's metrics that a card shows, and what a reader calls them."""
+ROLES = ("teacher", "judge", "emulator", "agent", "user", "annotator")
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A text of ``templates/``."""
+    source = resources.files("astra").joinpath("publish", "templates", f"{template}.md.j2")
+    environment = Environment(
+        undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(source.read_text(encoding="utf-8")).render(**values)
+
+
+def stage_counts(evidence: Evidence, provenance: Provenance) -> str:
+    """What each stage made and dropped."""
+    rows: list[Row] = []
+    for stage in provenance.stages:
+        file = f"{METRICS}/{stage}.json"
+        rows += [
+            Row((stage, said), file, (key,))
+            for key, said in COUNTS.get(stage, {}).items()
+            if evidence.has(file, key)
+        ]
+        for reason in evidence.at(file).get("dropped", {}):
+            rows.append(Row((stage, f"dropped: {reason}"), file, ("dropped", reason)))
+    return evidence.table(("stage", "what"), (VALUE,), rows)
+
+
+def outputs(evidence: Evidence, provenance: Provenance) -> str:
+    """The files that the stages made, with dvc's hashes."""
+    rows = (
+        Row((stage, out["path"]), str(LOCK), ("stages", stage, "outs", at))
+        for stage in provenance.stages
+        for at, out in enumerate(evidence.at(str(LOCK), "stages", stage, "outs"))
+    )
+    return evidence.table(("stage", "file"), ("md5", "size"), rows)
+
+
+def roles(evidence: Evidence, provenance: Provenance) -> list[Row]:
+    """Who answered each stage's asks: rows with ``backend`` and ``model``."""
+    found: list[Row] = []
+    for stage in provenance.stages:
+        if not evidence.has(str(LOCK), *_params(stage)):
+            continue
+        for role, block in evidence.at(str(LOCK), *_params(stage)).items():
+            if isinstance(block, Mapping) and "backend" in block and "model" in block:
+                found.append(Row((stage, str(role)), str(LOCK), (*_params(stage), str(role))))
+    return found
+
+
+def roles_table(evidence: Evidence, provenance: Provenance) -> str:
+    """The same as a table."""
+    return evidence.table(("stage", "role"), ("backend", "model"), roles(evidence, provenance))
+
+
+def backends(evidence: Evidence, provenance: Provenance) -> set[str]:
+    """``offline`` for rules, ``openai`` for models behind endpoints."""
+    return {
+        str(evidence.at(row.file, *row.keys)["backend"]) for row in roles(evidence, provenance)
+    }
+
+
+def parameters(evidence: Evidence, stages: Sequence[str]) -> str:
+    """Every parameter of stages, as the lock file has it."""
+    rows = (
+        Row((stage, ".".join(map(str, keys))), str(LOCK), (*_params(stage), *keys))
+        for stage in stages
+        for keys in _leaves(evidence.at(str(LOCK), *_params(stage)))
+    )
+    return evidence.table(("stage", "parameter"), (VALUE,), rows)
+
+
+def _params(stage: str) -> tuple[str, ...]:
+    return ("stages", stage, "params", str(PARAMS), stage)
+
+
+def _leaves(block: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for key, value in block.items():
+        if isinstance(value, Mapping) and value:
+            yield from ((key, *rest) for rest in _leaves(value))
+        else:
+            yield (key,)
+
+
+def counted(evidence: Evidence, file: str, keys: Sequence[str], what: str) -> str:
+    """A table of the counts that a place holds by name."""
+    names: Iterable[str] = evidence.at(file, *keys)
+    return evidence.table((what,), (VALUE,), (Row((name,), file, (*keys, name)) for name in names))
+
+
+def hub_licences(expressions: Iterable[str]) -> str | list[str]:
+    """Licences as the front matter of a card has them: lower case, each once."""
+    every = sorted({one.lower() for text in expressions for one in text.split(" AND ")})
+    return every[0] if len(every) == 1 else every
