@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from huggingface_hub import DatasetCardData
-
 from astra.publish import sections
 from astra.publish.data_rows import COUNTED
 from astra.publish.evidence import VALUE, Evidence, Row
@@ -16,6 +14,8 @@ TAGS = {"sft_set": ("tool-use", "agents", "sft"), "arenas": ("tool-use", "agents
 
 def front_matter(kind: str, name: str, evidence: Evidence) -> str:
     """What the hub and `datasets` read: splits with their files, licences, languages."""
+    from huggingface_hub import DatasetCardData  # late: a second that other commands do not need
+
     splits = evidence.at(COUNTS, "split")
     files = [{"split": split, "path": f"{FOLDER}/{split}.parquet"} for split in splits]
     data = DatasetCardData(
@@ -42,7 +42,9 @@ def body(kind: str, name: str, evidence: Evidence, provenance: Provenance) -> st
         splits=list(evidence.at(COUNTS, "split")),
         split_table=sections.counted(evidence, COUNTS, ("split",), "split"),
         column_table=evidence.table(
-            ("column",), (VALUE,), [Row((key,), "loaded.json", ("features", key)) for key in columns]
+            ("column",),
+            (VALUE,),
+            [Row((key,), "loaded.json", ("features", key)) for key in columns],
         ),
         tables={
             column: sections.counted(evidence, COUNTS, (column,), column) for column in COUNTED
@@ -52,7 +54,7 @@ def body(kind: str, name: str, evidence: Evidence, provenance: Provenance) -> st
         any_left_out=bool(evidence.at(COUNTS, "left_out", "rows")),
         counts=sections.stage_counts(evidence, provenance),
         roles=sections.roles_table(evidence, provenance),
-        rules_only=sections.backends(evidence, provenance) == {"offline"},
+        rules_only=sections.rules_only(evidence, provenance),
         outputs=sections.outputs(evidence, provenance),
         files=evidence.files_table(),
     )

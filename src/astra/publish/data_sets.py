@@ -21,7 +21,7 @@ from astra.publish.fresh import probed
 from astra.publish.licences import BOOK, LicenceBook
 from astra.publish.origins import ARENA_TABLES, ARENAS, SAMPLES, SFT_TABLES
 from astra.publish.provenance import Provenance
-from astra.publish.record import BuildRecord, PublishError
+from astra.publish.record import LOCK, BuildRecord, PublishError
 from astra.publish.rows import SplitWriter
 
 LEFT_OUT = "left_out.jsonl"
@@ -54,8 +54,8 @@ class PublishedSet:
     """What the stages made that it comes from, as DVC stores it."""
 
 
-def publish_data_set(made: DataSet, out: Path) -> PublishedSet:
-    """Write a data set to ``out``, and load it in a process of its own.
+def publish_data_set(made: DataSet, out: Path, say: Callable[[str], None]) -> PublishedSet:
+    """Write a data set to ``out``, and load it in a process of its own; ``say`` is told each step.
 
     Raises PublishError where the record does not fit, no row may be published, or it does not load.
     """
@@ -63,6 +63,7 @@ def publish_data_set(made: DataSet, out: Path) -> PublishedSet:
     with BuildRecord([str(made.table)]) as record:
         record.refuse_misfits([str(path) for path in made.needed])
         provenance, outputs = Provenance.of(record), tuple(record.outputs())
+    say(f"{made.table}: the build of commit {provenance.commit[:12]}, as {LOCK} records it")
     with published(out) as folder:
         evidence = Evidence(folder)
         provenance.take(evidence)
@@ -74,13 +75,17 @@ def publish_data_set(made: DataSet, out: Path) -> PublishedSet:
                 f"{evidence.at(COUNTS, 'left_out', 'licence')} (licence: rows); {BOOK} says "
                 "which licences may be published, and those of knowledge sources"
             )
+        refused = evidence.at(COUNTS, "left_out", "rows")
+        say(f"rows by split: {gate.splits}; left out for their licence: {refused}")
         front, card = front_matter(made.kind, out.name, evidence), folder / "README.md"
         card.write_text(front, encoding="utf-8")  # it tells `datasets` the splits
         evidence.put("loaded.json", _loaded(folder, gate.splits, made.schema.names))
+        say("`datasets` loads all of them in a process of its own")
         evidence.write_list()
         text = front + body(made.kind, out.name, evidence, provenance)
         card.write_text(text, encoding="utf-8")
-    return PublishedSet(gate.splits, gate.document()["left_out"]["rows"], outputs)
+    say(f"{out}: published, its card is {out / 'README.md'}")
+    return PublishedSet(gate.splits, refused, outputs)
 
 
 def _written(made: DataSet, folder: Path, book: LicenceBook) -> RowGate:

@@ -64,9 +64,8 @@ class Evidence:
             try:
                 found = found[key]
             except (LookupError, TypeError):
-                raise PublishError(f"{file} has no {pointer(keys)}; is it of this version?") from (
-                    None
-                )
+                said = f"{file} has no {pointer(keys)}; is it of this version?"
+                raise PublishError(said) from None
         return found
 
     def has(self, file: str, *keys: str | int) -> bool:

@@ -19,7 +19,7 @@ def published(out: Path) -> Generator[Path]:
     Raises PublishError where something else lies at ``out``.
     """
     if out.exists() and not (out / FILES).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise PublishError(f"{out} exists and was not published by this command; name another --out")
+        raise PublishError(f"{out} exists, and nothing was published there; name another --out")
     fresh = out.absolute().with_name(f".{out.name}.{os.getpid()}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

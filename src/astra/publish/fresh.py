@@ -31,7 +31,7 @@ REPLY_TOKENS = 16
 
 
 def probed(script: str, folder: Path) -> dict[str, Any]:
-    """What a script of ``probes/`` found out about a folder. PublishError where it does not load."""
+    """What a script of ``probes/`` says of a folder. PublishError where it does not load."""
     with TemporaryDirectory(prefix="astra-fresh-") as place:
         try:
             ended = subprocess.run(

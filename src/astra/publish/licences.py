@@ -38,9 +38,8 @@ class LicenceBook(StageConfig):
             for expression in (*book.sources.values(), *book.published):
                 canonicalize_license_expression(expression)
         except (OSError, yaml.YAMLError, ValidationError, InvalidLicenseExpression) as error:
-            raise PublishError(f"{path} cannot be used: {error}; correct it, or take it from git") from (
-                None
-            )
+            said = f"{path} cannot be used: {error}; correct it, or take it from git"
+            raise PublishError(said) from None
         return book
 
     def of(self, source: str) -> str:

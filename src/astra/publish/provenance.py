@@ -21,7 +21,7 @@ class Provenance:
     commit: str
     """The git commit whose files hold the record."""
     stages: tuple[str, ...]
-    """The stages that it comes from, each after those it reads from."""
+    """The stages that it comes from, in the order of dvc.yaml."""
     files: tuple[Path, ...]
     """The record: lock files and metrics."""
 

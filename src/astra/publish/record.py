@@ -16,7 +16,7 @@ class PublishError(AstraError):
 
 
 class BuildRecord:
-    """The stages that made some outputs, first to last, as dvc.lock has them.
+    """The stages that made some outputs, as dvc.lock has them, in the order of dvc.yaml.
 
     ``outputs`` are paths that stages write. Use it in ``with``, in the repository root. Raises
     PublishError for an output that no stage makes, or outside of a DVC repository.
@@ -32,12 +32,13 @@ class BuildRecord:
         except DvcException as error:
             raise PublishError(f"{Path.cwd()}: {error}; run it in the repository root") from None
         self._makers = {str(out): stage for stage in every for out in stage.outs}
-        self._stages: dict[str, Any] = {}
+        reached: set[str] = set()
         for output in outputs:
             if output not in self._makers:
                 self._repo.close()
                 raise PublishError(f"no stage of dvc.yaml makes {output}")
-            self._follow(self._makers[output])
+            self._follow(self._makers[output], reached)
+        self._stages: dict[str, Any] = {one.name: one for one in every if one.name in reached}
 
     def __enter__(self) -> Self:
         return self
@@ -45,17 +46,18 @@ class BuildRecord:
     def __exit__(self, *error: object) -> None:
         self._repo.close()
 
-    def _follow(self, stage: Any) -> None:
-        if stage.name in self._stages:
+    def _follow(self, stage: Any, reached: set[str]) -> None:
+        """Add the stage and all that it reads from to ``reached``."""
+        if stage.name in reached:
             return
+        reached.add(stage.name)
         for dep in stage.deps:
             if str(dep) in self._makers:
-                self._follow(self._makers[str(dep)])
-        self._stages[stage.name] = stage
+                self._follow(self._makers[str(dep)], reached)
 
     @property
     def stages(self) -> list[str]:
-        """Their names, each after those it reads from."""
+        """Their names."""
         return list(self._stages)
 
     def outputs(self) -> list[str]:
@@ -110,8 +112,9 @@ class BuildRecord:
                     if path in needed:
                         yield f"{path} is not here: `dvc checkout {path}`, else `dvc pull {path}`"
                 elif item.workspace_status():
-                    yield f"{name}: {path} differs from {LOCK}: `dvc repro {name}`, or " + (
-                        f"`dvc checkout {path}`"
-                        if item.is_out and item.use_cache
-                        else f"`git checkout {path}`"
-                    )
+                    stored = path in self._makers and self._is_stored(path)
+                    back = f"`{'dvc' if stored else 'git'} checkout {path}`"
+                    yield f"{name}: {path} differs from {LOCK}: {back}, or `dvc repro {name}`"
+
+    def _is_stored(self, output: str) -> bool:
+        return any(out.use_cache for out in self._makers[output].outs if str(out) == output)

@@ -30,7 +30,6 @@ COUNTS: Mapping[str, Mapping[str, str]] = {
     "rl": {"train_arenas": "arenas trained in", "steps": "steps of reinforcement learning"},
 }  # fmt: skip
 """The keys of a stage's metrics that a card shows, and what a reader calls them."""
-ROLES = ("teacher", "judge", "emulator", "agent", "user", "annotator")
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -67,28 +66,41 @@ def outputs(evidence: Evidence, provenance: Provenance) -> str:
     return evidence.table(("stage", "file"), ("md5", "size"), rows)
 
 
-def roles(evidence: Evidence, provenance: Provenance) -> list[Row]:
-    """Who answered each stage's asks: rows with ``backend`` and ``model``."""
+def roles_table(evidence: Evidence, provenance: Provenance) -> str:
+    """Who answered each stage's asks."""
+    columns = ("backend", "model")
+    return evidence.table(("stage", "role"), columns, _roles(evidence, provenance))
+
+
+def rules_only(evidence: Evidence, provenance: Provenance) -> bool:
+    """Whether no model answered an ask; one that embeds texts answers none."""
+    found = (evidence.at(row.file, *row.keys) for row in _roles(evidence, provenance))
+    return {block["backend"] for block in found} <= {"offline", "local"}
+
+
+def _roles(evidence: Evidence, provenance: Provenance) -> list[Row]:
+    """The places of stages' parameters that name a backend and a model."""
     found: list[Row] = []
     for stage in provenance.stages:
-        if not evidence.has(str(LOCK), *_params(stage)):
-            continue
-        for role, block in evidence.at(str(LOCK), *_params(stage)).items():
-            if isinstance(block, Mapping) and "backend" in block and "model" in block:
-                found.append(Row((stage, str(role)), str(LOCK), (*_params(stage), str(role))))
+        if evidence.has(str(LOCK), *_params(stage)):
+            block = evidence.at(str(LOCK), *_params(stage))
+            for keys in _models(block):
+                label = ".".join(map(str, keys))
+                found.append(Row((stage, label), str(LOCK), (*_params(stage), *keys)))
     return found
 
 
-def roles_table(evidence: Evidence, provenance: Provenance) -> str:
-    """The same as a table."""
-    return evidence.table(("stage", "role"), ("backend", "model"), roles(evidence, provenance))
-
-
-def backends(evidence: Evidence, provenance: Provenance) -> set[str]:
-    """``offline`` for rules, ``openai`` for models behind endpoints."""
-    return {
-        str(evidence.at(row.file, *row.keys)["backend"]) for row in roles(evidence, provenance)
-    }
+def _models(block: Any) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(block, Mapping) and "backend" in block and "model" in block:
+        yield ()
+        return
+    parts: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(block, Mapping):
+        parts = block.items()
+    elif isinstance(block, list):
+        parts = enumerate(block)
+    for key, part in parts:
+        yield from ((key, *rest) for rest in _models(part))
 
 
 def parameters(evidence: Evidence, stages: Sequence[str]) -> str:
