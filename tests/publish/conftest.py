@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
@@ -23,9 +22,9 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def world(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def world(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the build, as the working directory."""
     folder = tmp_path / "repo"
     shutil.copytree(built, folder)
     monkeypatch.chdir(folder)
-    yield folder
+    return folder

@@ -146,9 +146,8 @@ def test_the_front_matter_holds_the_scores_and_the_licence(published: Path) -> N
     matter = cards.front_matter(folder)
     scores = json.loads((folder / "build/metrics/bench.json").read_text())
     mine = scores["checkpoints"]["rl"]["scores"]
-    metrics = [entry["metrics"][0] for entry in matter["model-index"][0]["results"]] if len(
-        matter["model-index"][0]["results"]
-    ) > 1 else matter["model-index"][0]["results"][0]["metrics"]  # fmt: skip
+    (result,) = matter["model-index"][0]["results"]
+    metrics = result["metrics"]
     assert {m["type"]: m["value"] for m in metrics} == {
         name: mine[name]["mean"] for name in mine if name != "turns"
     }
@@ -212,19 +211,14 @@ def test_rows_of_unknown_or_other_licences_stay_behind_and_are_named(published: 
     folder = published / "published/sft-set"
     rows = rows_of(folder)
     everything = [row for split in rows.values() for row in split]
-    assert Counter(row["licence"] for row in everything) == {
-        "CC0-1.0": 7,
-        "MIT": 1,
-        "CC0-1.0 AND MIT": 1,
-    }
+    licences = Counter(row["licence"] for row in everything)
+    assert licences == {"CC0-1.0": 7, "MIT": 1, "CC0-1.0 AND MIT": 1}
     joint = next(row for row in everything if row["licence"] == "CC0-1.0 AND MIT")
     assert joint["sources"] == ["document:server0.yaml", "document:server1.yaml"]
     assert joint["kind"] == "irrelevant"
     lines = (folder / "build/left_out.jsonl").read_text().splitlines()
-    assert Counter(json.loads(line)["licence"] for line in lines) == {
-        "unknown": 2,
-        "GPL-3.0-only": 1,
-    }
+    named = Counter(json.loads(line)["licence"] for line in lines)
+    assert named == {"unknown": 2, "GPL-3.0-only": 1}
     counts = json.loads((folder / "build/counts.json").read_text())
     assert counts["left_out"] == {"rows": 3, "licence": {"GPL-3.0-only": 1, "unknown": 2}}
     assert counts["split"] == {split: len(found) for split, found in rows.items()}
@@ -253,10 +247,11 @@ def test_arenas_come_back_as_records_without_tools_of_other_licences(published: 
 
 
 def test_columns_are_typed(published: Path, tmp_path: Path) -> None:
+    folders = [str(published / "published" / name) for name in ("sft-set", "arenas")]
     script = (
         "from datasets import load_dataset\n"
-        "for name in ('sft-set', 'arenas'):\n"
-        f"    print(load_dataset({str(published / 'published')!r} + '/' + name)['train'].features)\n"
+        f"for folder in {folders}:\n"
+        "    print(load_dataset(folder)['train'].features)\n"
     )
     shown = stranger(published, tmp_path / "empty", script)
     for column in (
