@@ -112,7 +112,7 @@ def test_every_number_of_a_card_is_in_the_file_that_it_names(
 ) -> None:
     folder = published / "published" / name
     assert cards.follow(folder) >= least
-    assert cards.untraced(folder) in ([], [f"`{git(published, 'rev-parse', 'HEAD')}`"])
+    assert cards.untraced(folder) == []
     build = {str(p.relative_to(folder)) for p in (folder / "build").rglob("*") if p.is_file()}
     assert cards.cited_files(folder) == build
     files = json.loads((folder / "build/files.json").read_text())
@@ -268,10 +268,9 @@ def test_what_was_pushed_is_had_from_the_remote(published: Path, tmp_path: Path)
     git(published, "add", "published", ".dvc/config")
     git(published, "commit", "-qm", "published")
     git(published, "clone", "-q", str(published), str(clone))
-    bins = str(Path(sys.executable).parent)
-    subprocess.run(
-        [f"{bins}/dvc", "pull", "-q", "published/rl.dvc", "models/rl"], cwd=clone, check=True
-    )
+    dvc = Path(sys.executable).parent / "dvc"
+    for place in ("published/rl.dvc", "models/rl"):  # of both at once dvc 3.67 pulls the first
+        subprocess.run([dvc, "pull", "-q", place], cwd=clone, check=True)
     for place in ("published/rl", "models/rl"):
         assert file_digest(clone / place) == file_digest(published / place)
 

@@ -89,7 +89,7 @@ def _data_set(made: DataSet, out: Path, push: bool) -> None:
 
 
 def _refuse_push(out: Path, push: bool) -> None:
-    """Before any work: is there a remote that can be written?"""
+    """Raise an error where the folder could not be pushed, so that no work is done in vain."""
     if push:
         refuse_place(out)
         check_remote()

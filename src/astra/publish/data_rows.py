@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from astra.arena.env import offered
 from astra.arena.prompt import initial_messages
-from astra.publish.licences import LicenceBook, Origin, joined
+from astra.publish.licences import LicenceBook, RowOrigin, joined
 from astra.publish.origins import ARENAS, SAMPLES, conversations, tool_origins
 from astra.publish.rows import SplitWriter
 from astra.records.environment import Arena, ArenaTool, Band
@@ -54,7 +54,7 @@ class RowGate:
         self._refused = Counter[str]()
         self._tools = Counter[str]()
 
-    def add(self, split: str, row: dict[str, Any], origins: Sequence[Origin]) -> None:
+    def add(self, split: str, row: dict[str, Any], origins: Sequence[RowOrigin]) -> None:
         """Write the row with ``sources`` and ``licence``, or name it in ``left_out``."""
         licence = joined(origin.licence for origin in origins)
         sources = sorted({origin.source for origin in origins})
@@ -121,7 +121,7 @@ def arena_rows(gate: RowGate) -> None:
     origins_of = tool_origins(gate.book)
     progress = Progress("rows")
     for arena in read_records(ARENAS, Arena):
-        origins = [Origin(arena.source, gate.book.of(arena.source))]
+        origins = [RowOrigin(arena.source, gate.book.of(arena.source))]
         whole = arena.model_copy(update={"irrelevant": _kept(arena, gate, origins_of, origins)})
         row = {
             "id": arena.id,
@@ -144,8 +144,8 @@ def arena_rows(gate: RowGate) -> None:
 def _kept(
     arena: Arena,
     gate: RowGate,
-    origins_of: Callable[[Tool], Sequence[Origin]],
-    origins: list[Origin],
+    origins_of: Callable[[Tool], Sequence[RowOrigin]],
+    origins: list[RowOrigin],
 ) -> dict[Band, tuple[ArenaTool, ...]]:
     """The arena's irrelevant tools that may be published; where they come from joins ``origins``.
 

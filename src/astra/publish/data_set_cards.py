@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from astra.publish import sections
 from astra.publish.data_rows import COUNTED
-from astra.publish.evidence import VALUE, Evidence, Row
+from astra.publish.evidence import VALUE, CardEvidence, CitedRow
 from astra.publish.provenance import Provenance
 from astra.publish.rows import FOLDER
 
@@ -12,7 +12,7 @@ COUNTS = "counts.json"
 TAGS = {"sft_set": ("tool-use", "agents", "sft"), "arenas": ("tool-use", "agents", "rl")}
 
 
-def front_matter(kind: str, name: str, evidence: Evidence) -> str:
+def front_matter(kind: str, name: str, evidence: CardEvidence) -> str:
     """What the hub and `datasets` read: splits with their files, licences, languages."""
     from huggingface_hub import DatasetCardData  # late: a second that other commands do not need
 
@@ -28,11 +28,11 @@ def front_matter(kind: str, name: str, evidence: Evidence) -> str:
     return f"---\n{data.to_yaml()}\n---\n"
 
 
-def body(kind: str, name: str, evidence: Evidence, provenance: Provenance) -> str:
+def body(kind: str, name: str, evidence: CardEvidence, provenance: Provenance) -> str:
     """The card below its front matter; ``build/loaded.json`` has to be there."""
-    left_out = [Row(("rows left out",), COUNTS, ("left_out", "rows"))]
+    left_out = [CitedRow(("rows left out",), COUNTS, ("left_out", "rows"))]
     if kind == "arenas":
-        tools = Row(("irrelevant tools taken out",), COUNTS, ("tools_left_out", "tools"))
+        tools = CitedRow(("irrelevant tools taken out",), COUNTS, ("tools_left_out", "tools"))
         left_out.append(tools)
     columns = evidence.at("loaded.json", "features")
     return sections.rendered(
@@ -44,7 +44,7 @@ def body(kind: str, name: str, evidence: Evidence, provenance: Provenance) -> st
         column_table=evidence.table(
             ("column",),
             (VALUE,),
-            [Row((key,), "loaded.json", ("features", key)) for key in columns],
+            [CitedRow((key,), "loaded.json", ("features", key)) for key in columns],
         ),
         tables={
             column: sections.counted(evidence, COUNTS, (column,), column) for column in COUNTED

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from astra.publish.data_rows import ARENA_SCHEMA, SFT_SCHEMA, RowGate, arena_rows, sft_rows
 from astra.publish.data_set_cards import COUNTS, body, front_matter
-from astra.publish.evidence import BUILD, Evidence
+from astra.publish.evidence import BUILD, CardEvidence
 from astra.publish.folder import published
 from astra.publish.fresh import probed
 from astra.publish.licences import BOOK, LicenceBook
@@ -65,7 +65,7 @@ def publish_data_set(made: DataSet, out: Path, say: Callable[[str], None]) -> Pu
         provenance, outputs = Provenance.of(record), tuple(record.outputs())
     say(f"{made.table}: the build of commit {provenance.commit[:12]}, as {LOCK} records it")
     with published(out) as folder:
-        evidence = Evidence(folder)
+        evidence = CardEvidence(folder)
         provenance.take(evidence)
         gate = _written(made, folder, book)
         evidence.put(COUNTS, gate.document())

@@ -25,7 +25,7 @@ SOURCE = "source"
 
 
 @dataclass(frozen=True)
-class Row:
+class CitedRow:
     """A row of a card: what a person calls it, and the place that holds its values."""
 
     labels: tuple[str, ...]
@@ -33,7 +33,7 @@ class Row:
     keys: tuple[str | int, ...]
 
 
-class Evidence:
+class CardEvidence:
     """The files of one published folder, by the path that they have in the repository."""
 
     def __init__(self, folder: Path) -> None:
@@ -77,7 +77,11 @@ class Evidence:
         return True
 
     def table(
-        self, labels: Sequence[str], columns: Sequence[str], rows: Iterable[Row], exact: bool = True
+        self,
+        labels: Sequence[str],
+        columns: Sequence[str],
+        rows: Iterable[CitedRow],
+        exact: bool = True,
     ) -> str:
         """A Markdown table. ``exact`` shows fractions as they stand, else with three decimals."""
         lines = [_line([*labels, *columns, SOURCE])]

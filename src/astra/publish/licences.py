@@ -68,7 +68,7 @@ class LicenceBook(StageConfig):
 
 
 @dataclass(frozen=True)
-class Origin:
+class RowOrigin:
     """Where a row or a part of it comes from, and under which licence."""
 
     source: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra.prompting import without_keywords
-from astra.publish.licences import UNKNOWN, LicenceBook, Origin, stated
+from astra.publish.licences import UNKNOWN, LicenceBook, RowOrigin, stated
 from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.records.task import Task, TaskKind
@@ -23,36 +23,36 @@ ARENA_TABLES = (TOOLS, ARENAS)
 
 
 @dataclass(frozen=True)
-class Conversation:
+class ConversationOrigin:
     """What the tables say of a trajectory besides its messages."""
 
-    origins: tuple[Origin, ...]
+    origins: tuple[RowOrigin, ...]
     kind: str
     execution: str
     agent: str
 
 
-def conversations() -> dict[str, Conversation]:
+def conversations() -> dict[str, ConversationOrigin]:
     """Every trajectory's origins and makers by its id.
 
     A request that none of the server's tools serves was written for another server, whose task has
     the same words: that server is an origin too, an unknown one where it is not found.
     """
     servers = {
-        server.id: Origin(server.source, stated(server.licence))
+        server.id: RowOrigin(server.source, stated(server.licence))
         for server in read_records(TOOLS, ToolServer)
     }
     kinds = {task.id: (task.kind, task.question) for task in read_records(TASKS, Task)}
     donors = _donors({words for kind, words in kinds.values() if kind == TaskKind.IRRELEVANT})
-    found: dict[str, Conversation] = {}
+    found: dict[str, ConversationOrigin] = {}
     for run in read_records(TRAJECTORIES, Trajectory):
         kind, words = kinds[run.task_id]
         made_for = {run.server_id}
         if kind == TaskKind.IRRELEVANT:
             made_for |= donors.get(words, {""})
-        origins = {servers.get(server, Origin("no server", UNKNOWN)) for server in made_for}
+        origins = {servers.get(server, RowOrigin("no server", UNKNOWN)) for server in made_for}
         ordered = tuple(sorted(origins, key=lambda origin: origin.source))
-        found[run.id] = Conversation(ordered, kind.value, run.execution.value, run.policy)
+        found[run.id] = ConversationOrigin(ordered, kind.value, run.execution.value, run.policy)
     return found
 
 
@@ -65,14 +65,14 @@ def _donors(questions: set[str]) -> dict[str, set[str]]:
     return found
 
 
-def tool_origins(book: LicenceBook) -> Callable[[Tool], Sequence[Origin]]:
+def tool_origins(book: LicenceBook) -> Callable[[Tool], Sequence[RowOrigin]]:
     """Where a tool document may have come from: servers and arenas that have the same one."""
-    found: dict[str, set[Origin]] = {}
+    found: dict[str, set[RowOrigin]] = {}
     for server in read_records(TOOLS, ToolServer):
-        _note(found, server.tools, Origin(server.source, stated(server.licence)))
+        _note(found, server.tools, RowOrigin(server.source, stated(server.licence)))
     for arena in read_records(ARENAS, Arena):
         tools = (offer.tool for offer in arena.tools)
-        _note(found, tools, Origin(arena.source, book.of(arena.source)))
+        _note(found, tools, RowOrigin(arena.source, book.of(arena.source)))
     ordered = {
         key: tuple(sorted(origins, key=lambda origin: origin.source))
         for key, origins in found.items()
@@ -80,7 +80,7 @@ def tool_origins(book: LicenceBook) -> Callable[[Tool], Sequence[Origin]]:
     return lambda tool: ordered.get(_key(tool), ())
 
 
-def _note(found: dict[str, set[Origin]], tools: Iterable[Tool], origin: Origin) -> None:
+def _note(found: dict[str, set[RowOrigin]], tools: Iterable[Tool], origin: RowOrigin) -> None:
     for tool in tools:
         found.setdefault(_key(tool), set()).add(origin)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from astra.publish.evidence import Evidence
+from astra.publish.evidence import CardEvidence
 from astra.publish.folder import published
 from astra.publish.fresh import probed, served
 from astra.publish.licences import BOOK, UNKNOWN, LicenceBook, joined
@@ -70,7 +70,7 @@ def publish_policy(checkpoint: Path, out: Path, say: Callable[[str], None]) -> P
         provenance, outputs = Provenance.of(record, RECORD), tuple(record.outputs())
     say(f"{checkpoint}: the build of commit {provenance.commit[:12]}, as {LOCK} records it")
     with published(out) as folder:
-        evidence = Evidence(folder)
+        evidence = CardEvidence(folder)
         provenance.take(evidence)
         base = evidence.at(str(LOCK), "stages", "sft", "params", str(PARAMS), "sft", "policy")
         evidence.put("licences.json", _licences(book, base, stage))

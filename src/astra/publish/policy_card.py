@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from astra.publish import sections
-from astra.publish.evidence import VALUE, Evidence, Row
+from astra.publish.evidence import VALUE, CardEvidence, CitedRow
 from astra.publish.provenance import METRICS, Provenance
 from astra.publish.record import LOCK
 from astra.settings import PARAMS
@@ -25,7 +25,7 @@ MEASURED = {
 STAGES = {"sft": ["sft"], "rl": ["sft", "rl"]}
 
 
-def policy_card(name: str, stage: str, evidence: Evidence, provenance: Provenance) -> str:
+def policy_card(name: str, stage: str, evidence: CardEvidence, provenance: Provenance) -> str:
     """The card. ``stage`` is ``sft`` or ``rl``, the checkpoint's name in the scores."""
     played = list(evidence.at(SCORES, "checkpoints"))
     text = sections.rendered(
@@ -35,7 +35,7 @@ def policy_card(name: str, stage: str, evidence: Evidence, provenance: Provenanc
         commit=provenance.commit,
         dtype=evidence.at("loaded.json", "dtype"),
         size=evidence.table(
-            ("what",), (VALUE,), [Row((key,), "loaded.json", (key,)) for key in LOADED]
+            ("what",), (VALUE,), [CitedRow((key,), "loaded.json", (key,)) for key in LOADED]
         ),
         scores=_scores(evidence, [stage], SHOWN),
         others=_scores(evidence, [one for one in played if one != stage], COMPARED),
@@ -43,12 +43,14 @@ def policy_card(name: str, stage: str, evidence: Evidence, provenance: Provenanc
         differences=_differences(evidence, stage),
         groups=_groups(evidence, stage),
         measured=evidence.table(
-            ("what",), (VALUE,), [Row((said,), SCORES, keys) for said, keys in MEASURED.items()]
+            ("what",),
+            (VALUE,),
+            [CitedRow((said,), SCORES, keys) for said, keys in MEASURED.items()],
         ),
         limits=_limits(evidence),
         suites=_suites(evidence, stage),
         base=evidence.table(
-            ("base policy",), ("path", "licence"), [Row(("base",), "licences.json", ("base",))]
+            ("base policy",), ("path", "licence"), [CitedRow(("base",), "licences.json", ("base",))]
         ),
         licences=_licences(evidence),
         counts=sections.stage_counts(evidence, provenance),
@@ -61,7 +63,7 @@ def policy_card(name: str, stage: str, evidence: Evidence, provenance: Provenanc
     return f"---\n{_front_matter(name, stage, evidence)}\n---\n{text}"
 
 
-def _front_matter(name: str, stage: str, evidence: Evidence) -> str:
+def _front_matter(name: str, stage: str, evidence: CardEvidence) -> str:
     """What the hub reads: licence, library, and the scores."""
     from huggingface_hub import EvalResult, ModelCardData  # late: a second for other commands
 
@@ -94,22 +96,22 @@ def _place(who: str, score: str) -> tuple[str, ...]:
     return SCORES, "checkpoints", who, "scores", score
 
 
-def _scores(evidence: Evidence, who: Sequence[str], scores: Sequence[str]) -> str:
+def _scores(evidence: CardEvidence, who: Sequence[str], scores: Sequence[str]) -> str:
     places = [(one, score, _place(one, score)) for one in who for score in scores]
-    rows = [Row((one, score), file, tuple(keys)) for one, score, (file, *keys) in places
+    rows = [CitedRow((one, score), file, tuple(keys)) for one, score, (file, *keys) in places
             if evidence.has(file, *keys)]  # fmt: skip
     return evidence.table(("policy", "score"), ESTIMATE, rows, exact=False)
 
 
-def _bounds(evidence: Evidence) -> str:
+def _bounds(evidence: CardEvidence) -> str:
     said = {"floor": "does nothing", "ceiling": "replays the reference calls"}
-    rows = [Row((said[name],), SCORES, ("references", name)) for name in said]
+    rows = [CitedRow((said[name],), SCORES, ("references", name)) for name in said]
     return evidence.table(("policy",), (*COMPARED, "calls", "n"), rows, exact=False)
 
 
-def _differences(evidence: Evidence, stage: str) -> str:
+def _differences(evidence: CardEvidence, stage: str) -> str:
     rows = [
-        Row((pair, score), SCORES, ("differences", pair, score))
+        CitedRow((pair, score), SCORES, ("differences", pair, score))
         for pair in evidence.at(SCORES, "differences")
         if stage in pair.split("-")
         for score in COMPARED
@@ -118,38 +120,38 @@ def _differences(evidence: Evidence, stage: str) -> str:
     return evidence.table(("difference", "score"), ESTIMATE, rows, exact=False)
 
 
-def _groups(evidence: Evidence, stage: str) -> str:
+def _groups(evidence: CardEvidence, stage: str) -> str:
     rows = [
-        Row((said, value), SCORES, ("checkpoints", stage, group, value))
+        CitedRow((said, value), SCORES, ("checkpoints", stage, group, value))
         for group, said in GROUPS.items()
         for value in evidence.at(SCORES, "checkpoints", stage).get(group, {})
     ]
     return evidence.table(("arenas by", "which"), ("n", "f1", "success"), rows, exact=False)
 
 
-def _limits(evidence: Evidence) -> str:
+def _limits(evidence: CardEvidence) -> str:
     keys = ("stages", "bench", "params", str(PARAMS), "bench", "limits")
-    rows = [Row((name,), str(LOCK), (*keys, name)) for name in evidence.at(str(LOCK), *keys)]
+    rows = [CitedRow((name,), str(LOCK), (*keys, name)) for name in evidence.at(str(LOCK), *keys)]
     return evidence.table(("limit of an episode",), (VALUE,), rows)
 
 
-def _suites(evidence: Evidence, stage: str) -> str:
+def _suites(evidence: CardEvidence, stage: str) -> str:
     """Scores on external suites; empty where none was played."""
     if not evidence.has(SCORES, "suites"):
         return ""
-    rows: list[Row] = []
+    rows: list[CitedRow] = []
     for suite, found in evidence.at(SCORES, "suites").items():
         for who in (stage, "floor"):
             played = found["checkpoints"].get(who)
             if played is not None and played["score"] in played["scores"]:
                 keys = ("suites", suite, "checkpoints", who, "scores", played["score"])
-                rows.append(Row((suite, who, str(played["score"])), SCORES, keys))
+                rows.append(CitedRow((suite, who, str(played["score"])), SCORES, keys))
     return evidence.table(("suite", "policy", "score"), ESTIMATE, rows, exact=False) if rows else ""
 
 
-def _licences(evidence: Evidence) -> str:
+def _licences(evidence: CardEvidence) -> str:
     rows = [
-        Row((table, licence), "licences.json", (table, licence))
+        CitedRow((table, licence), "licences.json", (table, licence))
         for table in ("sft_set", "envs_merged")
         if evidence.has("licences.json", table)
         for licence in evidence.at("licences.json", table)

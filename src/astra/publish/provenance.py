@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from astra.publish.evidence import Evidence
+from astra.publish.evidence import CardEvidence
 from astra.publish.record import LOCK, BuildRecord, PublishError
 from astra.report.provenance import commit
 from astra.report.workspace import Workspace
@@ -45,7 +45,7 @@ class Provenance:
             )
         return cls(found["revision"], tuple(record.stages), files)
 
-    def take(self, evidence: Evidence) -> None:
+    def take(self, evidence: CardEvidence) -> None:
         """Copy the files of the record into a published folder."""
         for file in self.files:
             evidence.take(file)

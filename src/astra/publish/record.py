@@ -28,10 +28,12 @@ class BuildRecord:
 
         try:
             self._repo = Repo()
-            every = [stage for stage in self._repo.index.stages if hasattr(stage, "name")]
+            every: list[Any] = [
+                stage for stage in self._repo.index.stages if hasattr(stage, "name")
+            ]
         except DvcException as error:
             raise PublishError(f"{Path.cwd()}: {error}; run it in the repository root") from None
-        self._makers = {str(out): stage for stage in every for out in stage.outs}
+        self._makers: dict[str, Any] = {str(out): stage for stage in every for out in stage.outs}
         reached: set[str] = set()
         for output in outputs:
             if output not in self._makers:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from astra.publish.evidence import VALUE, Evidence, Row
+from astra.publish.evidence import VALUE, CardEvidence, CitedRow
 from astra.publish.provenance import METRICS, Provenance
 from astra.publish.record import LOCK
 from astra.settings import PARAMS
@@ -41,52 +41,52 @@ def rendered(template: str, **values: Any) -> str:
     return environment.from_string(source.read_text(encoding="utf-8")).render(**values)
 
 
-def stage_counts(evidence: Evidence, provenance: Provenance) -> str:
+def stage_counts(evidence: CardEvidence, provenance: Provenance) -> str:
     """What each stage made and dropped."""
-    rows: list[Row] = []
+    rows: list[CitedRow] = []
     for stage in provenance.stages:
         file = f"{METRICS}/{stage}.json"
         rows += [
-            Row((stage, said), file, (key,))
+            CitedRow((stage, said), file, (key,))
             for key, said in COUNTS.get(stage, {}).items()
             if evidence.has(file, key)
         ]
         for reason in evidence.at(file).get("dropped", {}):
-            rows.append(Row((stage, f"dropped: {reason}"), file, ("dropped", reason)))
+            rows.append(CitedRow((stage, f"dropped: {reason}"), file, ("dropped", reason)))
     return evidence.table(("stage", "what"), (VALUE,), rows)
 
 
-def outputs(evidence: Evidence, provenance: Provenance) -> str:
+def outputs(evidence: CardEvidence, provenance: Provenance) -> str:
     """The files that the stages made, with dvc's hashes."""
     rows = (
-        Row((stage, out["path"]), str(LOCK), ("stages", stage, "outs", at))
+        CitedRow((stage, out["path"]), str(LOCK), ("stages", stage, "outs", at))
         for stage in provenance.stages
         for at, out in enumerate(evidence.at(str(LOCK), "stages", stage, "outs"))
     )
     return evidence.table(("stage", "file"), ("md5", "size"), rows)
 
 
-def roles_table(evidence: Evidence, provenance: Provenance) -> str:
+def roles_table(evidence: CardEvidence, provenance: Provenance) -> str:
     """Who answered each stage's asks."""
     columns = ("backend", "model")
     return evidence.table(("stage", "role"), columns, _roles(evidence, provenance))
 
 
-def rules_only(evidence: Evidence, provenance: Provenance) -> bool:
+def rules_only(evidence: CardEvidence, provenance: Provenance) -> bool:
     """Whether no model answered an ask; one that embeds texts answers none."""
     found = (evidence.at(row.file, *row.keys) for row in _roles(evidence, provenance))
     return {block["backend"] for block in found} <= {"offline", "local"}
 
 
-def _roles(evidence: Evidence, provenance: Provenance) -> list[Row]:
+def _roles(evidence: CardEvidence, provenance: Provenance) -> list[CitedRow]:
     """The places of stages' parameters that name a backend and a model."""
-    found: list[Row] = []
+    found: list[CitedRow] = []
     for stage in provenance.stages:
         if evidence.has(str(LOCK), *_params(stage)):
             block = evidence.at(str(LOCK), *_params(stage))
             for keys in _models(block):
                 label = ".".join(map(str, keys))
-                found.append(Row((stage, label), str(LOCK), (*_params(stage), *keys)))
+                found.append(CitedRow((stage, label), str(LOCK), (*_params(stage), *keys)))
     return found
 
 
@@ -103,10 +103,10 @@ def _models(block: Any) -> Iterator[tuple[str | int, ...]]:
         yield from ((key, *rest) for rest in _models(part))
 
 
-def parameters(evidence: Evidence, stages: Sequence[str]) -> str:
+def parameters(evidence: CardEvidence, stages: Sequence[str]) -> str:
     """Every parameter of stages, as the lock file has it."""
     rows = (
-        Row((stage, ".".join(map(str, keys))), str(LOCK), (*_params(stage), *keys))
+        CitedRow((stage, ".".join(map(str, keys))), str(LOCK), (*_params(stage), *keys))
         for stage in stages
         for keys in _leaves(evidence.at(str(LOCK), *_params(stage)))
     )
@@ -125,10 +125,12 @@ def _leaves(block: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             yield (key,)
 
 
-def counted(evidence: Evidence, file: str, keys: Sequence[str], what: str) -> str:
+def counted(evidence: CardEvidence, file: str, keys: Sequence[str], what: str) -> str:
     """A table of the counts that a place holds by name."""
     names: Iterable[str] = evidence.at(file, *keys)
-    return evidence.table((what,), (VALUE,), (Row((name,), file, (*keys, name)) for name in names))
+    return evidence.table(
+        (what,), (VALUE,), (CitedRow((name,), file, (*keys, name)) for name in names)
+    )
 
 
 def hub_licences(expressions: Iterable[str]) -> str | list[str]:

@@ -51,7 +51,8 @@ def send(out: Path, outputs: Sequence[str]) -> Sent:
         with Repo() as repo:
             tracked: Any = repo.add(str(out))
             md5 = str(tracked[0].outs[0].hash_info.value)
-        with Repo() as repo:  # another one: this knows of the folder
+        again: Any = Repo()  # another one, which knows of the folder
+        with again as repo:
             remote = repo.cloud.get_remote()
             objects = sum(repo.push(targets=targets) for targets in parts)
             lacking: dict[str, str] = {}
