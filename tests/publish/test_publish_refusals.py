@@ -175,7 +175,7 @@ def test_outside_of_a_repository_is_one_clear_error(
 
 def test_a_set_is_not_published_without_its_licences(world: Path) -> None:
     Path("conf/licences.yaml").write_text("sources: {}\npublished: [NoSuchLicence]\n")
-    with pytest.raises(PublishError, match="(?i)nosuchlicence"):
+    with pytest.raises(PublishError, match=r"(?i)nosuchlicence"):
         publish_data_set(SFT_SET, OUT, print)
     Path("conf/licences.yaml").unlink()
     with pytest.raises(PublishError, match=r"conf/licences.yaml cannot be used"):
