@@ -48,8 +48,8 @@ def send(out: Path, outputs: Sequence[str]) -> Sent:
     # One call each: of a .dvc file and paths together, dvc 3.67 pushes the first alone.
     parts = ([f"{out}.dvc"], list(outputs))
     try:
-        first: Any = Repo()
-        with first as repo:
+        untracked: Any = Repo()
+        with untracked as repo:
             tracked = repo.add(str(out))
             md5 = str(tracked[0].outs[0].hash_info.value)
         again: Any = Repo()  # another one, which knows of the folder
