@@ -39,6 +39,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "astra prompts render tasking/chain_task --match weather --nth 2",
         "astra prompts render qa/decompose --json",
     ),
+    "publish policy": (
+        "astra publish policy --out published/rl",
+        "astra publish policy models/sft --out published/sft --push --register",
+    ),
+    "publish sft-set": ("astra publish sft-set --out published/sft-set",),
+    "publish arenas": ("astra publish arenas --out published/arenas --push",),
     "remote set": ("astra remote set s3://bucket/path",),
     "remote check": ("astra remote check",),
     "sft export": ("astra sft export --out exports/sft",),
