@@ -26,7 +26,7 @@ RESET = struct.pack("ii", 1, 0)
 
 
 def weed(root: Path) -> str | None:
-    """SeaweedFS's program, from `make s3-server` or the PATH."""
+    """SeaweedFS's program, from `make seaweedfs` or the PATH."""
     made = Path(os.environ.get("ASTRA_S3_SERVER", root / ".venv-s3")) / "bin/weed"
     return str(made) if made.is_file() else shutil.which("weed")
 
@@ -62,12 +62,8 @@ def running_seaweed(program: str, folder: Path) -> Iterator[Store]:
         _made_bucket(server, store, log)
         yield store
     finally:
-        server.terminate()
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait(10)
+        server.kill()  # asked politely it waits half a minute for its parts; nothing is kept
+        server.wait(WAIT_S)
 
 
 def _free_ports(count: int) -> list[int]:
@@ -95,7 +91,7 @@ def _made_bucket(server: subprocess.Popen[bytes], store: Store, log: Path) -> No
 
 
 class BrokenLine:
-    """Passes connections on until ``allowed`` bytes were sent to the store; then resets them all."""
+    """Passes connections on until ``allowed`` bytes went to the store; then it resets them all."""
 
     def __init__(self, url: str, allowed: int) -> None:
         self._target = ("127.0.0.1", int(url.rsplit(":", 1)[1]))

@@ -24,7 +24,7 @@ ONE_TRY = {"AWS_MAX_ATTEMPTS": "1"}
 def store(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     program = weed(root)
     if program is None:
-        pytest.skip("NOT TESTED: SeaweedFS is not installed; `make s3-server` installs it")
+        pytest.skip("NOT TESTED: SeaweedFS is not installed; `make seaweedfs` installs it")
     with running_seaweed(program, tmp_path_factory.mktemp("seaweed")) as running:
         yield running
 
@@ -103,6 +103,8 @@ def test_a_large_upload_that_breaks_leaves_nothing_and_is_sent_again(
     assert "Traceback" not in said
     with pytest.raises(ClientError, match="404"):
         store.client().head_object(Bucket=BUCKET, Key=key)
+    parts = store.client().list_multipart_uploads(Bucket=BUCKET)["Uploads"]
+    assert [part["Key"] for part in parts] == [key], "they wait for a lifecycle rule"
     assert "1 file pushed" in origin.run("dvc", "push", "large.bin")
     arrived = store.client().head_object(Bucket=BUCKET, Key=key)
     assert arrived["ContentLength"] == LARGE
@@ -133,7 +135,9 @@ def test_wrong_keys_a_missing_bucket_and_a_dead_server_are_one_clear_error(
     check = ("astra", "remote", "check")
     secret = origin.run(*check, fails=True, env={"AWS_SECRET_ACCESS_KEY": "wrong"})
     key = origin.run(*check, fails=True, env={"AWS_ACCESS_KEY_ID": "wrong"})
-    assert all("access was refused" in said and "AWS_ACCESS_KEY_ID" in said for said in (key, secret))
+    assert all(
+        "access was refused" in said and "AWS_ACCESS_KEY_ID" in said for said in (key, secret)
+    )
     assert "may be read (dvc pull), not written" in origin.run(*check, env=store.reader.env)
     config = origin.folder / ".dvc" / "config.local"
     try:
