@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from astra.devtools.optional_parts import OptionalPart, part_of, read_parts
-from astra.devtools.test_all import Outcome, by_environment, judge
+from astra.devtools.test_all import CaseOutcome, by_environment, judge
 from astra.errors import AstraError
 
 SKIPS = {
@@ -144,11 +144,12 @@ def test_a_test_runs_once_an_environment() -> None:
 
 
 def test_what_ran_anywhere_was_not_skipped() -> None:
-    found = judge([
-        Outcome("t::a", ".venv", "skipped", "ray", 0), Outcome("t::a", ".venv-c", "passed", "", 1),
-        Outcome("t::b", ".venv", "passed", "", 1), Outcome("t::b", ".venv-c", "failed", "", 1),
-        Outcome("t::c", ".venv", "skipped", "root", 0),
-    ])  # fmt: skip
+    came = [
+        ("t::a", ".venv", "skipped", "ray"), ("t::a", ".venv-c", "passed", ""),
+        ("t::b", ".venv", "passed", ""), ("t::b", ".venv-c", "failed", ""),
+        ("t::c", ".venv", "skipped", "root"),
+    ]  # fmt: skip
+    found = judge([CaseOutcome(*one, seconds=1.0) for one in came])
     assert found.ran == {"t::a", "t::b"}
     assert found.failed == {"t::b"}
     assert found.skipped == {"t::c": "root"}
@@ -228,7 +229,7 @@ def run_all(folder: Path, root: Path, target: str = "part", **variables: str) ->
     ended = subprocess.run(
         [sys.executable, "-m", "astra.devtools.test_all"], cwd=folder, check=False,
         env=known | {"PYTHONPATH": str(root / "src")} | variables,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280,
     )  # fmt: skip
     return ended.returncode, ended.stdout
 

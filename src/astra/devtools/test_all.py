@@ -35,7 +35,7 @@ BASE = ".venv"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """What came of one test in one environment; ``reason`` says why it was skipped."""
 
     test: str
@@ -71,7 +71,7 @@ def install(parts: Sequence[OptionalPart]) -> dict[str, str]:
 # --- tests
 
 
-def run_tests(environment: str, tests: Sequence[str], long: bool) -> list[Outcome]:
+def run_tests(environment: str, tests: Sequence[str], long: bool) -> list[CaseOutcome]:
     """Run ``tests`` in one environment and return what came of each.
 
     Raises AstraError if pytest ended in another way than with tests that passed or failed.
@@ -97,7 +97,7 @@ def run_tests(environment: str, tests: Sequence[str], long: bool) -> list[Outcom
     return outcomes
 
 
-def read_outcomes(report: Path, environment: str) -> Iterator[Outcome]:
+def read_outcomes(report: Path, environment: str) -> Iterator[CaseOutcome]:
     """The outcomes that pytest wrote as JUnit XML, family ``xunit1``."""
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         file = case.get("file", "")
@@ -106,7 +106,7 @@ def read_outcomes(report: Path, environment: str) -> Iterator[Outcome]:
         state = "passed" if skipped is None else "skipped"
         if case.find("failure") is not None or case.find("error") is not None:
             state = "failed"
-        yield Outcome(
+        yield CaseOutcome(
             test="::".join([file, *inner, case.get("name", "")]),
             environment=environment,
             state=state,
@@ -134,7 +134,7 @@ def by_environment(parts: Sequence[OptionalPart]) -> dict[str, list[str]]:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CaseSummary:
     """What came of every test over all environments."""
 
     ran: frozenset[str]
@@ -143,17 +143,17 @@ class Verdict:
     """Reason by test, of those that ran nowhere."""
 
 
-def judge(outcomes: Sequence[Outcome]) -> Verdict:
+def judge(outcomes: Sequence[CaseOutcome]) -> CaseSummary:
     """A test ran if it ran in some environment, and failed if it failed in some."""
     ran = frozenset(one.test for one in outcomes if one.state != "skipped")
-    return Verdict(
+    return CaseSummary(
         ran=ran,
         failed=frozenset(one.test for one in outcomes if one.state == "failed"),
         skipped={one.test: one.reason for one in outcomes if one.test not in ran},
     )
 
 
-def part_lines(parts: Sequence[OptionalPart], outcomes: Sequence[Outcome]) -> Iterator[str]:
+def part_lines(parts: Sequence[OptionalPart], outcomes: Sequence[CaseOutcome]) -> Iterator[str]:
     """One line a part: what became of its tests in its environment."""
     yield f"{'part':<14}{'environment':<14}{'ran':>6}{'failed':>8}{'skipped':>9}{'seconds':>9}"
     for part in parts:
@@ -167,7 +167,7 @@ def part_lines(parts: Sequence[OptionalPart], outcomes: Sequence[Outcome]) -> It
         )
 
 
-def idle(parts: Sequence[OptionalPart], outcomes: Sequence[Outcome]) -> list[str]:
+def idle(parts: Sequence[OptionalPart], outcomes: Sequence[CaseOutcome]) -> list[str]:
     """Parts whose tests were not even collected in their environment."""
     return [
         part.name
@@ -190,16 +190,16 @@ def disk() -> str:
 
 def report(
     parts: Sequence[OptionalPart],
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CaseOutcome],
     uninstalled: Mapping[str, str],
     broken: Sequence[str],
 ) -> bool:
     """Print what ran, what was skipped and why; returns whether all is well."""
-    verdict = judge(outcomes)
+    summary = judge(outcomes)
     print(*part_lines(parts, outcomes), disk(), sep="\n")
     groups: dict[str, list[str]] = defaultdict(list)
     unforgiven = 0
-    for test, reason in sorted(verdict.skipped.items()):
+    for test, reason in sorted(summary.skipped.items()):
         part = part_of(reason, parts)
         unforgiven += part is None or not part.told
         lacking = f"{part.name} ({part.what})" if part else f"a part that {TABLE} does not know"
@@ -210,14 +210,14 @@ def report(
         print(f"NOT INSTALLED: {name}; `{command}` failed, see above")
     for line in broken:
         print(f"NOT TESTED: {line}")
-    for test in sorted(verdict.failed):
+    for test in sorted(summary.failed):
         print(f"FAILED: {test}")
-    forgiven = len(verdict.skipped) - unforgiven
+    forgiven = len(summary.skipped) - unforgiven
     print(
-        f"{len(verdict.ran) - len(verdict.failed)} passed, {len(verdict.failed)} failed, "
+        f"{len(summary.ran) - len(summary.failed)} passed, {len(summary.failed)} failed, "
         f"{unforgiven} skipped; {forgiven} more skipped for want of what no command brings"
     )
-    return not (verdict.failed or unforgiven or uninstalled or broken)
+    return not (summary.failed or unforgiven or uninstalled or broken)
 
 
 def main() -> None:
@@ -227,7 +227,7 @@ def main() -> None:
     parts = read_parts(Path())
     log.info("%.0f GB of disk are free", shutil.disk_usage(".").free / 1e9)
     uninstalled = install(parts)
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     broken: list[str] = []
     environments = by_environment(parts)
     for number, (environment, tests) in enumerate(environments.items(), 1):
