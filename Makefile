@@ -37,7 +37,7 @@ BENCH_ENV := $(or $(ASTRA_BENCH_ENV),.venv-bench)
   remote experiments back docs mlflow plots clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 install: $(STAMP) ## create .venv with what the graph needs, pinned
 $(STAMP): $(PINNED)
