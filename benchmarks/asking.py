@@ -66,9 +66,7 @@ ASKING = tuple(stage for stage in LOADS if stage != "tools")
 class Workplace:
     """Folders of stages below one folder; what was recorded there is not recorded again."""
 
-    def __init__(
-        self, folder: Path, more: int = 1, rows: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, more: int = 1, rows: Mapping[str, int] | None = None) -> None:
         """``more``: how many times the asks that ``LOADS`` make; a folder has one of it. ``rows``:
         of the first input of a stage, where it reads fewer than ``LOADS`` says.
         """

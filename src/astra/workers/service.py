@@ -26,6 +26,7 @@ from astra.llm.desk import OwnDesk
 from astra.llm.servers import RateLimits
 from astra.settings import RuntimeConfig
 from astra.workers.inputs import WorkersError
+from astra.workers.ray import import_ray
 
 Answer = TypeVar("Answer")
 
@@ -193,11 +194,9 @@ class SharedDesk:
         """What the service answers. Raises the StageStop that it returns, and WorkersError where
         it is gone.
         """
-        from ray.exceptions import RayError
-
         try:
             answer = await getattr(self._service, method).remote(self._worker, *values)
-        except RayError as error:
+        except import_ray().exceptions.RayError as error:
             raise WorkersError(
                 f"the answer cache's service failed ({type(error).__name__}: "
                 f"{str(error).strip().splitlines()[-1]}); run the same command again: committed "
