@@ -7,10 +7,10 @@ import platform
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
 from typer.testing import CliRunner
 
 from astra.agent.mcp import ServerEnvironments, ServerError
@@ -65,7 +65,7 @@ def write(*entries: dict[str, object]) -> None:
     Path("list.yaml").write_text(yaml.safe_dump({"live": list(entries)}))
 
 
-def checked() -> Result:
+def checked() -> Any:
     return CliRunner().invoke(sources_app, ["list.yaml"])
 
 
@@ -87,6 +87,14 @@ def test_a_check_goes_on_and_asks_again_only_what_failed_or_changed(workplace: P
     names = (workplace / "cache" / "sources.jsonl").read_text().splitlines()
     assert sum('"good"' in line for line in names) == 1
     assert sum('"bad"' in line for line in names) == 2
+
+
+def test_a_list_of_tools_that_breaks_the_protocol_is_one_rejection(workplace: Path) -> None:
+    write(entry("loose", SERVER.replace('"inputSchema"', '"schema"')), entry("good", SERVER))
+    done = checked()
+    assert isinstance(done.exception, CheckError)
+    assert "[1/2] loose: environment_or_start_failed" in done.output
+    assert "[2/2] good: 1 tools" in done.output
 
 
 def test_a_server_without_pins_is_an_error(workplace: Path) -> None:

@@ -172,13 +172,20 @@ class McpSession:
         self.instructions = info.instructions or ""
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """All pages of ``tools/list`` in the protocol's spelling (name, inputSchema, ...)."""
+        """All pages of ``tools/list`` in the protocol's spelling (name, inputSchema, ...).
+
+        Raises ServerError for a list that breaks the protocol.
+        """
         tools: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            with anyio.fail_after(self._timeout_s):
-                page = await self._session.list_tools(params=params)
+            try:
+                with anyio.fail_after(self._timeout_s):
+                    page = await self._session.list_tools(params=params)
+            except (MCPError, ValidationError) as error:
+                first = " ".join(str(error).split())[:200]
+                raise ServerError(f"{self.server_name}: tools/list is not valid: {first}") from None
             tools += [
                 tool.model_dump(mode="json", by_alias=True, exclude_none=True)
                 for tool in page.tools
