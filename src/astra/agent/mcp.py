@@ -42,6 +42,8 @@ from astra.records.tool import HttpLaunch, Launch
 from astra.store.paths import cache_root
 
 PINS = Path("sources/environments.yaml")
+NPM = "npm:"
+"""How a pinned package of npm begins; other pins are pip's."""
 BUILD_TIMEOUT_S = 600.0
 DATABASE_SCRIPT = ".sql"
 """The ending of scripts: setup file ``x.db.sql`` creates the SQLite database ``x.db``."""
@@ -58,9 +60,10 @@ class ServerError(AstraError):
 class ServerEnvironments:
     """Virtual environments of pinned servers, built once and shared by stages and processes.
 
-    ``pins`` maps an environment's name to its list of pinned requirements. An environment lies
-    in ``<root>/<hash of interpreter, platform and requirements>``; it counts only once its
-    marker file is written, so a build that was killed is started afresh.
+    ``pins`` maps an environment's name to its list of pinned requirements: those of pip, or of
+    npm where they begin with ``npm:``. An environment lies in ``<root>/<hash of interpreter,
+    platform and requirements>``; it counts only once its marker file is written, so a build that
+    was killed is started afresh.
     """
 
     def __init__(
@@ -124,10 +127,29 @@ def _read_pins(path: Path) -> dict[str, list[str]]:
 def _build(folder: Path, requirements: tuple[str, ...]) -> None:
     if folder.exists():
         shutil.rmtree(folder)
+    packages = [pin.removeprefix(NPM) for pin in requirements if pin.startswith(NPM)]
+    if packages:
+        _build_npm(folder, packages, requirements)
+    else:
+        _build_venv(folder, requirements)
+    (folder / ".complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
+
+
+def _build_npm(folder: Path, packages: list[str], requirements: tuple[str, ...]) -> None:
+    """Install pins like ``npm:name@1.2.3``; their commands come to lie in ``bin``."""
+    if len(packages) < len(requirements):
+        raise OSError(f"an environment holds `{NPM}` pins or others, not both")
+    if shutil.which("npm") is None:
+        raise OSError("npm is not installed, node runs this server")
+    folder.mkdir(parents=True)
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    _run(["npm", "install", "--global", "--prefix", str(folder), *quiet, *packages])
+
+
+def _build_venv(folder: Path, requirements: tuple[str, ...]) -> None:
     _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     _run([*pip, "install", "--quiet", "--only-binary", ":all:", *requirements])
-    (folder / ".complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
 
 
 def _run(command: list[str]) -> None:
@@ -138,7 +160,7 @@ def _explain_build(name: str, requirements: tuple[str, ...], error: Exception) -
     output = getattr(error, "stderr", None) or str(error)
     lines = [line for line in str(output).strip().splitlines() if line.strip()]
     return (
-        f"server environment {name!r} cannot be built with pip install {' '.join(requirements)}: "
+        f"server environment {name!r} cannot be built of {' '.join(requirements)}: "
         f"{lines[-1] if lines else error}; check the network or the pins in {PINS}"
     )
 
@@ -163,13 +185,20 @@ class McpSession:
         self.instructions = info.instructions or ""
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """All pages of ``tools/list`` in the protocol's spelling (name, inputSchema, ...)."""
+        """All pages of ``tools/list`` in the protocol's spelling (name, inputSchema, ...).
+
+        Raises ServerError for a list that breaks the protocol.
+        """
         tools: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            with anyio.fail_after(self._timeout_s):
-                page = await self._session.list_tools(params=params)
+            try:
+                with anyio.fail_after(self._timeout_s):
+                    page = await self._session.list_tools(params=params)
+            except (MCPError, ValidationError) as error:
+                first = " ".join(str(error).split())[:200]
+                raise ServerError(f"{self.server_name}: tools/list is not valid: {first}") from None
             tools += [
                 tool.model_dump(mode="json", by_alias=True, exclude_none=True)
                 for tool in page.tools

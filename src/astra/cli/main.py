@@ -27,6 +27,7 @@ from astra.cli.report import report
 from astra.cli.scores import draw_figure, score_tables, where_next
 from astra.cli.serve import serve_command
 from astra.cli.sft import sft_app
+from astra.cli.sources import sources_app
 from astra.cli.teacher import teacher_app
 from astra.cli.train import train_app
 from astra.errors import AstraError
@@ -50,6 +51,7 @@ commands.add_typer(prompts_app, name="prompts")
 commands.add_typer(publish_app, name="publish")
 commands.add_typer(remote_app, name="remote")
 commands.add_typer(sft_app, name="sft")
+commands.add_typer(sources_app, name="sources")
 commands.add_typer(teacher_app, name="teacher")
 commands.add_typer(train_app, name="train")
 commands.command("experiments")(experiments_command)

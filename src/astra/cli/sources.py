@@ -1,0 +1,114 @@
+"""``astra sources``: whether the live servers of a source list can be installed and answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+from astra.agent.mcp import ServerEnvironments
+from astra.errors import AstraError
+from astra.records.base import content_id
+from astra.settings import RuntimeConfig, load
+from astra.store.paths import cache_root
+from astra.toolbank.connectors import Connectors
+from astra.toolbank.sources import LiveSource, SourceList, load_sources
+
+sources_app = typer.Typer(help="Source lists of stage tools.", no_args_is_help=True)
+
+
+class CheckError(AstraError):
+    """Servers of a list did not answer."""
+
+
+class Answer(BaseModel):
+    """What came of one server; ``reason`` is empty where it listed its tools."""
+
+    key: str
+    name: str
+    licence: str
+    tools: int = 0
+    reason: str = ""
+    seconds: float
+
+
+@sources_app.command("check")
+def check(
+    path: Annotated[Path, typer.Argument(help="The source list, for example sources/public.yaml.")],
+) -> None:
+    """Install every live server of a list, start it and ask for its tools.
+
+    Answers are kept: a check that was interrupted goes on, and only servers that failed or whose
+    entry or pins changed are asked again. Exit code 1 if any did not answer.
+    """
+    live = load_sources(path).live
+    kept = cache_root() / "sources.jsonl"
+    known = {one.key: one for one in _read(kept) if not one.reason}
+    environments, runtime = ServerEnvironments(), load("runtime", RuntimeConfig)
+    answers: list[Answer] = []
+    for number, source in enumerate(live, start=1):
+        key = _key(source, environments)
+        answer = known.get(key)
+        if answer is None:
+            answer = asyncio.run(_ask(source, key, Connectors(runtime, environments)))
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(answer.model_dump_json() + "\n")
+        answers.append(answer)
+        came = answer.reason or f"{answer.tools} tools"
+        typer.echo(f"[{number}/{len(live)}] {source.name}: {came}, {answer.seconds:.1f} s")
+    _sum_up(answers, cache_root() / "servers")
+
+
+async def _ask(source: LiveSource, key: str, connectors: Connectors) -> Answer:
+    """The server's answer; also what kept it from one."""
+    start, tools, reason = time.monotonic(), 0, ""
+    async for page in connectors.read(SourceList(live=(source,))):
+        tools += sum(len(server.tools) for server in page.servers)
+        reason = "; ".join(f"{one.reason} ({one.detail})" for one in page.rejections)
+    seconds = time.monotonic() - start
+    return Answer(
+        key=key, name=source.name, licence=source.licence, tools=tools, reason=reason,
+        seconds=seconds,
+    )  # fmt: skip
+
+
+def _key(source: LiveSource, environments: ServerEnvironments) -> str:
+    """What an answer depends on: the entry and its pins. Raises ServerError if it has none."""
+    pins = environments.requirements(source.launch.environment) if source.launch.command else ()
+    described: Any = source.model_dump(mode="json")
+    return content_id([described, list(pins)])
+
+
+def _read(path: Path) -> Iterator[Answer]:
+    """The kept answers; a line that a killed run left unfinished is passed over."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            yield Answer.model_validate(json.loads(line))
+        except ValueError:
+            continue
+
+
+def _sum_up(answers: list[Answer], folder: Path) -> None:
+    """Print the counts. Raises CheckError if a server did not answer."""
+    good = [one for one in answers if not one.reason]
+    licences = Counter(one.licence for one in good)
+    size = sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
+    typer.echo(
+        f"{len(good)} of {len(answers)} servers with {sum(one.tools for one in good)} tools, "
+        f"{sum(one.seconds for one in answers):.0f} s when they were asked; "
+        f"all environments in {folder} hold {size / 1e6:.0f} MB"
+    )
+    typer.echo("licences: " + ", ".join(f"{name} {n}" for name, n in licences.most_common()))
+    if len(good) < len(answers):
+        failed = ", ".join(one.name for one in answers if one.reason)
+        raise CheckError(
+            f"{len(answers) - len(good)} servers did not answer: {failed}; the lines above say why"
+        )
