@@ -31,7 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra.agent.mcp import ServerEnvironments, ServerError, open_server
+from astra.agent.mcp import open_server
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.agent.walls import ServerWalls
 from astra.records.tool import Launch
 from astra.sandbox.servers import CageWalls, NoWalls

@@ -148,7 +148,8 @@ class RuntimeConfig(StageConfig):
     sandbox_memory_mb: int | None = None
     """What all sessions of a machine may hold; None: half of what is available at start."""
     live_servers: Literal["caged", "uncaged"] = "caged"
-    """uncaged: MCP servers that stages start have all rights of the user, and the network."""
+    """Whether MCP servers that stages start are walled in; uncaged they have all rights of the
+    user, and the network."""
     sandbox_min_tier: str = "B"
     sandbox_workers: int = 2
     """Zygote processes that sessions are spread over."""

@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from astra.agent.mcp import (
-    ServerEnvironments,
-    ServerError,
-    is_soft_error,
-    open_server,
-    prepare_workdir,
-)
+from astra.agent.mcp import is_soft_error, open_server, prepare_workdir
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import Launch
 from walls_here import walls

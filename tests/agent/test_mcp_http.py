@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from astra.agent import mcp_http
-from astra.agent.mcp import ServerEnvironments, ServerError, open_server
+from astra.agent.mcp import open_server
 from astra.agent.mcp_http import MissingVariable, filled, free_port
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import HttpLaunch, ToolServer
 from walls_here import walls

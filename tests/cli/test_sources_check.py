@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from astra.agent.mcp import ServerEnvironments, ServerError
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.cli.sources import CheckError, sources_app
 from astra.records.base import content_id
 from astra.toolbank.sources import LiveSource, load_sources
+from walls_here import live_servers
 
 ROOT = Path(__file__).parents[2]
 SERVER = """
@@ -48,12 +48,17 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a list of two servers, the second of which ends at once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
-    shutil.copy(ROOT / "params.yaml", tmp_path)
+    params = (ROOT / "params.yaml").read_text()
+    assert "live_servers: caged" in params
+    chosen = params.replace("live_servers: caged", f"live_servers: {live_servers()}")
+    (tmp_path / "params.yaml").write_text(chosen)
     pins = ["toy==1"]
     interpreter = [*sys.version_info[:3], sys.platform, platform.machine()]
     built = tmp_path / "cache" / "servers" / content_id([interpreter, pins])
     (built / "bin").mkdir(parents=True)
-    (built / "bin" / "python").symlink_to(sys.executable)
+    python = Path(sys.executable).resolve()
+    (built / "bin" / "python").symlink_to(python)
+    (built / "pyvenv.cfg").write_text(f"home = {python.parent}\n")
     (built / ".complete").touch()
     (tmp_path / "sources").mkdir()
     (tmp_path / "sources" / "environments.yaml").write_text(yaml.safe_dump({"toy": pins}))

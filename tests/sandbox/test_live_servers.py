@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from astra.agent.mcp import McpSession, ServerEnvironments, ServerError, open_server
+from astra.agent.mcp import McpSession, open_server
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.agent.walls import ServerWalls
 from astra.records.message import CallStatus
 from astra.records.tool import Launch

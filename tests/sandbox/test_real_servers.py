@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import live_servers
 
-from astra.agent.mcp import ServerError
+from astra.agent.server_environments import ServerError
 from astra.sandbox.servers import CageWalls
 
 NEED_THE_INTERNET = {"get_earth_seasons"}

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from astra.agent.mcp import ServerEnvironments
+from astra.agent.server_environments import ServerEnvironments
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, Launch, Tool, ToolServer

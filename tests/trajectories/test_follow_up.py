@@ -11,7 +11,7 @@ from homes import given, output, server, step, task, tool
 from pydantic import BaseModel
 from test_synthesis import config
 
-from astra.agent.mcp import ServerEnvironments
+from astra.agent.server_environments import ServerEnvironments
 from astra.llm.protocol import Ask, ParseError, ProviderError, Reply
 from astra.prompting import render
 from astra.records.message import Message, MessageRole

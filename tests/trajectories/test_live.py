@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from astra.agent.mcp import ServerEnvironments, ServerError
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import ToolServer
 from astra.store.journal import Journal

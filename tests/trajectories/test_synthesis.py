@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from homes import OwnInterpreter, given, output, step, task
 
-from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT, MISSING_VALUE, NO_TOOL, extract_answer
+from astra.agent.server_environments import ServerEnvironments
 from astra.errors import StageStop
 from astra.llm.offline import OfflineTeacher
 from astra.llm.policy import EndpointPolicy

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from astra.agent.mcp import ServerEnvironments
+from astra.agent.server_environments import ServerEnvironments
 from astra.errors import AstraError
 from astra.records.base import content_id
+from astra.sandbox.servers import build_walls
 from astra.settings import RuntimeConfig, load
 from astra.store.paths import cache_root
 from astra.toolbank.connectors import Connectors
@@ -28,7 +29,7 @@ class CheckError(AstraError):
     """Servers of a list did not answer."""
 
 
-class Answer(BaseModel):
+class ServerAnswer(BaseModel):
     """What came of one server; ``reason`` is empty where it listed its tools."""
 
     key: str
@@ -52,12 +53,13 @@ def check(
     kept = cache_root() / "sources.jsonl"
     known = {one.key: one for one in _read(kept) if not one.reason}
     environments, runtime = ServerEnvironments(), load("runtime", RuntimeConfig)
-    answers: list[Answer] = []
+    walls = build_walls(runtime)
+    answers: list[ServerAnswer] = []
     for number, source in enumerate(live, start=1):
         key = _key(source, environments)
         answer = known.get(key)
         if answer is None:
-            answer = asyncio.run(_ask(source, key, Connectors(runtime, environments)))
+            answer = asyncio.run(_ask(source, key, Connectors(runtime, walls, environments)))
             kept.parent.mkdir(parents=True, exist_ok=True)
             with kept.open("a", encoding="utf-8") as file:
                 file.write(answer.model_dump_json() + "\n")
@@ -67,14 +69,14 @@ def check(
     _sum_up(answers, cache_root() / "servers")
 
 
-async def _ask(source: LiveSource, key: str, connectors: Connectors) -> Answer:
+async def _ask(source: LiveSource, key: str, connectors: Connectors) -> ServerAnswer:
     """The server's answer; also what kept it from one."""
     start, tools, reason = time.monotonic(), 0, ""
     async for page in connectors.read(SourceList(live=(source,))):
         tools += sum(len(server.tools) for server in page.servers)
         reason = "; ".join(f"{one.reason} ({one.detail})" for one in page.rejections)
     seconds = time.monotonic() - start
-    return Answer(
+    return ServerAnswer(
         key=key, name=source.name, licence=source.licence, tools=tools, reason=reason,
         seconds=seconds,
     )  # fmt: skip
@@ -87,16 +89,16 @@ def _key(source: LiveSource, environments: ServerEnvironments) -> str:
     return content_id([described, list(pins)])
 
 
-def _read(path: Path) -> Iterator[Answer]:
+def _read(path: Path) -> Iterator[ServerAnswer]:
     """The kept answers; a line that a killed run left unfinished is passed over."""
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
-            yield Answer.model_validate(json.loads(line))
+            yield ServerAnswer.model_validate(json.loads(line))
         except ValueError:
             continue
 
 
-def _sum_up(answers: list[Answer], folder: Path) -> None:
+def _sum_up(answers: list[ServerAnswer], folder: Path) -> None:
     """Print the counts. Raises CheckError if a server did not answer."""
     good = [one for one in answers if not one.reason]
     licences = Counter(one.licence for one in good)

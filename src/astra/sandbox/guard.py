@@ -58,7 +58,7 @@ def main() -> None:
     Guard(server, config["memory_mb"] << 20).run(listener)
 
 
-class Server:
+class CagedServer:
     """The started cage: its first process, and the host's ends of what leads inside."""
 
     def __init__(self, builder: int, pid: int, control: socket.socket, pipes: list[int]) -> None:
@@ -102,7 +102,7 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def _start(config: dict[str, Any]) -> Server:
+def _start(config: dict[str, Any]) -> CagedServer:
     """The server in its cage.
 
     Raises OSError and the like, with the reason, where the walls cannot be built.
@@ -121,7 +121,7 @@ def _start(config: dict[str, Any]) -> Server:
     walls = json.loads(control.recv(_CHUNK) or b'{"reason": "its first process ended"}')
     if walls:
         raise OSError(walls["reason"])
-    return Server(builder, said["pid"], control, [stdin[1], stdout[0], stderr[0]])
+    return CagedServer(builder, said["pid"], control, [stdin[1], stdout[0], stderr[0]])
 
 
 def _build(config: dict[str, Any], control: socket.socket, pipes: list[int]) -> NoReturn:
@@ -163,7 +163,7 @@ def _build(config: dict[str, Any], control: socket.socket, pipes: list[int]) -> 
 class Guard:
     """Threads between the host and one server; the first that finds a fault ends the server."""
 
-    def __init__(self, server: Server, memory: int) -> None:
+    def __init__(self, server: CagedServer, memory: int) -> None:
         self._server = server
         self._memory = memory
         self._lines = self._said = 0

@@ -1,5 +1,6 @@
-"""Live servers' programs: each in a cage of its own, or with the user's rights where
-``runtime.live_servers`` says ``uncaged``.
+"""Live servers' programs, each in a cage of its own.
+
+Where ``runtime.live_servers`` says ``uncaged`` they have the user's rights.
 
 Both kinds of walls offer the same: ``around`` a program they give the command to start in its
 place, and the working directory's state is kept and restored for servers that serve many

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from astra.agent.mcp import ServerEnvironments, ServerError, open_server
+from astra.agent.mcp import open_server
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.agent.walls import ServerWalls
 from astra.llm.pool import map_bounded
 from astra.records.score import Rejection

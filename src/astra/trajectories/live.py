@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Self
 
 from astra.agent.episode import parse_arguments
-from astra.agent.mcp import McpSession, ServerEnvironments, ServerError, open_server
+from astra.agent.mcp import McpSession, open_server
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.agent.walls import ServerWalls
 from astra.errors import AstraError
 from astra.llm.served import served

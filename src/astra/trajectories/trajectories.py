@@ -11,8 +11,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from astra.agent.loop import Transcript
-from astra.agent.mcp import ServerError
 from astra.agent.protocols import Env, Policy
+from astra.agent.server_environments import ServerError
 from astra.llm.notes import PromptNotes
 from astra.llm.policy import EndpointPolicy
 from astra.llm.pool import flow, sharded_flow
