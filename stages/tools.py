@@ -8,6 +8,7 @@ from astra.sandbox.servers import build_walls
 from astra.stage import run_stage
 from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
+from astra.toolbank.corpora import require_corpora
 from astra.toolbank.estimate import expected_servers, tool_asks
 from astra.toolbank.offline.handlers import HANDLERS
 from astra.toolbank.outage import unless_down
@@ -21,6 +22,7 @@ def main() -> None:
         config = stage.config
         paths = [Path(path) for path in config.sources]
         lists = [load_sources(path) for path in paths]
+        require_corpora(lists)
         stage.expect(lambda: tool_asks(config, expected_servers(lists, config)))
         progress = stage.progress("sources", sum(sources.total for sources in lists))
         teacher = stage.teacher(config.teacher, HANDLERS) if config.asking else None

@@ -48,17 +48,16 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a list of two servers, the second of which ends at once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASTRA_CACHE", str(tmp_path / "cache"))
-    params = (ROOT / "params.yaml").read_text()
-    assert "live_servers: caged" in params
-    chosen = params.replace("live_servers: caged", f"live_servers: {live_servers()}")
-    (tmp_path / "params.yaml").write_text(chosen)
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params["runtime"]["live_servers"] = live_servers()
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     pins = ["toy==1"]
     interpreter = [*sys.version_info[:3], sys.platform, platform.machine()]
     built = tmp_path / "cache" / "servers" / content_id([interpreter, pins])
     (built / "bin").mkdir(parents=True)
-    python = Path(sys.executable).resolve()
-    (built / "bin" / "python").symlink_to(python)
-    (built / "pyvenv.cfg").write_text(f"home = {python.parent}\n")
+    real = Path(sys.executable).resolve()
+    (built / "bin" / "python").symlink_to(real)
+    (built / "pyvenv.cfg").write_text(f"home = {real.parent}\n")
     (built / ".complete").touch()
     (tmp_path / "sources").mkdir()
     (tmp_path / "sources" / "environments.yaml").write_text(yaml.safe_dump({"toy": pins}))
@@ -71,7 +70,7 @@ def write(*entries: dict[str, object]) -> None:
 
 
 def checked() -> Any:
-    return CliRunner().invoke(sources_app, ["list.yaml"])
+    return CliRunner().invoke(sources_app, ["check", "list.yaml"])
 
 
 def test_a_check_goes_on_and_asks_again_only_what_failed_or_changed(workplace: Path) -> None:

