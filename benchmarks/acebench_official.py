@@ -1,11 +1,9 @@
 """ACEBench's official runner beside the loop here: the same scripted models on all 50 agent tasks.
 
-    make bench-env
+    make bench-env acebench-env
     git clone https://github.com/ACEBench/ACEBench /somewhere/ACEBench
-    python -m venv /somewhere/env
-    /somewhere/env/bin/pip install openai==3.54.0 tqdm python-dotenv wcwidth pandas openpyxl
     PYTHONPATH=src python benchmarks/acebench_official.py --official /somewhere/ACEBench
-        --python /somewhere/env/bin/python [--model oracle|floor|careless]
+        --python .venv-acebench/bin/python [--model oracle|floor|careless]
 
 ``oracle`` makes the calls of a solution, ``floor`` says "Done.", ``careless`` plays solutions badly
 (``oracle_acebench.careless``). Users are simulated by one rule on both sides. ``generate.py`` and

@@ -66,10 +66,13 @@ ASKING = tuple(stage for stage in LOADS if stage != "tools")
 class Workplace:
     """Folders of stages below one folder; what was recorded there is not recorded again."""
 
-    def __init__(self, folder: Path, more: int = 1) -> None:
-        """``more``: how many times the asks that ``LOADS`` make; a folder has one of it."""
+    def __init__(self, folder: Path, more: int = 1, rows: Mapping[str, int] | None = None) -> None:
+        """``more``: how many times the asks that ``LOADS`` make; a folder has one of it. ``rows``:
+        of the first input of a stage, where it reads fewer than ``LOADS`` says.
+        """
         self.folder = folder.resolve()
         self._more = more
+        self._fewer = rows or {}
         self._base = self.folder / "base"
         if not self._table("tools").exists():
             scale.prepare(self._base, SHARE)
@@ -90,7 +93,7 @@ class Workplace:
     def ready(self, stage: str, url: str, places: int) -> None:
         """Have the stage start from nothing but its inputs, and ask at ``url``."""
         folder = self.at(stage)
-        self._supply(stage, self._rows(stage))
+        self._supply(stage, self._fewer.get(stage, self._rows(stage)))
         for made in ("cache", "metrics", "plots", "runs"):
             shutil.rmtree(folder / made, ignore_errors=True)
         document = self._parameters(stage, "openai")

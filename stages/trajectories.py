@@ -7,8 +7,10 @@ from astra.estimate.servers import servers_of
 from astra.records.task import Task
 from astra.records.tool import ToolServer
 from astra.records.trajectory import Trajectory
+from astra.sandbox.servers import build_walls
 from astra.stage import run_stage
 from astra.store.journal import Journal
+from astra.tracking.mlflow import digests
 from astra.trajectories.agenda import Agenda
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.conversation import Scripts
@@ -43,12 +45,15 @@ def main() -> None:
             stage.teacher(config.emulator, HANDLERS),
             stage.teacher(config.user, HANDLERS),
         )
+        walls = build_walls(stage.runtime)
+        read = digests(stage.table("tasks"), stage.table("tools"))
+        stage.track(read).tags(live_servers=stage.runtime.live_servers)
         player = EpisodePlayer(
             config,
             servers.one,
             Scripts(agenda, servers.one, config),
             cast,
-            server_pool(ServerEnvironments(), stage.runtime, config.reset_in_place),
+            server_pool(ServerEnvironments(), walls, stage.runtime, config.reset_in_place),
             stage.enter(Journal("trajectories")),
         )
         outcomes = trajectories(agenda, player, stage.open_items, stage.metrics)

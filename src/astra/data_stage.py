@@ -12,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, aclosing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from astra.estimate.asks import ExpectedAsks, costs, online_models
 from astra.estimate.told import stage_lines
-from astra.llm.build import Teachers
+from astra.llm.build import Teachers, teachers_replaced
+from astra.llm.pool import placement
 from astra.llm.protocol import ModelConfig, OfflineHandlers, Teacher
 from astra.records.base import Record
 from astra.records.score import Rejection
@@ -29,9 +30,11 @@ from astra.stage import Stage, user_errors
 from astra.store.metrics import StageMetrics
 from astra.store.shelf import Shelf
 from astra.store.tables import TableWriter, count_records, read_records
+from astra.tracking.mlflow import Run
 
 if TYPE_CHECKING:
     from astra.llm.policy import EndpointPolicy
+    from astra.workers.worker import Shift
 
 log = logging.getLogger("astra")
 DATA = Path("data")
@@ -57,9 +60,20 @@ class DataStage(Stage[Config]):
         self.teachers = Teachers(self.runtime, name, self.reporter)
         self.ends.callback(self.teachers.track)
         self.ends.callback(self.teachers.close)
+        if self.runtime.stage_workers and placement() is None and not teachers_replaced():
+            self._have_workers()
         self.rejected = self.enter(TableWriter(self.rejected_table, Rejection))
         self._repeats: dict[str, int] = {}
         """The last ``repeat`` given out, by the id of the first of several equal rejections."""
+
+    def _have_workers(self) -> None:
+        """Let workers have the items of sharded flows, and one desk serve all asks."""
+        # Late: only who asks for workers needs them.
+        from astra.workers.crew import Crew
+
+        self.enter(
+            Crew(self.name, self.config, self.runtime, self.metrics, self.teachers, self.reporter)
+        )
 
     @property
     def rejected_table(self) -> Path:
@@ -185,12 +199,50 @@ class DataStage(Stage[Config]):
         return detail
 
 
+class WorkerStage(DataStage[Config]):
+    """A data stage in a worker: it works on the items it is sent and writes nothing."""
+
+    def __init__(self, name: str, model: type[Config], shift: Shift) -> None:
+        from astra.workers.worker import ItemMetrics
+
+        super().__init__(name, model)
+        self.runtime = shift.order.runtime
+        self.metrics = ItemMetrics(name)
+        self.teachers = Teachers(self.runtime, name, self.reporter)
+        self._shift = shift
+
+    def expect(self, asks: Callable[[], Iterable[ExpectedAsks]]) -> None:
+        """Nothing: the owner says it."""
+
+    def track(self, inputs: Mapping[str, str]) -> Run:
+        """A run that logs nothing: the owner has the stage's."""
+        return Run(None, "", "")
+
+    def write(
+        self,
+        outcomes: AsyncGenerator[Record, None],
+        model: type[RecordType],
+        measure: Callable[[StageMetrics, RecordType], None] | None = None,
+        beside: dict[str, type[Record]] | None = None,
+    ) -> int:
+        """Work on items until the owner has no more. Raises Relieved then."""
+        self._shift.serve(outcomes, self.teachers.usages)
+        return 0
+
+
 @contextmanager
 def data_stage(name: str, model: type[Config]) -> Generator[DataStage[Config]]:
     """Open a data stage. Its metrics and ``data/rejected/<name>.parquet`` are written at its end.
 
-    After an error for the user the rejections so far are written too: they may say why.
+    After an error for the user the rejections so far are written too: they may say why. In a
+    worker nothing is written.
     """
+    where = placement()
+    if where is not None and where.idle:
+        worker = WorkerStage(name, model, cast("Shift", where))
+        with worker.ends:
+            yield worker
+        return
     stage = DataStage(name, model)
     with stage.ends:
         try:

@@ -124,6 +124,9 @@ class RuntimeConfig(StageConfig):
     request_timeout_s: float = 120.0
     max_attempts: int = 5
     """Tries of one request, repairs of an unparsable reply included."""
+    stage_workers: int = Field(default=0, ge=0)
+    """Processes on a Ray cluster that work on the items of a data stage, each with ``concurrency``
+    asks in flight; 0: the stage's own process does."""
     mcp_timeout_s: float = 120.0
     """Start of a server or one tool call."""
     threads: int = 1
@@ -144,6 +147,9 @@ class RuntimeConfig(StageConfig):
     """Sessions alive at once on each machine; None: what memory and open files allow."""
     sandbox_memory_mb: int | None = None
     """What all sessions of a machine may hold; None: half of what is available at start."""
+    live_servers: Literal["caged", "uncaged"] = "caged"
+    """Whether MCP servers that stages start are walled in; uncaged they have all rights of the
+    user, and the network."""
     sandbox_min_tier: str = "B"
     sandbox_workers: int = 2
     """Zygote processes that sessions are spread over."""

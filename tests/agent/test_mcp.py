@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from astra.agent.mcp import (
-    ServerEnvironments,
-    ServerError,
-    is_soft_error,
-    open_server,
-    prepare_workdir,
-)
+from astra.agent.mcp import is_soft_error, open_server, prepare_workdir
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import Launch
+from walls_here import walls
 
 TOY = Path(__file__).resolve().parents[1] / "fixtures" / "toy_server.py"
 
@@ -28,6 +24,9 @@ class Here(ServerEnvironments):
     def ensure(self, name: str) -> Path:
         return Path(sys.executable).parent
 
+    def reads(self, name: str) -> tuple[Path, ...]:
+        return (*super().reads(name), TOY.parent)
+
 
 def toy(**env: str) -> Launch:
     code = f"import runpy; runpy.run_path({str(TOY)!r}, run_name='__main__')"
@@ -36,7 +35,7 @@ def toy(**env: str) -> Launch:
 
 def call(tmp_path: Path, tool: str, **arguments: object) -> ToolResult:
     async def run() -> ToolResult:
-        async with open_server(toy(), tmp_path, 20.0, Here(tmp_path)) as session:
+        async with open_server(toy(), tmp_path, 20.0, Here(tmp_path), walls()) as session:
             await session.list_tools()
             return await session.call_tool(tool, arguments)
 
@@ -62,7 +61,7 @@ def test_outcomes_are_told_apart(tmp_path: Path) -> None:
 def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     async def run() -> None:
         launch = Launch(environment="e", command="python", args=("-c", "raise SystemExit('boom')"))
-        async with open_server(launch, tmp_path, 10.0, Here(tmp_path)):
+        async with open_server(launch, tmp_path, 10.0, Here(tmp_path), walls()):
             raise AssertionError("started")
 
     with pytest.raises(ServerError, match="boom"):
@@ -71,7 +70,7 @@ def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 def test_error_of_the_caller_passes_unwrapped(tmp_path: Path) -> None:
     async def run() -> None:
-        async with open_server(toy(), tmp_path, 20.0, Here(tmp_path)):
+        async with open_server(toy(), tmp_path, 20.0, Here(tmp_path), walls()):
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from astra.agent import mcp_http
-from astra.agent.mcp import ServerEnvironments, ServerError, open_server
-from astra.agent.mcp_http import HttpServerError, filled_headers, free_port
+from astra.agent.mcp import open_server
+from astra.agent.mcp_http import MissingVariable, filled, free_port
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import HttpLaunch, ToolServer
+from walls_here import walls
 
 TOY = Path(__file__).resolve().parents[1] / "fixtures" / "toy_server.py"
 TIMEOUT_S = 60.0
@@ -30,6 +32,9 @@ class Here(ServerEnvironments):
     def ensure(self, name: str) -> Path:
         return Path(sys.executable).parent
 
+    def reads(self, name: str) -> tuple[Path, ...]:
+        return (*super().reads(name), TOY.parent)
+
 
 def started(**env: str) -> HttpLaunch:
     return HttpLaunch(
@@ -39,13 +44,14 @@ def started(**env: str) -> HttpLaunch:
         env=env,
         url="http://127.0.0.1:{port}/mcp",
         setup={"greeting.txt": "hello"},
+        network=True,
     )
 
 
 async def calls(
     launch: HttpLaunch, workdir: Path, *wanted: tuple[str, dict[str, object]]
 ) -> list[ToolResult]:
-    async with open_server(launch, workdir, TIMEOUT_S, Here(workdir)) as session:
+    async with open_server(launch, workdir, TIMEOUT_S, Here(workdir), walls()) as session:
         assert session.server_name == "toy"
         assert {"read_note", "hang"} <= {tool["name"] for tool in await session.list_tools()}
         assert alive(str(workdir)) or not launch.command
@@ -129,7 +135,7 @@ def test_running_server_is_reached_and_keeps_its_state(remote: str, tmp_path: Pa
 
 def test_unreachable_and_broken_servers_say_so(tmp_path: Path) -> None:
     async def reach(launch: HttpLaunch) -> None:
-        async with open_server(launch, tmp_path, 5.0, Here(tmp_path)):
+        async with open_server(launch, tmp_path, 5.0, Here(tmp_path), walls()):
             raise AssertionError("reached")
 
     nowhere = HttpLaunch(url=f"http://127.0.0.1:{free_port()}/mcp")
@@ -147,12 +153,12 @@ def test_unreachable_and_broken_servers_say_so(tmp_path: Path) -> None:
 
 def test_headers_are_filled_at_the_last_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASTRA_TOKEN", "t0k")
-    assert filled_headers({"Authorization": "Bearer ${ASTRA_TOKEN}"}) == {
+    assert filled({"Authorization": "Bearer ${ASTRA_TOKEN}"}, "a header") == {
         "Authorization": "Bearer t0k"
     }
     monkeypatch.delenv("ASTRA_TOKEN")
-    with pytest.raises(HttpServerError, match="ASTRA_TOKEN"):
-        filled_headers({"Authorization": "Bearer ${ASTRA_TOKEN}"})
+    with pytest.raises(MissingVariable, match=r"a header needs .* ASTRA_TOKEN"):
+        filled({"Authorization": "Bearer ${ASTRA_TOKEN}"}, "a header")
 
 
 def test_records_tell_both_kinds_of_launch_apart() -> None:

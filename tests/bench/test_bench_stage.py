@@ -164,9 +164,11 @@ def test_scores_of_suites_are_drawn_and_logged_by_checkpoint(build: Path) -> Non
     assert logged["rl/suites"].data.tags["input.models/rl"]
 
 
-def test_an_external_harness_is_played_by_the_stage(build: Path) -> None:
+def test_an_external_harness_is_played_by_the_stage(
+    build: Path, bench_env: Path, corpora: Path
+) -> None:
     if not acebench_is_here():
-        pytest.skip("NOT TESTED: no bench environment, or no ACEBench data in ASTRA_CORPORA")
+        pytest.skip(f"ASTRA_CORPORA has no data of ACEBench: {corpora}")
     found = overflows_of(build, "acebench", 50)
     assert found["floor"] == 0 < found["rl"]
 

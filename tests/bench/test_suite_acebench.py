@@ -22,7 +22,7 @@ from astra.records.score import Scored
 def data(corpora: Path) -> Path:
     folder = corpora / "benchmarks" / "acebench"
     if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
+        pytest.skip(f"ASTRA_CORPORA has no {folder}")
     return folder
 
 

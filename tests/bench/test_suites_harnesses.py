@@ -41,7 +41,7 @@ def _environment(root: Path) -> None:
     try:
         environment.bench_environment()
     except SuiteError as error:
-        pytest.skip(f"NOT TESTED: {error}")
+        pytest.skip(f"no bench environment: {error}")
 
 
 Only = Callable[[str, list[str]], None]

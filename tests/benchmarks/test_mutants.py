@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("cosmic_ray")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import mutants
 from mutation_calls import ENTRY, Original, all_calls, source_of

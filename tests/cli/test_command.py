@@ -18,6 +18,7 @@ from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.sandbox.probe import ProbeReport
+from astra.sandbox.servers import CageRefused
 from astra.store.tables import write_records
 
 
@@ -252,6 +253,7 @@ def tier(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(
         doctor, "probe", lambda: ProbeReport(found["tier"], {"tier A": "no namespaces"})
     )
+    monkeypatch.setattr(doctor, "try_cage", lambda: None)
     return found
 
 
@@ -291,6 +293,22 @@ def test_doctor_names_what_is_missing(
     result = run("doctor")
     assert result.exit_code == 1
     assert "best tier here is C, B is required" in result.output
+
+
+def test_doctor_says_whether_live_servers_are_caged(
+    workspace: Path, tier: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params(workspace, live_servers="uncaged")
+    assert "warning live MCP servers run UNCAGED" in run("doctor").output
+
+    def refused() -> None:
+        raise CageRefused("no user namespaces; set live_servers: uncaged")
+
+    monkeypatch.setattr(doctor, "try_cage", refused)
+    params(workspace)
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "error   no user namespaces; set live_servers: uncaged" in result.output
 
 
 def test_doctor_says_that_git_does_not_know_who_commits(

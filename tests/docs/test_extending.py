@@ -112,7 +112,9 @@ def test_a_tool_format(examples: Examples, tmp_path: Path, monkeypatch: pytest.M
 def test_an_unknown_format_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     listed = tmp_path / "list.yaml"
     listed.write_text("documents: [{path: x.json, format: postman}]")
-    with pytest.raises(SourceError, match="no module 'postman'; there are: astra, bfcl, catalogue"):
+    with pytest.raises(
+        SourceError, match="no module 'postman'; there are: astra, aws, bfcl, catalogue"
+    ):
         load_sources(listed)
 
 

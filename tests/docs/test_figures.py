@@ -85,19 +85,10 @@ def graph(root: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def seconds(root: Path) -> dict[str, int]:
-    """Stage -> seconds in the build of docs/performance.md, the servers of tools installed."""
+    """Stage -> seconds in the build of docs/performance.md."""
     page = text(root, "docs/performance.md")
     head, row, *_ = table(page, "| tools | graph |")
-    times = {name: int(cell) for name, cell in zip(head, row, strict=True)}
-    for name, pattern in {
-        "tools": r"it takes (\d+) s where they are",
-        "rl": r"rl ([\d,]+) s",
-        "bench": r"bench (\d+) s",
-    }.items():
-        found = re.search(pattern, page)
-        assert found, name
-        times[name] = int(found[1].replace(",", ""))
-    return times
+    return {name: int(cell) for name, cell in zip(head, row, strict=True)}
 
 
 def minutes(seconds: dict[str, int], stages: Iterator[str] | tuple[str, ...]) -> float:

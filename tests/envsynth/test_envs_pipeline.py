@@ -90,7 +90,7 @@ def test_a_hopeless_sub_question_holds_nobody_up(sandbox: Sandbox) -> None:
     class Watched(StageMetrics):
         def count(self, name: str, by: int = 1) -> None:
             super().count(name, by)
-            if self.counts["instances"] == len(others):
+            if self.counts["needing_tool"] == len(others):
                 done.set()
 
     teacher, metrics = Slow(spoil), Watched("envs")

@@ -104,7 +104,7 @@ def test_an_answer_that_cannot_be_kept_stops_the_stage() -> None:
         ChatServer(default=lambda _: Answer('{"word": "tree"}')) as server,
         Teachers(runtime(server.url), "demo") as teachers,
     ):
-        teachers.gateway().cache._connection.execute("PRAGMA query_only=ON")
+        teachers.gateway().desk.cache._connection.execute("PRAGMA query_only=ON")
         teacher = teachers.teacher(ModelConfig(backend="openai", model="m"), {})
         with pytest.raises(CacheError, match=r"cannot be written: .*readonly.*set ASTRA_CACHE"):
             asyncio.run(ask(teacher))

@@ -18,6 +18,7 @@ import yaml
 
 from astra.records.score import Rejection
 from astra.store.tables import read_records
+from walls_here import live_servers
 
 DATA_STAGES = "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged".split()
 STAGES = [*DATA_STAGES, "sft", "rl", "bench"]
@@ -98,6 +99,9 @@ def built(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     # Experiments recompose params.yaml from conf/, so the scale is set where they read it.
     config = folder / "conf" / "config.yaml"
     config.write_text(config.read_text().replace("- scale: smoke", "- scale: test"))
+    runtime = folder / "conf" / "runtime" / "default.yaml"
+    caged = runtime.read_text().replace("live_servers: caged", f"live_servers: {live_servers()}")
+    runtime.write_text(caged)
     workspace.run(sys.executable, "-m", "astra.devtools.params")
     workspace.run("git", "add", "-A")
     workspace.run("git", "commit", "-qm", "graph at scale test")

@@ -107,13 +107,3 @@ def test_issue_forms_ask_for_what_their_text_says(root: Path) -> None:
         ids = [field["id"] for field in form["body"]]
         assert len(ids) == len(set(ids)), path
         assert all(field["attributes"]["label"] for field in form["body"]), path
-
-
-def test_the_image_installs_extras_that_exist(root: Path) -> None:
-    text = (root / "docker/Dockerfile.gpu").read_text("utf-8")
-    named = set(re.findall(r"'\.\[([\w,]+)\]'", text)[0].split(","))
-    assert named <= set(project_of(root)["optional-dependencies"])
-    copied = re.findall(r"^COPY (.+) \./$", text, re.MULTILINE)[0].split()
-    ignored = (root / ".dockerignore").read_text("utf-8").splitlines()
-    assert set(ignored) == {"*", *(f"!{name}" for name in copied)}
-    assert all((root / name).is_file() for name in copied)

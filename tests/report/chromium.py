@@ -20,7 +20,6 @@ import aiohttp
 TIMEOUT_S = 120
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = os.environ.get("ASTRA_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-WHY_SKIPPED = "no Chromium here: pages are not checked in a real browser (apt-get install chromium)"
 
 
 class Page:

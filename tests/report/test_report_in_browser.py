@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import BROWSER, TIMEOUT_S, WHY_SKIPPED, browse
+from chromium import BROWSER, TIMEOUT_S, browse
 
 from astra.report.page import write_report
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=WHY_SKIPPED)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None,
+    reason="no Chromium here: pages are not checked in a real browser (apt-get install chromium)",
+)
 
 STATE = """({
   title: document.title,

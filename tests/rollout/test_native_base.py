@@ -25,7 +25,7 @@ def saved(folder: Path, family: str, published: str) -> PolicyConfig:
 
 
 def template(published: str) -> str:
-    folder = resources.files(pytest.importorskip("trl")).joinpath("chat_templates")
+    folder = resources.files("trl").joinpath("chat_templates")
     return folder.joinpath(f"{published}.jinja").read_text(encoding="utf-8")
 
 

@@ -31,7 +31,7 @@ ROLLED = [*PROMPT, TURN.model_copy(update={"reasoning": FIRST}), *RESULTS,
 def own(name: str, family: str = "qwen3 thinking") -> ChatCodec:
     """The codec of a template as its publisher ships it, from TRL's collection."""
     codec = codec_of(FAMILIES[family])
-    folder = resources.files(pytest.importorskip("trl")).joinpath("chat_templates")
+    folder = resources.files("trl").joinpath("chat_templates")
     codec.tokenizer.chat_template = folder.joinpath(f"{name}.jinja").read_text(encoding="utf-8")
     return ChatCodec(codec.tokenizer)
 

@@ -119,8 +119,7 @@ def test_nobody_reads_thoughts_but_agents_policies_and_exports(root: Path) -> No
 
 
 def of_trl(name: str) -> str:
-    package = pytest.importorskip("trl")
-    return resources.files(package).joinpath("chat_templates", name).read_text(encoding="utf-8")
+    return resources.files("trl").joinpath("chat_templates", name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

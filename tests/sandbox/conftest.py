@@ -28,7 +28,7 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[LocalSandbox]:
     except SandboxUnavailable as error:
         # Only a machine that forbids namespaces may lack tier A; tier B is the default minimum.
         if request.param == "A" and not _namespaces_allowed():
-            pytest.skip(str(error))
+            pytest.skip(f"user namespaces are forbidden here: {error}")
         raise
     with made:
         yield made

@@ -3,6 +3,7 @@
 import os
 import sys
 
+import pyseccomp
 import pytest
 
 from astra.sandbox.attacks import REACH
@@ -82,7 +83,6 @@ def test_python_level_attacks_are_denied(sandbox: LocalSandbox, call: str) -> No
     ],
 )  # fmt: skip
 def test_raw_system_calls_are_denied(sandbox: LocalSandbox, call: str) -> None:
-    pyseccomp = pytest.importorskip("pyseccomp")
     name, _, rest = call.partition("(")
     number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
     if number < 0:

@@ -1,10 +1,12 @@
 """The Ray pool: same protocol, batches, dead actors. Needs `pip install '.[ray]'`."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
 import pytest
 
 from astra.sandbox import ray_sandbox
@@ -147,11 +149,21 @@ def test_a_batch_asked_twice_runs_once(pool: Any) -> None:
     assert asked == [6, 6, 6]
 
 
+def kill_and_wait(actor: Any) -> None:
+    """Kill an actor's process and wait until it is gone: until then it goes on answering."""
+    process = ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+    ray.kill(actor, no_restart=False)
+    deadline = time.monotonic() + 30
+    while psutil.pid_exists(process):
+        assert time.monotonic() < deadline, f"actor process {process} outlives its kill"
+        time.sleep(0.01)
+
+
 @needs_ray
 def test_a_killed_actor_loses_no_call_silently(pool: Any) -> None:
     used, fresh = pool.sessions([ADD] * 4), pool.sessions([ADD] * 4)
     pool.call_many([(session, "add", {"x": 1}) for session in used])
-    ray.kill(pool._nodes[0].actor, no_restart=False)
+    kill_and_wait(pool._nodes[0].actor)
     requests = [(session, "add", {"x": 1}) for session in [*used, *fresh]]
     results = pool.call_many(requests)
     # state that is gone is said to be; where there was none yet, the call is simply run

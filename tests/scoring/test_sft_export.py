@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+import datasets
 from test_scoring import AGENT, FAR, GOOD, OFFICE, PRICE, QUESTION, trajectory
 
 from astra.records.message import ToolCall
@@ -32,7 +32,6 @@ SAMPLES = [
 
 
 def loaded(folder: Path, split: str) -> Any:
-    datasets = pytest.importorskip("datasets")
     return datasets.load_dataset(
         "parquet", data_files=str(folder / f"{split}.parquet"), cache_dir=str(folder / "cache")
     )["train"]
@@ -71,7 +70,6 @@ def test_the_same_samples_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_trl_trains_on_it_with_the_tokens_of_our_own_stage(root: Path, tmp_path: Path) -> None:
-    pytest.importorskip("trl")
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer

@@ -26,6 +26,7 @@ from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, ToolServer
 from astra.records.trajectory import SFTSample, Trajectory
 from astra.store.tables import count_records, read_records
+from walls_here import walls
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +141,9 @@ def test_every_real_call_succeeded_and_does_again_on_a_fresh_server(built: Path)
         launch = by_id[one.server_id].launch
         assert launch is not None
         with tempfile.TemporaryDirectory() as workdir:
-            async with open_server(launch, Path(workdir), 300.0, environments()) as session:
+            async with open_server(
+                launch, Path(workdir), 300.0, environments(), walls()
+            ) as session:
                 return [
                     (await session.call_tool(c.call.name, json.loads(c.call.arguments))).content
                     for c in one.calls

@@ -34,6 +34,7 @@ from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
 from astra.records.tool import ToolServer
 from astra.records.trajectory import Trajectory
 from astra.store.tables import read_records, write_records
+from walls_here import live_servers
 
 ROOT = Path(__file__).parents[2]
 STAGES = ("tasks", "trajectories", "sft_set")
@@ -136,7 +137,7 @@ def prepare(folder: Path, of: Sequence[ToolServer]) -> None:
     for name in ("conf", "contamination"):
         if not (folder / name).exists():
             (folder / name).symlink_to(ROOT / name)
-    params.compose(folder / "params.yaml", OVERRIDES)
+    params.compose(folder / "params.yaml", [*OVERRIDES, f"runtime.live_servers={live_servers()}"])
     write_records(folder / "data/tools.parquet", of, ToolServer)
     write_records(folder / "data/chains.parquet", chains(of), Chain)
 

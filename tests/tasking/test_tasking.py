@@ -91,6 +91,7 @@ OWN: dict[str, Any] = {
     "thresholds": {"uniqueness": 1},
     "max_words": 48,
     "near_duplicate_scope": "server",
+    "min_live_tasks": 0,
     "max_live_tasks": 10,
     "max_tasks": None,
     "write_margin": 2.5,
@@ -195,6 +196,15 @@ def test_a_question_asks_for_what_a_record_holds() -> None:
     )
     assert asked_of(record) == "the late rent of Amber Cove"
     assert asked_of(record, ("grower",)) == "the grower of Amber Cove"
+
+
+def test_a_tool_that_is_called_by_a_verb_alone_is_ordered() -> None:
+    number = {"type": "number"}
+    multiply = tool("multiply", number, x=number, y=number)
+    plan = [ChainStep(tool="multiply", arguments={"x": said(3), "y": said(5)})]
+    text = PlanText(plan, {"multiply": multiply})
+    assert text.is_order(0)
+    assert text.order(0) == "multiply x 3 and y 5"
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.asks import CHAIN_TASK, SCORE, TaskScores
+from astra.tasking.demand import Demand
 from astra.tasking.offline.handlers import HANDLERS
 from astra.tasking.pipeline import Models
 from astra.tasking.scoring import SOLVABLE
 from astra.tasking.tasks import tasks
-from astra.tasking.turns import Demand, Turns
 from astra.tasking.variant_asks import DROP_PARAMETER, SOLVABLE_ASK, Rewritten
 
 NONE = {"missing_function": 0, "missing_parameter": 0, "irrelevant": 0}
@@ -349,41 +349,20 @@ def test_near_duplicates_and_tasks_over_the_limit_carry_their_question() -> None
     assert all(one.item in (servers[0].id, chains[0].id) and one.detail for one in over)
 
 
-def test_turns_come_in_order_and_pass_over_who_left() -> None:
-    async def run() -> list[int]:
-        turns, came = Turns(), list[int]()
-
-        async def take(place: int) -> None:
-            await turns.come(place)
-            came.append(place)
-            turns.leave(place)
-
-        last = [asyncio.create_task(take(place)) for place in (4, 2, 1)]
-        await settled()
-        assert came == []
-        turns.leave(3)
-        turns.leave(0)
-        turns.leave(0)
-        await asyncio.gather(*last)
-        return came
-
-    assert asyncio.run(run()) == [1, 2, 4]
-
-
 def test_an_item_is_due_when_few_enough_asks_are_open() -> None:
     async def run() -> list[int]:
         demand, drawn, done = Demand(2), list[int](), asyncio.Event()
 
-        async def draw() -> None:
-            async for item in demand.due(range(4)):
-                drawn.append(item)
-                demand.opened(asyncio.create_task(done.wait()))
+        async def begin(item: int) -> None:
+            await demand.few()
+            drawn.append(item)
+            demand.opened(asyncio.create_task(done.wait()))
 
-        drawing = asyncio.create_task(draw())
+        items = [asyncio.create_task(begin(item)) for item in range(4)]
         await settled()
         assert drawn == [0, 1]
         done.set()
-        await drawing
+        await asyncio.gather(*items)
         return drawn
 
     assert asyncio.run(run()) == [0, 1, 2, 3]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from test_stated_values import Scripted, chain_of
 from test_tasking import config, piped, said, server, tool
 
@@ -17,7 +18,7 @@ from astra.llm.protocol import ParseError, ProviderError
 from astra.prompting import render
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.score import Rejection
-from astra.records.tool import Tool, ToolServer
+from astra.records.tool import Execution, Tool, ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.asks import (
     PlannedArgument,
@@ -307,6 +308,22 @@ def test_tasks_of_one_server_build_on_different_tools() -> None:
     assert {len(names) for names in narrow} == {1}
     assert sorted(name for (name,) in narrow) == 4 * ["find_books"] + 4 * ["reserve_book"]
     assert set(map(tuple, focus(server("one", "one", SHELF[:1]), 2).values())) == {()}
+
+
+def test_live_servers_are_asked_for_further_samples() -> None:
+    chains = [chain_of(*UNBOUND)]
+    live = LIBRARY.model_copy(update={"execution": Execution.LIVE})
+    plain = {one.origin for one in base_jobs(live, chains, config(), live=2)}
+    wanted = config(min_live_tasks=3 * len(plain), max_live_tasks=1000)
+    more = base_jobs(live, chains, wanted, live=2)
+    assert len(more) == 2 * len(plain), "half of them are the other live server's"
+    assert {one.origin for one in more} >= plain, "none is asked for anew"
+    alone = base_jobs(live, chains, wanted, live=1)
+    assert len(alone) == 3 * len(plain)
+    assert len({one.origin for one in alone}) == len(alone)
+    assert len(base_jobs(LIBRARY, chains, wanted, live=2)) == len(plain), "others stay as they are"
+    with pytest.raises(ValidationError, match="min_live_tasks 3 exceeds max_live_tasks 2"):
+        config(min_live_tasks=3, max_live_tasks=2)
 
 
 def test_every_base_task_has_a_time_of_its_own() -> None:

@@ -28,6 +28,7 @@ from astra.toolbank.outage import ServersDown, unless_down
 from astra.toolbank.repeats import KnownServers
 from astra.toolbank.sources import DocumentSource, load_sources
 from astra.toolbank.tools import servers
+from walls_here import walls
 
 MODEL = ModelConfig(backend="offline", model="v1")
 FILTERS = FilterConfig(
@@ -218,7 +219,13 @@ def test_an_outage_leaves_the_table_of_before_and_tells_who_failed(
         lists = [load_sources(Path("list.yaml"))]
         progress = stage.progress("sources", 2)
         outcomes = servers(
-            lists, Connectors(stage.runtime), None, stage.config, 4, stage.metrics, progress
+            lists,
+            Connectors(stage.runtime, walls()),
+            None,
+            stage.config,
+            4,
+            stage.metrics,
+            progress,
         )
         stage.write(unless_down(outcomes, stage.config, stage.metrics), ToolServer)
 

@@ -32,6 +32,7 @@ from astra.toolbank.domains import DOMAIN, DomainLabel
 from astra.toolbank.offline.handlers import HANDLERS
 from astra.toolbank.raw import RawServer
 from astra.toolbank.sources import ListingSource, SourceError, SourceList, load_sources
+from walls_here import walls
 
 TOY = Path(__file__).resolve().parents[1] / "fixtures" / "toy_server.py"
 BASE = RawServer(name="base", source="listing", tools=())
@@ -124,7 +125,7 @@ def test_docker_registry_folders(tmp_path: Path) -> None:
 
 def read(sources: SourceList, runtime: RuntimeConfig | None = None) -> list[Page]:
     async def run() -> list[Page]:
-        connectors = Connectors(runtime or RuntimeConfig(request_timeout_s=5))
+        connectors = Connectors(runtime or RuntimeConfig(request_timeout_s=5), walls())
         return [found async for found in connectors.read(sources)]
 
     return asyncio.run(run())
@@ -384,15 +385,17 @@ def test_a_server_that_cannot_be_labelled_is_dropped(
 def test_a_live_source_needs_a_command_or_an_address(tmp_path: Path) -> None:
     path = tmp_path / "list.yaml"
     live = {"name": "x", "source": "x", "licence": "MIT", "deterministic": False}
-    for launch, fine in (
-        ({"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${T}"}}, True),
-        ({"environment": "e", "command": "c", "url": "http://127.0.0.1:{port}/mcp"}, True),
-        ({"environment": "e", "command": "c"}, True),
-        ({"environment": "e", "command": ""}, False),
+    http = {"environment": "e", "command": "c", "url": "http://127.0.0.1:{port}/mcp"}
+    for launch, fault in (
+        ({"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${T}"}}, ""),
+        (http | {"network": True}, ""),
+        (http, "needs `network: true`"),
+        ({"environment": "e", "command": "c"}, ""),
+        ({"environment": "e", "command": ""}, "a command, or the url"),
     ):
         path.write_text(yaml.safe_dump({"live": [{**live, "launch": launch}]}), encoding="utf-8")
-        if fine:
+        if not fault:
             assert isinstance(load_sources(path).live[0].launch, HttpLaunch) is ("url" in launch)
         else:
-            with pytest.raises(SourceError, match="a command, or the url"):
+            with pytest.raises(SourceError, match=fault):
                 load_sources(path)

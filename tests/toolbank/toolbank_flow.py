@@ -15,6 +15,7 @@ from astra.toolbank.config import ToolsConfig
 from astra.toolbank.connectors import Connectors
 from astra.toolbank.sources import load_sources
 from astra.toolbank.tools import measure, servers
+from walls_here import walls
 
 
 def flowed(
@@ -27,7 +28,7 @@ def flowed(
     rejections: list[Rejection] = []
 
     async def run() -> None:
-        connectors = Connectors(RuntimeConfig())
+        connectors = Connectors(RuntimeConfig(), walls())
         async for outcome in servers(
             lists, connectors, teacher, config, open_items, metrics, progress
         ):

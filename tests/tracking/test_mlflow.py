@@ -298,6 +298,20 @@ def test_a_remote_server_takes_runs_and_traces_and_its_death_is_a_clear_error(
     assert time.monotonic() - started < 60  # not the minutes for which the client would try
 
 
+def test_a_remote_server_takes_a_checkpoint_of_this_machine(
+    server: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    uri, _ = server
+    folder = tmp_path / "models" / "sft"
+    folder.mkdir(parents=True)
+    with track("sft", Config(), {}, RuntimeConfig(tracking_uri=uri)) as run:
+        pass
+    run.register("sft", folder, {})
+    (version,) = MlflowClient(tracking_uri=uri).search_model_versions("name='astra-sft'")
+    assert version.source == f"astra://{socket.gethostname()}{folder}"
+    assert version.run_id == run.id
+
+
 def test_missing_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrackingError, match=r"absent\.parquet not found"):
         digests(tmp_path / "absent.parquet")

@@ -174,7 +174,6 @@ def test_shards_are_put_together(policy: LoadedPolicy, tmp_path: Path) -> None:
 
 
 def test_adapters_are_merged(policy: LoadedPolicy, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
     fine_tune(policy, tmp_path / "run", max_steps=1, lora={"rank": 4})
     export_checkpoint(tmp_path / "run" / "checkpoint-1", tmp_path / "out", "float32")
     again = load_policy(PolicyConfig.saved(str(tmp_path / "out"), "float32")).model
@@ -204,7 +203,6 @@ def test_who_keeps_float32_weights(root: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_adapters_of_a_bfloat16_policy_are_float32() -> None:
-    pytest.importorskip("peft")
     one = load_policy(PolicyConfig.saved("policies/tiny", "bfloat16"))
     add_adapters(one, sft_config(lora={"rank": 4}).lora)
     kinds = {weight.requires_grad: weight.dtype for weight in one.model.parameters()}

@@ -258,7 +258,6 @@ def test_sequences_cannot_be_shared_by_more_processes_than_there_are(
 def test_lora_trains_few_weights_and_saves_a_whole_policy(
     policy: LoadedPolicy, tmp_path: Path
 ) -> None:
-    pytest.importorskip("peft")
     before = {name: p.clone() for name, p in policy.model.named_parameters()}
     result = fine_tune(policy, tmp_path, lora={"rank": 4}, learning_rate=1e-2)
     assert result.steps == 4

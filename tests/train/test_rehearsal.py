@@ -304,7 +304,9 @@ def test_red_for_a_launcher_that_starts_fewer_processes_than_told(repository: Pa
 )
 def test_green_for_the_papers_policies(repository: Path, policy: str, sharding: str) -> None:
     if sharding == "zero3":
-        pytest.importorskip("deepspeed", reason="pip install -e '.[gpu]'")
+        pytest.importorskip(
+            "deepspeed", reason="deepspeed is not installed: pip install -e '.[gpu]'"
+        )
     told: list[str] = []
     params = composed(repository, "scale=paper", f"policy={policy}")
     place = repository.parent / "place"

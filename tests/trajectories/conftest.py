@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from homes import OwnInterpreter, homes_server, toy_server
 
-from astra.agent.mcp import ServerEnvironments
+from astra.agent.server_environments import ServerEnvironments
 from astra.records.tool import ToolServer
 
 

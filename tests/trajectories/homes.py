@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from astra.agent.mcp import ServerEnvironments
+from astra.agent.server_environments import ServerEnvironments
 from astra.records.graph import ArgumentOrigin, ArgumentSource, ChainStep
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, Launch, Tool, ToolServer
@@ -19,6 +19,9 @@ class OwnInterpreter(ServerEnvironments):
 
     def ensure(self, name: str) -> Path:
         return Path(sys.executable).parent
+
+    def reads(self, name: str) -> tuple[Path, ...]:
+        return (*super().reads(name), TOY.parent)
 
 
 def tool(name: str, returns: dict[str, Any] | None = None, /, **parameters: Any) -> Tool:

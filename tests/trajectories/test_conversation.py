@@ -12,8 +12,8 @@ from homes import given, output, step, task
 from pydantic import ValidationError
 from test_synthesis import config, one, run, turns
 
-from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import MISSING_VALUE, NO_TOOL, extract_answer
+from astra.agent.server_environments import ServerEnvironments
 from astra.llm.protocol import Ask, ParseError, ProviderError, Reply
 from astra.prompting import render
 from astra.records.message import MessageRole

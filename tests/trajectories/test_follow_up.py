@@ -11,7 +11,7 @@ from homes import given, output, server, step, task, tool
 from pydantic import BaseModel
 from test_synthesis import config
 
-from astra.agent.mcp import ServerEnvironments
+from astra.agent.server_environments import ServerEnvironments
 from astra.llm.protocol import Ask, ParseError, ProviderError, Reply
 from astra.prompting import render
 from astra.records.message import Message, MessageRole
@@ -30,6 +30,7 @@ from astra.trajectories.report import Report
 from astra.trajectories.stated import comparable, stated_things
 from astra.trajectories.trajectories import Cast, EpisodePlayer
 from astra.trajectories.user import UserReply
+from walls_here import walls
 
 COVE = given("Amber Cove")
 
@@ -191,7 +192,7 @@ async def played(
         scripts = Scripts(agenda, {on.id: on}.get, wanted)
         assert not any(scripts.asked_later(one) for one in (of, *others))
         cast = Cast(lambda script, sample: company, company, company)
-        pool = server_pool(ServerEnvironments(pins={}), RuntimeConfig(), ())
+        pool = server_pool(ServerEnvironments(pins={}), walls(), RuntimeConfig(), ())
         player = EpisodePlayer(wanted, {on.id: on}.get, scripts, cast, pool, journal)
         return await player.outcome(of, 0), company
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from astra.agent.mcp import ServerEnvironments, ServerError
+from astra.agent.server_environments import ServerEnvironments, ServerError
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import ToolServer
 from astra.store.journal import Journal
 from astra.trajectories.journaled import JournaledEnv
 from astra.trajectories.live import McpEnv, ServerPool, ServerProcess
+from walls_here import walls
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -28,7 +29,7 @@ def with_pool(
     reset: tuple[str, ...] = (),
 ) -> Any:
     async def run() -> Any:
-        pool = ServerPool(environments, timeout_s, 2, reset)
+        pool = ServerPool(environments, walls(), timeout_s, 2, reset)
         try:
             return await work(pool)
         finally:
@@ -154,7 +155,7 @@ def test_who_gives_up_waiting_for_an_idle_process_to_end_keeps_no_place(
         await close(process)
 
     async def work() -> str:
-        async with ServerPool(environments, 20, 1, ("toy",)) as pool:
+        async with ServerPool(environments, walls(), 20, 1, ("toy",)) as pool:
             assert toy.launch is not None
             await pool.release(await pool.acquire(toy.launch))
             monkeypatch.setattr(ServerProcess, "close", slowly)
@@ -163,9 +164,9 @@ def test_who_gives_up_waiting_for_an_idle_process_to_end_keeps_no_place(
                     await pool.acquire(other)
             async with asyncio.timeout(60):
                 process = await pool.acquire(other)
-            note = (process.folder / "hello.txt").read_text()
+            note = await process.session.call_tool("read_note", {"name": "hello"})
             await pool.release(process)
-            return note
+            return note.content
 
     assert asyncio.run(work()) == "good evening"
 
@@ -173,20 +174,26 @@ def test_who_gives_up_waiting_for_an_idle_process_to_end_keeps_no_place(
 def test_a_process_that_cannot_be_restored_is_ended_and_keeps_no_place(
     toy: ToolServer, environments: ServerEnvironments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*folders: object) -> None:
-        raise OSError("the disk is full")
+    faults: list[Exception] = [OSError("the disk is full"), ServerError("a tree without end")]
 
-    monkeypatch.setattr("astra.trajectories.live._restore", fails)
+    async def fails(session: object) -> None:
+        raise faults[0]
+
+    monkeypatch.setattr("astra.agent.mcp.McpSession.restore_state", fails)
 
     async def work() -> None:
-        async with ServerPool(environments, 20, 1, ("toy",)) as pool:
+        async with ServerPool(environments, walls(), 20, 1, ("toy",)) as pool:
             assert toy.launch is not None
             process = await pool.acquire(toy.launch)
             with pytest.raises(OSError, match="disk"):
                 await pool.release(process)
             assert process.owner.done()
+            faults.pop(0)
             async with asyncio.timeout(60):
-                await (await pool.acquire(toy.launch)).close()
+                process = await pool.acquire(toy.launch)
+            await pool.release(process)  # the server's own fault, and its episode is over
+            assert process.owner.done()
+            assert pool.started == 2
 
     asyncio.run(work())
 

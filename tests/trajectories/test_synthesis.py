@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from homes import OwnInterpreter, given, output, step, task
 
-from astra.agent.mcp import ServerEnvironments
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT, MISSING_VALUE, NO_TOOL, extract_answer
+from astra.agent.server_environments import ServerEnvironments
 from astra.errors import StageStop
 from astra.llm.offline import OfflineTeacher
 from astra.llm.policy import EndpointPolicy
@@ -37,6 +37,7 @@ from astra.trajectories.results import ReadError, answers_from, fit, follow, par
 from astra.trajectories.trajectories import Cast, EpisodePlayer, shown_tools, trajectories
 from astra.trajectories.trajectories import agent as acting
 from configs import episode_limits
+from walls_here import walls
 
 OFFLINE = {"backend": "offline", "model": "1"}
 RULES = OfflineTeacher(ModelConfig.model_validate(OFFLINE), HANDLERS)
@@ -77,7 +78,7 @@ def run(
             {s.id: s for s in servers}.get,
             Scripts(agenda, {s.id: s for s in servers}.get, wanted),
             Cast(acting(wanted.agent, no_endpoint, ScriptedExpert), emulator, user),
-            server_pool(environments, runtime, wanted.reset_in_place),
+            server_pool(environments, walls(), runtime, wanted.reset_in_place),
             journal,
         )
 
@@ -373,7 +374,6 @@ def test_an_outage_ends_the_stage_and_its_processes(
     (process,) = borrowed
     assert process.owner.done()
     assert not process.owner.cancelled(), "ended by its owner, not with the event loop"
-    assert not process.folder.exists()
 
 
 def test_an_agenda_has_live_tasks_by_server_and_the_others_as_they_came(
@@ -414,6 +414,15 @@ def test_results_are_read_as_an_agent_reads_them() -> None:
     assert answers_from(["A", "B"], "list_homes", "?") == ["A", "B"]
     assert answers_from([], "list_homes", "?") == ["not found"]
     assert answers_from(3.0, "count", "?") == ["3"]
+    rate = {"volume_ml": 500.0, "hours": 7.0, "ml_hr": 71.43, "note": "a rate, and no advice on it"}
+    asked = "What is the drip rate with volume ml 500 and hours 7?"
+    assert answers_from(rate, "drip_rate", asked) == ["71.43"], "neither echoes nor remarks"
+    assert answers_from({"hours": 7}, "drip_rate", asked) == ["7"], "better than nothing"
+    assert answers_from([{"name": "name", "depth": 3}], "describe_table", "table name") == ["name"]
+    tax = "Tax of 2024 (single)\nTaxable Income:   $60,000.00\nFederal Tax:  $6,736.00\nRate: 11 %"
+    asked = "Tell me the tax estimate with taxable income 60000."
+    assert answers_from(tax, "tax_estimate", asked) == ["$6,736.00", "11 %"]
+    assert answers_from("Note: one line", "read", "?") == ["Note: one line"]
 
 
 class Taking:

@@ -1,11 +1,11 @@
 """Live MCP servers over stdio and streamable HTTP: pinned, isolated processes, typed results.
 
 Each server runs from its own virtual environment (``ServerEnvironments``), in a working
-directory and HOME of its own, with a minimal environment that inherits no secret
-(``open_server``). Typical use::
+directory and HOME of its own, with a minimal environment that inherits no secret, behind the
+walls it is given (``open_server``). Typical use::
 
-    environments = ServerEnvironments()
-    async with open_server(server.launch, workdir, 30.0, environments) as session:
+    environments, walls = ServerEnvironments(), build_walls(runtime)
+    async with open_server(server.launch, workdir, 30.0, environments, walls) as session:
         tools = await session.list_tools()
         result = await session.call_tool("gross_margin", {"revenue": 10, "cogs": 4})
 """
@@ -14,122 +14,32 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
-import shutil
 import sqlite3
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TextIO, cast
 
 import anyio
 import mcp_types
-import yaml
-from filelock import FileLock
 from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
 from pydantic import ValidationError
 
-from astra.agent.mcp_http import http_streams, reserved_port, running
-from astra.errors import AstraError
-from astra.records.base import content_id
+from astra.agent.mcp_http import filled, http_streams, reserved_port, running
+from astra.agent.server_environments import ServerEnvironments, ServerError
+from astra.agent.walls import ServerWalls, WalledServer
+from astra.errors import StageStop
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import HttpLaunch, Launch
-from astra.store.paths import cache_root
 
-PINS = Path("sources/environments.yaml")
-BUILD_TIMEOUT_S = 600.0
 DATABASE_SCRIPT = ".sql"
 """The ending of scripts: setup file ``x.db.sql`` creates the SQLite database ``x.db``."""
 MAX_PAGES = 50
-LOG = "server.log"
-"""What a server process writes beside the protocol, in its home."""
 _SOFT_ERROR_LINE = re.compile(
     r"(?!(?:the|an|this) )(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE
 )
-
-
-class ServerError(AstraError):
-    """A server's environment cannot be built, or the server does not start or answer."""
-
-
-class ServerEnvironments:
-    """Virtual environments of pinned servers, built once and shared by stages and processes.
-
-    ``pins`` maps an environment's name to its list of pinned requirements. An environment lies
-    in ``<root>/<hash of interpreter, platform and requirements>``; it counts only once its
-    marker file is written, so a build that was killed is started afresh.
-    """
-
-    def __init__(
-        self, root: Path | None = None, pins: Mapping[str, list[str]] | Path = PINS
-    ) -> None:
-        self._root = (root or cache_root() / "servers").resolve()
-        self._pins = _read_pins(pins) if isinstance(pins, Path) else dict(pins)
-        self._failed: dict[str, str] = {}
-
-    def requirements(self, name: str) -> tuple[str, ...]:
-        """The pinned requirements of an environment. Raises ServerError for an unknown one."""
-        if name not in self._pins:
-            known = ", ".join(sorted(self._pins))
-            raise ServerError(f"server environment {name!r} is not pinned (known: {known})")
-        return tuple(self._pins[name])
-
-    def ensure(self, name: str) -> Path:
-        """The environment's ``bin`` folder; builds it if needed. Raises ServerError."""
-        requirements = self.requirements(name)
-        interpreter = [*sys.version_info[:3], sys.platform, platform.machine()]
-        folder = self._root / content_id([interpreter, list(requirements)])
-        if (folder / ".complete").is_file():
-            return folder / "bin"
-        if name in self._failed:
-            raise ServerError(self._failed[name])
-        self._root.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            if not (folder / ".complete").is_file():
-                try:
-                    _build(folder, requirements)
-                except (OSError, subprocess.SubprocessError) as error:
-                    self._failed[name] = _explain_build(name, requirements, error)
-                    raise ServerError(self._failed[name]) from error
-        return folder / "bin"
-
-
-def _read_pins(path: Path) -> dict[str, list[str]]:
-    if not path.is_file():
-        raise ServerError(f"{path} not found in {Path.cwd()}; it lists each server's requirements")
-    document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    usable = isinstance(document, dict) and all(
-        isinstance(pins, list) and all(isinstance(pin, str) for pin in pins)
-        for pins in document.values()
-    )
-    if not usable:
-        raise ServerError(f"{path} must map each environment's name to a list of requirements")
-    return document
-
-
-def _build(folder: Path, requirements: tuple[str, ...]) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
-    _run([*pip, "install", "--quiet", "--only-binary", ":all:", *requirements])
-    (folder / ".complete").write_text("\n".join(requirements) + "\n", encoding="utf-8")
-
-
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S)
-
-
-def _explain_build(name: str, requirements: tuple[str, ...], error: Exception) -> str:
-    output = getattr(error, "stderr", None) or str(error)
-    lines = [line for line in str(output).strip().splitlines() if line.strip()]
-    return (
-        f"server environment {name!r} cannot be built with pip install {' '.join(requirements)}: "
-        f"{lines[-1] if lines else error}; check the network or the pins in {PINS}"
-    )
 
 
 class McpSession:
@@ -141,22 +51,31 @@ class McpSession:
         info: mcp_types.InitializeResult,
         workdir: Path,
         timeout_s: float,
+        walled: WalledServer | None,
     ) -> None:
         self._session = session
         self._workdir = workdir
+        self._walled = walled
         self._timeout_s = timeout_s
         self.server_name = info.server_info.name
         self.server_title = info.server_info.title or ""
         self.instructions = info.instructions or ""
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """All pages of ``tools/list`` in the protocol's spelling (name, inputSchema, ...)."""
+        """All pages of ``tools/list`` in the protocol's spelling (name, inputSchema, ...).
+
+        Raises ServerError for a list that breaks the protocol.
+        """
         tools: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = mcp_types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            with anyio.fail_after(self._timeout_s):
-                page = await self._session.list_tools(params=params)
+            try:
+                with anyio.fail_after(self._timeout_s):
+                    page = await self._session.list_tools(params=params)
+            except (MCPError, ValidationError) as error:
+                first = " ".join(str(error).split())[:200]
+                raise ServerError(f"{self.server_name}: tools/list is not valid: {first}") from None
             tools += [
                 tool.model_dump(mode="json", by_alias=True, exclude_none=True)
                 for tool in page.tools
@@ -187,6 +106,19 @@ class McpSession:
             # The SDK's words for a result that violates the tool's own output schema.
             return _failure(CallStatus.ERROR, self._scrub(str(error).splitlines()[0]))
         return self._result(reply)
+
+    async def keep_state(self) -> None:
+        """Remember the working directory as it is now. Raises AstraError."""
+        await anyio.to_thread.run_sync(self._process().keep)
+
+    async def restore_state(self) -> None:
+        """Make the working directory what it was when kept, in place. Raises AstraError."""
+        await anyio.to_thread.run_sync(self._process().restore)
+
+    def _process(self) -> WalledServer:
+        if self._walled is None:
+            raise ServerError(f"{self.server_name} runs elsewhere: its state is not ours to reset")
+        return self._walled
 
     def _result(self, reply: mcp_types.CallToolResult) -> ToolResult:
         parts = [_block_text(block) for block in reply.content]
@@ -264,60 +196,70 @@ def prepare_workdir(launch: Launch, workdir: Path) -> None:
             path.unlink()
 
 
-def _parameters(
-    launch: Launch, workdir: Path, bin_folder: Path, port: int = 0
-) -> StdioServerParameters:
+@contextmanager
+def _walled(
+    launch: Launch, workdir: Path, environments: ServerEnvironments, walls: ServerWalls, port: int
+) -> Generator[WalledServer]:
+    """What starts the server behind ``walls``; its environment is installed by then."""
+    bin_folder = environments.ensure(launch.environment)
+
     def fill(text: str) -> str:
         text = text.replace("{workdir}", str(workdir))
         return text.replace("{port}", str(port)) if port else text
 
-    return StdioServerParameters(
-        command=str(bin_folder / launch.command),
-        args=[fill(argument) for argument in launch.args],
-        cwd=workdir,
-        env={
-            "PATH": f"{bin_folder}{os.pathsep}/usr/bin{os.pathsep}/bin",
-            "HOME": str(workdir / "home"),
-            "LANG": "C.UTF-8",
-            "TZ": "UTC",
-            # tools/list of some servers prints sets; without this it differs from start to start.
-            "PYTHONHASHSEED": "0",
-            **{key: fill(value) for key, value in launch.env.items()},
-        },
-    )
+    named = {key: fill(value) for key, value in launch.env.items()}
+    environment = {
+        "PATH": f"{bin_folder}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "HOME": str(workdir / "home"),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        # tools/list of some servers prints sets; without this it differs from start to start.
+        "PYTHONHASHSEED": "0",
+        **filled(named, f"`env` of server {_called(launch)}"),
+    }
+    command = (str(bin_folder / launch.command), *map(fill, launch.args))
+    reads = environments.reads(launch.environment)
+    with walls.around(command, environment, workdir, reads, launch.network) as walled:
+        yield walled
 
 
 @asynccontextmanager
 async def open_server(
-    launch: Launch, workdir: Path, timeout_s: float, environments: ServerEnvironments
+    launch: Launch,
+    workdir: Path,
+    timeout_s: float,
+    environments: ServerEnvironments,
+    walls: ServerWalls,
 ) -> AsyncGenerator[McpSession]:
     """Start a server in ``workdir`` (absolute once resolved, private to the caller).
 
     Raises ServerError if its environment cannot be built or it does not answer ``initialize``
-    within ``timeout_s``. The process is gone when the context is left, whatever happened.
+    within ``timeout_s``, and StageStop where ``walls`` cannot be built. The process is gone when
+    the context is left, whatever happened.
     """
     workdir = workdir.resolve()
     started = False
-    try:
-        async with (
-            _streams(launch, workdir, timeout_s, environments) as (reader, writer),
-            ClientSession(reader, writer) as session,
-        ):
-            with anyio.fail_after(timeout_s):
-                info = await session.initialize()
-            started = True
-            yield McpSession(session, info, workdir, timeout_s)
-    except Exception as error:
-        # Task groups wrap what was raised inside them; callers see the error itself.
-        cause = _innermost(error)
-        if started or isinstance(cause, ServerError):
-            if cause is error:
-                raise
-            raise cause from None
-        raise ServerError(
-            f"server {_called(launch)} does not start "
-            f"within {timeout_s:g} s: {type(cause).__name__}: {cause}; {_last_line(workdir)}"
-        ) from error
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        try:
+            async with (
+                _streams(launch, workdir, timeout_s, environments, walls, log) as opened,
+                ClientSession(*opened[:2]) as session,
+            ):
+                with anyio.fail_after(timeout_s):
+                    info = await session.initialize()
+                started = True
+                yield McpSession(session, info, workdir, timeout_s, opened[2])
+        except Exception as error:
+            # Task groups wrap what was raised inside them; callers see the error itself.
+            cause = _innermost(error)
+            if started or isinstance(cause, ServerError | StageStop):
+                if cause is error:
+                    raise
+                raise cause from None
+            raise ServerError(
+                f"server {_called(launch)} does not start "
+                f"within {timeout_s:g} s: {type(cause).__name__}: {cause}; {_last_line(log)}"
+            ) from error
 
 
 def _called(launch: Launch) -> str:
@@ -328,30 +270,46 @@ def _called(launch: Launch) -> str:
 
 @asynccontextmanager
 async def _streams(
-    launch: Launch, workdir: Path, timeout_s: float, environments: ServerEnvironments
-) -> AsyncGenerator[tuple[Any, Any]]:
-    """Message streams to the server, by the transport that the launch names."""
+    launch: Launch,
+    workdir: Path,
+    timeout_s: float,
+    environments: ServerEnvironments,
+    walls: ServerWalls,
+    log: IO[str],
+) -> AsyncGenerator[tuple[Any, Any, WalledServer | None]]:
+    """Message streams to the server, by the transport that the launch names; its walls, if ours.
+
+    What its process writes beside the protocol goes to ``log``, where it cannot reach it.
+    """
     if isinstance(launch, HttpLaunch) and not launch.command:
-        async with http_streams(launch.url, launch.headers) as streams:
-            yield streams
+        async with http_streams(launch.url, launch.headers) as (reader, writer):
+            yield reader, writer, None
         return
-    bin_folder = await anyio.to_thread.run_sync(environments.ensure, launch.environment)
+    await anyio.to_thread.run_sync(environments.ensure, launch.environment)
     prepare_workdir(launch, workdir)
-    log = workdir / "home" / LOG
     if isinstance(launch, HttpLaunch):
-        with reserved_port() as port:
-            parameters = _parameters(launch, workdir, bin_folder, port)
+        with (
+            reserved_port() as port,
+            _walled(launch, workdir, environments, walls, port) as walled,
+        ):
             url = launch.url.replace("{port}", str(port))
             async with (
-                running(parameters, port, log, timeout_s),
-                http_streams(url, launch.headers) as streams,
+                running(_parameters(walled, workdir), port, log, timeout_s),
+                http_streams(url, launch.headers) as (reader, writer),
             ):
-                yield streams
+                yield reader, writer, walled
         return
-    with log.open("w", encoding="utf-8") as errlog:
-        parameters = _parameters(launch, workdir, bin_folder)
-        async with stdio_client(parameters, errlog=errlog) as streams:
-            yield streams
+    with _walled(launch, workdir, environments, walls, 0) as walled:
+        parameters = _parameters(walled, workdir)
+        async with stdio_client(parameters, errlog=cast("TextIO", log)) as (reader, writer):
+            yield reader, writer, walled
+
+
+def _parameters(walled: WalledServer, workdir: Path) -> StdioServerParameters:
+    command, *arguments = walled.command
+    return StdioServerParameters(
+        command=command, args=arguments, cwd=workdir, env=dict(walled.environment)
+    )
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -360,8 +318,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _last_line(workdir: Path) -> str:
-    log = workdir / "home" / LOG
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
-    written = [line.strip() for line in lines if line.strip()]
+def _last_line(log: IO[str]) -> str:
+    log.seek(0)
+    written = [line.strip() for line in log.read().split("\n") if line.strip()]
     return f"it last wrote: {written[-1][:300]}" if written else "it wrote no message"

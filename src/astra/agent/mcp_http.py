@@ -10,8 +10,7 @@ import socket
 import subprocess
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 import anyio.abc
@@ -29,6 +28,10 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 class HttpServerError(AstraError):
     """A server over HTTP cannot be reached as configured; the message says what is missing."""
+
+
+class MissingVariable(AstraError):
+    """An entry names a variable of the environment that is not set."""
 
 
 def free_port() -> int:
@@ -58,25 +61,28 @@ def reserved_port() -> Generator[int]:
             return
 
 
-def filled_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """``headers`` with ``${NAME}`` read from the environment. Raises HttpServerError."""
+def filled(values: Mapping[str, str], what: str) -> dict[str, str]:
+    """``values`` with ``${NAME}`` read from the environment. Raises MissingVariable.
+
+    ``what`` calls one of them in the message: "a header".
+    """
 
     def value(match: re.Match[str]) -> str:
         secret = os.environ.get(match.group(1))
         if not secret:
-            raise HttpServerError(
-                f"a header needs the environment variable {match.group(1)}, which is not set"
+            raise MissingVariable(
+                f"{what} needs the environment variable {match.group(1)}, which is not set"
             )
         return secret
 
-    return {name: _VARIABLE.sub(value, text) for name, text in headers.items()}
+    return {name: _VARIABLE.sub(value, text) for name, text in values.items()}
 
 
 @asynccontextmanager
 async def http_streams(url: str, headers: Mapping[str, str]) -> AsyncGenerator[tuple[Any, Any]]:
     """Message streams of a session with the server at ``url``."""
     async with (
-        create_mcp_http_client(headers=filled_headers(headers)) as client,
+        create_mcp_http_client(headers=filled(headers, "a header")) as client,
         streamable_http_client(url, http_client=client) as (reader, writer),
     ):
         yield reader, writer
@@ -84,23 +90,24 @@ async def http_streams(url: str, headers: Mapping[str, str]) -> AsyncGenerator[t
 
 @asynccontextmanager
 async def running(
-    parameters: StdioServerParameters, port: int, log: Path, timeout_s: float
+    parameters: StdioServerParameters, port: int, log: IO[str], timeout_s: float
 ) -> AsyncGenerator[None]:
     """The process described by ``parameters`` from when it accepts connections on ``port``.
+
+    What it writes goes to ``log``.
 
     Raises HttpServerError if it ends or stays silent for ``timeout_s``. It and all it started
     are gone when the context is left.
     """
-    with log.open("wb") as errors:
-        process = await anyio.open_process(
-            [parameters.command, *parameters.args],
-            cwd=parameters.cwd,
-            env=parameters.env,
-            stdin=subprocess.DEVNULL,
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,
-        )
+    process = await anyio.open_process(
+        [parameters.command, *parameters.args],
+        cwd=parameters.cwd,
+        env=parameters.env,
+        stdin=subprocess.PIPE,  # open as long as we are: a guarded server ends when it closes
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
     try:
         await _listening(process, port, timeout_s)
         yield

@@ -18,6 +18,7 @@ import yaml
 from astra.errors import AstraError
 from astra.report.provenance import check_store
 from astra.sandbox.probe import NO_TIER, probe
+from astra.sandbox.servers import CageRefused, try_cage
 from astra.sandbox.zygote_process import TIERS
 from astra.settings import PARAMS, Endpoint, RuntimeConfig, load
 from astra.store.paths import cache_root
@@ -53,6 +54,7 @@ def examine() -> list[Finding]:
         _gpu,
         _disk,
         _sandbox,
+        _live_servers,
         _endpoints,
         _mlflow,
         _git,
@@ -122,6 +124,22 @@ def _sandbox(runtime: RuntimeConfig) -> Iterator[Finding]:
         f"sandbox: best tier here is {report.tier}, {wanted} is required ({why})",
         "allow user namespaces or use a kernel with Landlock; `astra sandbox probe` has details",
     )
+
+
+def _live_servers(runtime: RuntimeConfig) -> Iterator[Finding]:
+    if runtime.live_servers == "uncaged":
+        yield Finding(
+            "warning",
+            "live MCP servers run UNCAGED, with all your rights and network",
+            "set live_servers: caged in conf/runtime/default.yaml, then `make params`",
+        )
+        return
+    try:
+        try_cage()
+    except CageRefused as error:
+        yield Finding("error", str(error), "as it says, or see docs/sandbox.md")
+    else:
+        yield Finding("ok", "live MCP servers run in a cage (runtime.live_servers: caged)")
 
 
 def _endpoints(runtime: RuntimeConfig) -> Iterator[Finding]:

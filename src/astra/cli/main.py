@@ -21,11 +21,13 @@ from astra.cli.contamination import contamination_app
 from astra.cli.display import show_table, table_names, table_path
 from astra.cli.experiments import experiments_command
 from astra.cli.prompts import prompts_app
+from astra.cli.publish import publish_app
 from astra.cli.remote import remote_app
 from astra.cli.report import report
 from astra.cli.scores import draw_figure, score_tables, where_next
 from astra.cli.serve import serve_command
 from astra.cli.sft import sft_app
+from astra.cli.sources import sources_app
 from astra.cli.teacher import teacher_app
 from astra.cli.train import train_app
 from astra.cli.world import world_app
@@ -47,8 +49,10 @@ commands.add_typer(arena_app, name="arena")
 commands.add_typer(cache_app, name="cache")
 commands.add_typer(contamination_app, name="contamination")
 commands.add_typer(prompts_app, name="prompts")
+commands.add_typer(publish_app, name="publish")
 commands.add_typer(remote_app, name="remote")
 commands.add_typer(sft_app, name="sft")
+commands.add_typer(sources_app, name="sources")
 commands.add_typer(teacher_app, name="teacher")
 commands.add_typer(train_app, name="train")
 commands.add_typer(world_app, name="world")

@@ -60,7 +60,8 @@ def same(
     """
     with LockedStages() as stages:
         if check:
-            _check(stages)
+            refuse_unrecorded(stages)
+            typer.echo(f"{RECORD}, {LOCK} and the code agree")
             return
         _refuse_other_inputs(stages, regrouped)
         record, locked = TrainingRecord.read(), read_entries()
@@ -117,7 +118,8 @@ def _trained(entry: LockedStage, code: str) -> Trained:
     return Trained(**entry.model_dump(), code=code)
 
 
-def _check(stages: LockedStages) -> None:
+def refuse_unrecorded(stages: LockedStages) -> None:
+    """Raise TrainingLockError unless training.lock, dvc.lock, the code and what lies here agree."""
     found = [f"{name}: {LOCK} is not of the code here" for name in stages.stale_code()]
     found += [f"{line} is not what {LOCK} holds" for line in stages.changed(inputs_needed=False)]
     found += misfits(TrainingRecord.read(), read_entries())
@@ -128,7 +130,6 @@ def _check(stages: LockedStages) -> None:
             + "\ntrain (dvc repro, then `astra train trained`), or show that nothing changed: "
             "`astra train same --commit`"
         )
-    typer.echo(f"{RECORD}, {LOCK} and the code agree")
 
 
 def _with_params(

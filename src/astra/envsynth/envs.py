@@ -44,7 +44,7 @@ from astra.envsynth.verify import Verify, verify
 from astra.envsynth.wishes import name_problem, wishes_of
 from astra.envsynth.worlds import Nodes, has_writes, is_stateful, needing_tool, world_problem
 from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes
-from astra.llm.pool import flow
+from astra.llm.pool import sharded
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.qa.knowledge.references import literals
 from astra.records.environment import Environment
@@ -93,8 +93,8 @@ async def environments(
     metrics: StageMetrics,
 ) -> AsyncGenerator[Outcome, None]:
     """The outcomes of each sub-question that needs a tool, in the input's order: its failed tries,
-    then its environment or the reason why there is none. Counts ``instances`` as their last
-    sub-question is done.
+    then its environment or the reason why there is none. Counts ``needing_tool`` as each is
+    done, and ``instances`` as the outcomes of their last sub-question are yielded.
     """
     unfinished: Counter[str] = Counter()
 
@@ -109,28 +109,32 @@ async def environments(
             for question in questions:
                 yield ToolQuestion(instance, question)
 
-    async def work(asked: ToolQuestion) -> list[Outcome]:
+    def done(instance_id: str) -> None:
+        unfinished[instance_id] -= 1
+        if not unfinished[instance_id]:
+            del unfinished[instance_id]
+            metrics.count("instances")
+
+    async def work(asked: ToolQuestion) -> tuple[str, list[Outcome]]:
         problem = _hopeless(asked)
         if problem is not None:
             outcomes: list[Outcome] = [asked.rejected(problem)]
         else:
             outcomes = await _Synthesis(asked, teacher, verifier.do, config).outcomes()
-        unfinished[asked.instance.id] -= 1
         metrics.count("needing_tool")
-        if not unfinished[asked.instance.id]:
-            del unfinished[asked.instance.id]
-            metrics.count("instances")
-        return outcomes
+        return asked.instance.id, outcomes
 
     def proofs(candidates: Sequence[CandidateTool]) -> list[Proof]:
         return verify(candidates, sandbox, config.sandbox)
 
     async with (
         Batcher(proofs, config.verify_batch) as verifier,
-        aclosing(flow(tool_questions(), work, open_items)) as outcomes,
+        aclosing(sharded(tool_questions(), work, open_items)) as results,
     ):
-        async for outcome in outcomes:
-            yield outcome
+        async for instance_id, outcomes in results:
+            done(instance_id)
+            for outcome in outcomes:
+                yield outcome
 
 
 def measure(metrics: StageMetrics, environment: Environment) -> None:

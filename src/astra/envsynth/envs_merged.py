@@ -53,7 +53,7 @@ from astra.envsynth.worlds import (
     may_write,
     needing_tool,
 )
-from astra.llm.pool import flow
+from astra.llm.pool import sharded_flow
 from astra.llm.protocol import Teacher
 from astra.records.base import compact_json
 from astra.records.environment import Arena, ArenaStep, ArenaTool, Band, Environment
@@ -166,7 +166,7 @@ async def proved_arenas(
     async with (
         Batcher(proofs, config.verify_batch, turn) as verifier,
         Batcher(problems, config.verify_batch, turn) as checker,
-        aclosing(flow(inputs.instances(), work, open_items)) as outcomes,
+        aclosing(sharded_flow(inputs.instances(), work, open_items)) as outcomes,
     ):
         async for outcome in outcomes:
             yield outcome

@@ -59,14 +59,28 @@ def cost(tokens: Tokens, price: Price | None) -> float:
     return total / 1e6
 
 
+def is_limited(config: BudgetConfig) -> bool:
+    """Whether anything is capped."""
+    return config.stage.any or config.run.any
+
+
+def check_price(config: BudgetConfig, prices: Mapping[str, Price], model: str) -> None:
+    """Raises AstraError where money is capped and ``model`` has no price."""
+    capped = any(caps.money is not None for caps in (config.stage, config.run))
+    if capped and model not in prices:
+        raise AstraError(
+            f"runtime.budget caps money, but runtime.prices has no price for {model!r}; add "
+            "one to conf/runtime (per million tokens), or cap tokens instead"
+        )
+
+
 class Budget:
-    """What one process of a stage may still spend. Used within one event loop."""
+    """What a stage may still spend, for all who ask at one desk. Used within one event loop."""
 
     def __init__(
         self, config: BudgetConfig, prices: Mapping[str, Price], stage: str, cache: AnswerCache
     ) -> None:
-        self.limited = config.stage.any or config.run.any
-        self._capped_money = any(caps.money is not None for caps in (config.stage, config.run))
+        self.limited = is_limited(config)
         self._prices = prices
         self._cache = cache
         self._stage = stage
@@ -85,14 +99,6 @@ class Budget:
 
     def price(self, model: str) -> Price | None:
         return self._prices.get(model)
-
-    def check_price(self, model: str) -> None:
-        """Raises AstraError where money is capped and ``model`` has no price."""
-        if self._capped_money and model not in self._prices:
-            raise AstraError(
-                f"runtime.budget caps money, but runtime.prices has no price for {model!r}; add "
-                "one to conf/runtime (per million tokens), or cap tokens instead"
-            )
 
     def hold(self) -> Hold:
         """The account of one ask; close it once the answer is committed or given up."""
@@ -128,6 +134,8 @@ class Hold:
         self._budget = budget
         self._open = False
         self._reserved = Spent()
+        self._model = ""
+        """The model of the last admitted request."""
 
     async def admit(self, model: str, tokens: Tokens) -> None:
         """Wait until the request fits. Raises BudgetReached if it cannot any more."""
@@ -144,17 +152,21 @@ class Hold:
         if not self._open:
             self._open = True
             budget._open += 1
+        self._model = model
         self._reserve(amount)
 
-    def charge(self, model: str, tokens: Tokens) -> float:
+    async def charge(self, model: str, tokens: Tokens) -> float:
         """Book what a request used (also one without answer); returns its money."""
         budget = self._budget
         money = cost(tokens, budget.price(model))
-        spent = Spent(1, tokens.total, money)
-        budget._now = _sum(budget._now, spent)
-        budget._cache.spend(budget._name, budget._stage, model, spent)
-        self._reserve(Spent())
+        self._book(model, Spent(1, tokens.total, money))
         return money
+
+    def forfeit(self) -> None:
+        """Book all that is reserved, and close: who asked is lost, and may have been answered."""
+        if self._reserved != Spent():
+            self._book(self._model, self._reserved)
+        self.close()
 
     def close(self) -> None:
         """Give back what is reserved, and let waiting asks look again; idempotent."""
@@ -163,6 +175,12 @@ class Hold:
             self._open = False
             self._budget._open -= 1
             self._budget._notify()
+
+    def _book(self, model: str, spent: Spent) -> None:
+        budget = self._budget
+        budget._now = _sum(budget._now, spent)
+        budget._cache.spend(budget._name, budget._stage, model, spent)
+        self._reserve(Spent())
 
     def _reserve(self, amount: Spent) -> None:
         others = _sum(self._budget._reserved, self._reserved, -1)

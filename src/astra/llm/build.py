@@ -16,6 +16,7 @@ from astra.stage import Reporter
 if TYPE_CHECKING:
     from astra.llm.gateway import Gateway
     from astra.llm.policy import EndpointPolicy
+    from astra.llm.usage import Usage
 
 Factory = Callable[[ModelConfig, OfflineHandlers], Teacher]
 _instead: ContextVar[Factory | None] = ContextVar("teachers_instead", default=None)
@@ -32,6 +33,11 @@ def teachers_from(factory: Factory) -> Generator[None]:
         yield
     finally:
         _instead.reset(token)
+
+
+def teachers_replaced() -> bool:
+    """Whether a factory answers every role here (``teachers_from``)."""
+    return _instead.get() is not None
 
 
 class Teachers:
@@ -95,8 +101,13 @@ class Teachers:
             self._gateway = Gateway(self._runtime, self._stage, self._reporter)
         return self._gateway
 
+    @property
+    def usages(self) -> list[Usage]:
+        """The counters of every role that endpoints answer, in the order of their making."""
+        return [] if self._gateway is None else self._gateway.usages
+
     def close(self) -> None:
-        """Write the run log and close the cache; idempotent."""
+        """Write the run log and close the desk; idempotent."""
         if self._gateway is not None:
             self._gateway.close()
 

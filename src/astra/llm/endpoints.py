@@ -20,7 +20,8 @@ from typing import Any
 
 import httpx2
 
-from astra.llm.budget import Hold, Tokens, estimate
+from astra.llm.budget import Tokens, estimate
+from astra.llm.desk import Account
 from astra.llm.gateway import Gateway
 from astra.llm.protocol import ProviderError
 from astra.llm.served import served
@@ -77,7 +78,7 @@ class Attempts:
     """The tries left of one ask; transport faults and repairs draw on the same number."""
 
     left: int
-    hold: Hold
+    hold: Account
     taken: int = 0
 
     def take(self) -> bool:
@@ -107,7 +108,7 @@ class ChatTransport:
 
     def attempts(self) -> Attempts:
         """The tries of one new ask; the caller closes their ``hold`` when the ask is done."""
-        return Attempts(self.gateway.runtime.max_attempts, self.gateway.budget.hold())
+        return Attempts(self.gateway.runtime.max_attempts, self.gateway.desk.hold())
 
     async def chat(self, bodies: ChatBodies, attempts: Attempts) -> ChatReply:
         """One completion. Raises ProviderError once the attempts are spent, RefusedRequest at
@@ -250,7 +251,7 @@ class ChatTransport:
         return server, structured, reply
 
     async def _exchange(
-        self, server: Server, body: Mapping[str, Any], hold: Hold, expected: Tokens
+        self, server: Server, body: Mapping[str, Any], hold: Account, expected: Tokens
     ) -> ChatReply:
         """Send a body and read the reply; the tokens used are booked whatever comes of it."""
         self.usage.requests += 1
@@ -270,8 +271,8 @@ class ChatTransport:
                 raise
             raise outcome from error
         finally:
-            self.usage.cost += hold.charge(self.model, used)
-            server.tokens.correct(used.total - expected.total)
+            self.usage.cost += await hold.charge(self.model, used)
+            await server.limits.correct(used.total - expected.total)
         server.succeeded(self.model)
         self.usage.latency.add(time.monotonic() - sent_at)
         return reply
@@ -289,8 +290,7 @@ class ChatTransport:
 
     async def _turn_at(self, server: Server, expected: Tokens) -> None:
         """Wait until the server rests no more and its rate limits have room."""
-        now = time.monotonic()
-        wait = max(server.requests.reserve(1, now), server.tokens.reserve(expected.total, now))
+        wait = await server.limits.reserve(expected.total)
         if wait > 0:
             await asyncio.sleep(wait)
         while (rest := server.rests_until - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""The gateway: what a stage's roles share (endpoints, places, budget, cache, run log).
+"""The gateway: what a stage's roles share (endpoints, places, desk, run log).
 
 A teacher and a judge of one stage draw on the same endpoints, so their limits are kept in
 common. Whoever runs the stage owns the gateway (``llm.build.Teachers``) and closes it.
@@ -12,8 +12,8 @@ import time
 from collections.abc import AsyncGenerator
 
 from astra.errors import AstraError
-from astra.llm.budget import Budget
-from astra.llm.cache import AnswerCache
+from astra.llm.budget import check_price
+from astra.llm.desk import open_desk
 from astra.llm.places import Places
 from astra.llm.servers import Server, build_servers
 from astra.llm.usage import Usage
@@ -35,13 +35,14 @@ class Gateway:
     ) -> None:
         """``reporter``: its progress lines also tell rate, cost and cache hits."""
         self.runtime = runtime
-        self.servers: list[Server] = build_servers(runtime.endpoints, runtime.request_timeout_s)
-        self.cache = AnswerCache()
-        self.budget = Budget(runtime.budget, runtime.prices, stage, self.cache)
+        self.desk = open_desk(runtime, stage)
+        self.servers: list[Server] = build_servers(
+            runtime.endpoints, runtime.request_timeout_s, self.desk.limits
+        )
         self.usages: list[Usage] = []
         self.reporter = reporter or Reporter()
         self.reporter.notes.append(self.note)
-        self.paced = self.budget.limited or any(e.tokens_per_minute for e in runtime.endpoints)
+        self.paced = self.desk.limited or any(e.tokens_per_minute for e in runtime.endpoints)
         """Whether the tokens of a request have to be estimated before it is sent."""
         self._places: dict[str, Places] = {}
         self._stage = stage
@@ -52,7 +53,7 @@ class Gateway:
 
     def usage(self, model: str) -> Usage:
         """New counters for a role. Raises AstraError if its model needs a price and has none."""
-        self.budget.check_price(model.removeprefix("openai:"))
+        check_price(self.runtime.budget, self.runtime.prices, model.removeprefix("openai:"))
         usage = Usage(self._stage, model)
         self.usages.append(usage)
         return usage
@@ -108,7 +109,7 @@ class Gateway:
         return ", ".join(parts)
 
     def close(self) -> None:
-        """Write the run log and close the cache; idempotent.
+        """Write the run log and close the desk; idempotent.
 
         Connections close with the event loop that they were used in.
         """
@@ -116,7 +117,7 @@ class Gateway:
             return
         self._closed = True
         self.reporter.notes.remove(self.note)
-        self.cache.close()
+        self.desk.close()
         for usage in self.usages:
             usage.write()
             if usage.requests or usage.cache_hits:

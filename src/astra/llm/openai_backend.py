@@ -73,8 +73,8 @@ class OpenAITeacher:
         prompt = render(ask.template, ask.shown)
         key = self.key(ask, prompt)
         lock = self._locks.setdefault(key, asyncio.Lock())
-        async with lock:
-            reply = committed_reply(self._gateway.cache.get(key), ask)
+        async with lock, self._gateway.desk.claimed(key) as committed:
+            reply = committed_reply(committed, ask)
             if reply is not None:
                 self.usage.cache_hits += 1
             else:
@@ -91,7 +91,8 @@ class OpenAITeacher:
         attempts = self._transport.attempts()
         try:
             reply = await self._converse(prompt, ask, attempts)
-            self._gateway.cache.put(key, self.name, {"reply": reply.model_dump(mode="json")})
+            value = {"reply": reply.model_dump(mode="json")}
+            await self._gateway.desk.commit(key, self.name, value)
         except (ProviderError, ParseError) as error:
             self.usage.failures += 1
             place = f"[{self.usage.stage} {ask.template} sample {ask.sample}]"

@@ -64,23 +64,27 @@ class EndpointPolicy:
             body["tools"] = [tool.openai() for tool in tools]
         key = answer_key({"backend": "openai", "request": body, "sample": self._sample})
         await self._gateway.enter()
-        cached = self._gateway.cache.get(key)
-        if cached is not None:
-            self.usage.cache_hits += 1
-            return self._message_of(cached)
+        async with self._gateway.desk.claimed(key) as turn:
+            if turn is not None:
+                self.usage.cache_hits += 1
+                return self._message_of(turn)
+            turn = await self._asked(body, key, sum(len(one.tool_calls) for one in messages))
+        self.usage.answers += 1
+        self._gateway.reporter.tick()
+        return self._message_of(turn)
+
+    async def _asked(self, body: dict[str, Any], key: str, first_id: int) -> dict[str, Any]:
+        """Ask and commit. The turn's budget stays reserved until it is committed."""
         attempts = self._transport.attempts()
         try:
-            first_id = sum(len(message.tool_calls) for message in messages)
             turn = await self._turn(body, first_id, attempts)
-            self._gateway.cache.put(key, self.name, turn)
+            await self._gateway.desk.commit(key, self.name, turn)
         except (ProviderError, ParseError, OutOfTokens):
             self.usage.failures += 1
             raise
         finally:
             attempts.hold.close()
-        self.usage.answers += 1
-        self._gateway.reporter.tick()
-        return self._message_of(turn)
+        return turn
 
     def _wire_messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """The messages as they are sent: with the thoughts since the user spoke last."""

@@ -1,4 +1,8 @@
-"""Bounded concurrency over many items, their order restored, with no barrier between them."""
+"""Bounded concurrency over many items, their order restored, with no barrier between them.
+
+``sharded`` and ``sharded_flow`` are for the items of a stage, which other processes may work on
+(``astra.workers``); ``map_bounded`` and ``flow`` work in this one.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ from collections.abc import (
     AsyncIterable,
     Awaitable,
     Callable,
+    Generator,
     Iterable,
 )
-from contextlib import aclosing
-from typing import Generic, TypeVar
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from typing import Generic, Protocol, TypeVar
 
 AHEAD = 16
 """How many results, per item worked on at once, may wait for one slow item before them."""
@@ -29,10 +35,80 @@ async def flow(
 
     It is ``map_bounded`` for work that gives several results per item.
     """
-    async with aclosing(map_bounded(items, work, open_items)) as results:
+    async with aclosing(_flat(map_bounded(items, work, open_items))) as outcomes:
+        async for outcome in outcomes:
+            yield outcome
+
+
+async def sharded_flow(
+    items: Iterable[Item] | AsyncIterable[Item],
+    work: Callable[[Item], Awaitable[Iterable[Result]]],
+    open_items: int,
+) -> AsyncGenerator[Result, None]:
+    """``flow`` over items that workers may take; see ``sharded``."""
+    async with aclosing(_flat(sharded(items, work, open_items))) as outcomes:
+        async for outcome in outcomes:
+            yield outcome
+
+
+async def _flat(results: AsyncGenerator[Iterable[Result], None]) -> AsyncGenerator[Result, None]:
+    async with aclosing(results):
         async for outcomes in results:
             for outcome in outcomes:
                 yield outcome
+
+
+def sharded(
+    items: Iterable[Item] | AsyncIterable[Item],
+    work: Callable[[Item], Awaitable[Result]],
+    open_items: int,
+) -> AsyncGenerator[Result, None]:
+    """``map_bounded`` over items that other processes may work on, where the stage has any.
+
+    What comes of an item must follow from the item and from what the stage reads, not from other
+    items: the process that works on one may never see the others. ``work`` may add to the stage's
+    metrics and must change nothing else outside of itself. Items and results are pickled.
+    ``open_items`` is for each process. One stage has at most one chain of such flows, in which the
+    results of one are the items of the next.
+    """
+    where = _placement.get()
+    if where is None:
+        return map_bounded(items, work, open_items)
+    return where.map(items, work, open_items)
+
+
+class Placement(Protocol):
+    """Where the items of a stage are worked on, if not in its own process."""
+
+    idle: bool
+    """Whether this process works on no items but those that are sent to it."""
+
+    def map(
+        self,
+        items: Iterable[Item] | AsyncIterable[Item],
+        work: Callable[[Item], Awaitable[Result]],
+        open_items: int,
+    ) -> AsyncGenerator[Result, None]:
+        """See ``sharded``."""
+        ...
+
+
+_placement: ContextVar[Placement | None] = ContextVar("placement", default=None)
+
+
+def placement() -> Placement | None:
+    """Where the items of sharded flows are worked on; None: in this process."""
+    return _placement.get()
+
+
+@contextmanager
+def placed(where: Placement) -> Generator[None]:
+    """Let ``where`` have the items of sharded flows within the block."""
+    token = _placement.set(where)
+    try:
+        yield
+    finally:
+        _placement.reset(token)
 
 
 async def together(*asks: Awaitable[Result]) -> list[Result]:
@@ -61,6 +137,9 @@ async def map_bounded(
     ``limit``, not the input. The first exception cancels what is in flight and is raised. When
     the results end, are closed or fail, no task is left and asynchronous ``items`` are closed.
     """
+    where = _placement.get()
+    if where is not None and where.idle:
+        return
     window = _Window[Result](AHEAD * limit)
     source = _Source(items)
     workers = [asyncio.create_task(_drain(source, work, window)) for _ in range(limit)]

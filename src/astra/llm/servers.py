@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,11 +51,35 @@ class Pace:
             self.free_at += units / self._per_second
 
 
+class RateLimits:
+    """The rate limits of one endpoint, for all who ask at one desk."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.limited = bool(endpoint.requests_per_minute or endpoint.tokens_per_minute)
+        self._requests = Pace(endpoint.requests_per_minute)
+        self._tokens = Pace(endpoint.tokens_per_minute)
+
+    @property
+    def free_at(self) -> float:
+        """When the next request could start, by ``time.monotonic``."""
+        return max(self._requests.free_at, self._tokens.free_at)
+
+    async def reserve(self, tokens: int) -> float:
+        """Take a request of so many tokens; returns the seconds to wait before sending it."""
+        now = time.monotonic()
+        return max(self._requests.reserve(1, now), self._tokens.reserve(tokens, now))
+
+    async def correct(self, tokens: int) -> None:
+        """Add the tokens used beyond the reservation, or give back those that were not."""
+        self._tokens.correct(tokens)
+
+
 @dataclass
 class Server:
     """An endpoint with what this process has learnt of it."""
 
     endpoint: Endpoint
+    limits: RateLimits
     key: str
     timeout_s: float
     client: httpx2.AsyncClient | None = None
@@ -78,8 +102,6 @@ class Server:
             {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         )
         self._extensions = {"timeout": httpx2.Timeout(self.timeout_s).as_dict()}
-        self.requests = Pace(self.endpoint.requests_per_minute)
-        self.tokens = Pace(self.endpoint.tokens_per_minute)
 
     @property
     def url(self) -> str:
@@ -117,7 +139,7 @@ class Server:
 
     def starts_at(self) -> float:
         """When a request sent here would start."""
-        return max(self.rests_until, self.requests.free_at, self.tokens.free_at)
+        return max(self.rests_until, self.limits.free_at)
 
     def rest(self, seconds: float) -> None:
         """Send nothing there for some seconds, as the server asked."""
@@ -148,15 +170,20 @@ class Server:
             self.structured = False
 
 
-def build_servers(endpoints: Sequence[Endpoint], timeout_s: float) -> list[Server]:
-    """The servers of all endpoints. Raises EndpointError naming the missing setting."""
+def build_servers(
+    endpoints: Sequence[Endpoint], timeout_s: float, limits: Callable[[int], RateLimits]
+) -> list[Server]:
+    """The servers of all endpoints; ``limits`` gives those of the endpoint at a place.
+
+    Raises EndpointError naming the missing setting.
+    """
     if not endpoints:
         raise EndpointError(
             "backend openai needs an endpoint and runtime.endpoints is empty; add one in "
             "conf/runtime (base_url and api_key_env), or choose the offline teacher"
         )
     servers: list[Server] = []
-    for endpoint in endpoints:
+    for place, endpoint in enumerate(endpoints):
         key = os.environ.get(endpoint.api_key_env, "") if endpoint.api_key_env else "none"
         if not key:
             raise EndpointError(
@@ -164,5 +191,5 @@ def build_servers(endpoints: Sequence[Endpoint], timeout_s: float) -> list[Serve
                 "not set; export the key under that name (or set api_key_env to '' where the "
                 "server wants no key)"
             )
-        servers.append(Server(endpoint, key, timeout_s))
+        servers.append(Server(endpoint, limits(place), key, timeout_s))
     return servers

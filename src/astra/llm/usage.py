@@ -67,6 +67,15 @@ class Usage:
     refusal, truncated, unparsable, unfit (refused by the ask's own check)."""
     latency: Latency = field(default_factory=Latency)
 
+    def add(self, more: Usage, less: Usage) -> None:
+        """Count what ``more`` holds beyond ``less``, an earlier state of the same counters."""
+        for counter in fields(self):
+            old, new, own = (getattr(one, counter.name) for one in (less, more, self))
+            if isinstance(own, int | float):
+                setattr(self, counter.name, own + new - old)
+        self.faults += more.faults - less.faults
+        self.latency.classes += more.latency.classes - less.latency.classes
+
     def document(self) -> dict[str, Any]:
         """The counters as one line of the run log."""
         counters: dict[str, Any] = {

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from astra.contamination.index import ContaminationIndex
-from astra.llm.pool import flow, map_bounded
+from astra.llm.pool import map_bounded, sharded_flow
 from astra.llm.protocol import Teacher
 from astra.prompting import joined_hashes
 from astra.qa import report
@@ -99,7 +99,7 @@ def judge_all(
             metrics.distribution("qs", [f"{score.value:.2f}"])
         return outcomes
 
-    return flow(instances, work, open_items)
+    return sharded_flow(instances, work, open_items)
 
 
 async def judge_instance(

@@ -79,27 +79,33 @@ class Execution(StrEnum):
     EMULATED = "emulated"  # documents only
 
 
-class Launch(Frozen):
+class Launch(Sparse):
     """How to start a server over stdio; ``environment`` names the pinned environment it runs in.
 
     ``{workdir}`` inside ``args`` and ``env`` values is replaced by the episode's directory.
+    ``${NAME}`` in a value of ``env`` is read from the environment at the start: a caged server
+    has no other variable of the host.
     """
 
+    sparse: ClassVar[tuple[str, ...]] = ("network",)
     environment: str
     command: str
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     setup: dict[str, str] = {}
     """Files (relative path -> text) written into the episode's directory before the start."""
+    network: bool = False
+    """Whether a caged server has the host's network; without it, it has its own loopback alone."""
 
 
 class HttpLaunch(Launch):
     """How to reach a server over streamable HTTP.
 
-    With a ``command``, its own process is started first; ``{port}`` in ``args``, ``env`` and
-    ``url`` is a free port. Without one, ``url`` is a server that runs elsewhere: its state is
-    shared and is not reset between episodes. ``${NAME}`` in a header's value is read from the
-    environment when the connection is made, so no record holds a secret.
+    With a ``command``, its own process is started first, which needs ``network`` for the host to
+    reach it; ``{port}`` in ``args``, ``env`` and ``url`` is a free port. Without one, ``url`` is a
+    server that runs elsewhere: its state is shared and is not reset between episodes. ``${NAME}``
+    in a header's value is read from the environment when the connection is made, so no record
+    holds a secret.
     """
 
     environment: str = ""

@@ -125,7 +125,7 @@ def machine(workspace: Workspace) -> dict[str, Any]:
         workspace.lacks(f"MLflow was not asked: {error}")
         return {}
     uri = tracking_uri(runtime)
-    shown = _without_login(uri)
+    shown = without_login(uri)
     try:
         check_store(uri)
         return {"uri": shown, "runs": _newest_runs(uri)}
@@ -135,12 +135,12 @@ def machine(workspace: Workspace) -> dict[str, Any]:
             "the runs are not known here"
         )
     except Exception as error:  # stores raise what their drivers raise; all of it is said
-        reason = _without_login(str(error)[:300])
+        reason = without_login(str(error)[:300])
         workspace.lacks(f"MLflow store {shown} cannot be read: {reason}")
     return {}
 
 
-def _without_login(text: str) -> str:
+def without_login(text: str) -> str:
     """An address without user name and password, since pages are sent around."""
     return re.sub(r"//[^/@\s]*@", "//", text)
 

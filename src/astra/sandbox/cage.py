@@ -55,6 +55,11 @@ FORBIDDEN = (
     "sethostname", "setdomainname", "mknod", "mknodat",
 )  # fmt: skip
 """What no caged program needs and exploits of a kernel begin with. The walls are the namespaces."""
+SOCKETS = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
+"""Families of sockets that a cage has. Others lead past its network namespace (AF_VSOCK) or into
+corners of the kernel."""
+FAMILIES = 64
+"""More than any kernel numbers."""
 REMEDY = (
     "A cage needs unprivileged user namespaces, Linux 5.12 and libseccomp2 (in Docker: "
     "--security-opt seccomp=unconfined --security-opt apparmor=unconfined; on Ubuntu "
@@ -93,9 +98,8 @@ class Cage:
         config = {
             "reads": sorted({path for path in reads if os.path.lexists(path)}),
             "disk_mb": DISK_MB,
-            "memory_mb": MEMORY_MB,
-            "processes": PROCESSES,
-            "filter": base64.b64encode(_program()).decode(),
+            "limits": {"AS": MEMORY_MB << 20, "NPROC": PROCESSES},
+            "filter": base64.b64encode(filter_program()).decode(),
         }
         answer: dict[str, Any] = {}
         descriptors: list[int] = []
@@ -158,14 +162,17 @@ def _launch(control: socket.socket) -> subprocess.Popen[bytes]:
     )
 
 
-def _program() -> bytes:
-    """The seccomp filter: everything but ``FORBIDDEN`` and new user namespaces."""
+def filter_program(more: Sequence[str] = ()) -> bytes:
+    """The seccomp filter: all but ``FORBIDDEN``, ``more``, new user namespaces and odd sockets.
+
+    Raises SandboxUnavailable without libseccomp.
+    """
     try:
         seccomp = libseccomp()
     except SandboxUnavailable as error:
         raise SandboxUnavailable(f"no cage can be built: {error}. {REMEDY}") from error
     program = seccomp.SyscallFilter(seccomp.ALLOW)
-    for name in FORBIDDEN:
+    for name in (*FORBIDDEN, *more):
         number: int = seccomp.resolve_syscall(seccomp.system_arch(), name)
         if number >= 0:
             program.add_rule(seccomp.ERRNO(errno.EPERM), number)
@@ -174,6 +181,10 @@ def _program() -> bytes:
     program.add_rule(
         seccomp.ERRNO(errno.EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, spaces, spaces)
     )
+    no_family = seccomp.ERRNO(errno.EAFNOSUPPORT)
+    for family in set(range(FAMILIES)) - set(SOCKETS):
+        program.add_rule(no_family, "socket", seccomp.Arg(0, seccomp.EQ, family))
+    program.add_rule(no_family, "socket", seccomp.Arg(0, seccomp.GE, FAMILIES))
     descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "w+b") as file:
         program.export_bpf(file)

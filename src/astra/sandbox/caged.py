@@ -37,10 +37,14 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     config: dict[str, Any] = json.loads(control.recv(_MAX_PACKET))
     try:
-        uid = _enter_namespaces(control)
+        uid = enter_namespaces(network=False)
+        _continue_as_first(control)
         listener = _listen()
-        _build_root(config["reads"], config["disk_mb"], uid)
-        _give_up_privileges(uid, config)
+        base = open_root()
+        show(base, config["reads"])
+        add_writable(base + HOME, config["disk_mb"], uid)
+        enter_root(base, HOME)
+        give_up_privileges(uid, config["limits"])
     except Exception as error:
         control.send(json.dumps({"ok": False, "reason": f"{error}"}).encode())
         return
@@ -52,14 +56,15 @@ def main() -> None:
         _supervise(control, go["command"], go["environment"], base64.b64decode(config["filter"]))
 
 
-def _enter_namespaces(control: socket.socket) -> int:
-    """Continue as pid 1 of fresh namespaces; returns the uid to become.
+def enter_namespaces(network: bool) -> int:
+    """Enter fresh namespaces, with ``network`` all but that one; returns the uid to become.
 
-    Root maps itself too, for as long as it mounts: what the command reads may lie below a
-    directory that only root may enter. The process the host started stays behind and waits.
+    The caller's next child is the first process of the pid namespace. Root maps itself too, for
+    as long as it mounts: what the command reads may lie below a directory that only root may enter.
     """
-    flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET
-    flags |= kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
+    flags = kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
+    flags |= kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID
+    flags |= 0 if network else kernel.CLONE_NEWNET
     uid = os.geteuid()
     if may_change_uid():
         uid = SANDBOX_UID
@@ -68,6 +73,11 @@ def _enter_namespaces(control: socket.socket) -> int:
     else:
         kernel.unshare_own_ids(flags)
     socket.sethostname("cage")
+    return uid
+
+
+def _continue_as_first(control: socket.socket) -> None:
+    """Continue as pid 1; the process that the host started stays behind and waits."""
     child = os.fork()
     if child:
         control.close()
@@ -76,27 +86,36 @@ def _enter_namespaces(control: socket.socket) -> int:
         os.waitpid(child, 0)
         os._exit(0)
     kernel.die_with_parent()
-    return uid
+
+
+def bring_loopback_up() -> None:
+    """Switch on the one device of a fresh network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
 
 
 def _listen() -> socket.socket:
-    """Bring the loopback of the fresh network namespace up; its only listener is the host's."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
+    """The only listener of the fresh network namespace; it is the host's."""
+    bring_loopback_up()
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)
     return listener
 
 
-def _build_root(reads: list[str], disk_mb: int, uid: int) -> None:
-    """A root of read-only binds of ``reads``, four devices and the writable directory.
+def open_root() -> str:
+    """An empty root in the making; returns where it is mounted.
 
-    No /proc, no /etc but what was asked for, no home, no socket of the host.
+    It has no /proc, no /etc, no home and no socket of the host: nothing but what is added.
     """
     kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE, b"")
     base = "/proc"  # exists everywhere, and nothing that is read lies below it
     kernel.mount(b"tmpfs", base.encode(), b"tmpfs", kernel.MS_NOSUID, b"size=1m,mode=755")
+    return base
+
+
+def show(base: str, reads: list[str]) -> None:
+    """Bind ``reads`` read-only at their own paths below ``base``, and four devices."""
     links: dict[str, str] = {}
     for path in sorted(reads):
         if os.path.islink(path):
@@ -109,13 +128,21 @@ def _build_root(reads: list[str], disk_mb: int, uid: int) -> None:
             os.symlink(target, base + path)
     for name in _DEVICES:
         _bind(f"/dev/{name}", f"{base}/dev/{name}", devices=True)
-    os.mkdir(base + HOME)
-    options = f"size={disk_mb}m,nr_inodes=20000,mode=700,uid={uid},gid={uid}".encode()
+
+
+def add_writable(target: str, megabytes: int, uid: int) -> None:
+    """Mount a bounded file system in memory at ``target``, in which nothing can be executed."""
+    os.makedirs(target, exist_ok=True)
+    options = f"size={megabytes}m,nr_inodes=20000,mode=700,uid={uid},gid={uid}".encode()
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    kernel.mount(b"tmpfs", (base + HOME).encode(), b"tmpfs", flags, options)
+    kernel.mount(b"tmpfs", target.encode(), b"tmpfs", flags, options)
+
+
+def enter_root(base: str, workdir: str) -> None:
+    """Make what was built at ``base`` the root, itself read-only, and go to ``workdir``."""
     kernel.enter_root(base)
     kernel.restrict_mounts("/", _READ_ONLY, recursive=False)
-    os.chdir(HOME)
+    os.chdir(workdir)
 
 
 def _below(path: str, reads: list[str]) -> bool:
@@ -133,22 +160,16 @@ def _bind(source: str, target: str, devices: bool = False) -> None:
     kernel.restrict_mounts(target, _NO_SUID if devices else _READ_ONLY, recursive=True)
 
 
-def _give_up_privileges(uid: int, config: dict[str, Any]) -> None:
+def give_up_privileges(uid: int, limits: dict[str, int]) -> None:
+    """Become ``uid`` for good, with ``limits`` (``AS``, ``NPROC``, ...) as hard resource limits."""
     kernel.drop_bounding_set()
     if os.geteuid() != uid:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     kernel.drop_capabilities()
-    limits = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_AS: config["memory_mb"] << 20,
-        resource.RLIMIT_NPROC: config["processes"],
-        resource.RLIMIT_NOFILE: 1024,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
-    }
-    for kind, value in limits.items():
-        kernel.limit(kind, value)
+    always = {"CORE": 0, "NOFILE": 1024, "MEMLOCK": 0, "MSGQUEUE": 0}
+    for name, value in {**always, **limits}.items():
+        kernel.limit(getattr(resource, f"RLIMIT_{name}"), value)
     os.umask(0o077)
     kernel.no_new_privileges()
 

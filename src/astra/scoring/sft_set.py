@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from astra.contamination.index import load_index
 from astra.llm.notes import PromptNotes
-from astra.llm.pool import map_bounded
+from astra.llm.pool import sharded
 from astra.llm.protocol import Teacher
 from astra.prompting import joined_hashes
 from astra.records.score import Rejection, Scored
@@ -70,7 +70,7 @@ async def _shortlist(
         noted = trajectory.model_copy(update={"prompt_hash": prompt_hash})
         return judged, shortlisted(noted, judged, config)
 
-    async with aclosing(map_bounded(trajectories, work, open_items)) as outcomes:
+    async with aclosing(sharded(trajectories, work, open_items)) as outcomes:
         async for judged, outcome in outcomes:
             metrics.count("trajectories")
             if index is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from math import ceil
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -103,6 +104,9 @@ class TasksConfig(StageConfig):
     """The similarity from which on the later of two questions is dropped."""
     near_duplicate_scope: Literal["server", "set"]
     """Whether questions are compared within each server, or with those of all servers."""
+    min_live_tasks: int = Field(ge=0)
+    """Live servers are asked for more samples, until there would be so many tasks on them in all,
+    were none dropped: their results are real. 0: as many samples as of others."""
     max_live_tasks: int = Field(ge=0)
     """The most tasks on live servers in all: each costs server processes to execute."""
     max_tasks: int | None = Field(ge=1)
@@ -120,6 +124,13 @@ class TasksConfig(StageConfig):
         base += servers * self.server_tasks.per_server * self.server_tasks.max_tools
         return min(1.0, self.write_margin * self.max_tasks / max(1.0, base * self._most_per_base))
 
+    def live_repeats(self, base: float, live: float) -> int:
+        """How many times as many samples one of ``live`` live servers is asked for as others.
+
+        ``base``: the tasks that one sample of each of its chains and of the server itself makes.
+        """
+        return max(1, ceil(self.min_live_tasks / max(1, live * base)))
+
     @property
     def _most_per_base(self) -> float:
         """The tasks that one base task leads to on average, itself included, if none is dropped."""
@@ -131,6 +142,14 @@ class TasksConfig(StageConfig):
     def _now_is_a_span(self) -> Self:
         if self.now is not None and self.now[0] > self.now[1]:
             raise ValueError(f"now: {self.now[0]} is after {self.now[1]}")
+        return self
+
+    @model_validator(mode="after")
+    def _live_tasks_span(self) -> Self:
+        if self.min_live_tasks > self.max_live_tasks:
+            raise ValueError(
+                f"min_live_tasks {self.min_live_tasks} exceeds max_live_tasks {self.max_live_tasks}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -90,7 +90,11 @@ def _base(config: TasksConfig, chains: PlanFacts, servers: ServerFacts) -> tuple
         config.share_written(servers.rows.about, chains.rows.about),
         config.share_written(servers.rows.most, chains.rows.most),
     )
-    return of_chains.thinned(*written), of_servers.thinned(*written)
+    live = servers.rows.about * (1 - servers.emulated)
+    base = (of_chains.about + of_servers.about) / max(1.0, servers.rows.about)
+    # So many times as many of the live servers, as many of the others.
+    grown = servers.emulated + (1 - servers.emulated) * config.live_repeats(base, live)
+    return of_chains.thinned(*written).times(grown), of_servers.thinned(*written).times(grown)
 
 
 def _tasks(config: TasksConfig, chains: PlanFacts, servers: ServerFacts) -> _Tasks:

@@ -7,13 +7,13 @@ for before, and take nothing away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from astra.llm.protocol import Teacher
 from astra.records.graph import Chain
@@ -23,14 +23,14 @@ from astra.records.tool import ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.augmenting import Augmenter
 from astra.tasking.config import TasksConfig
+from astra.tasking.demand import Demand
 from astra.tasking.drafts import Draft
 from astra.tasking.families import TaskFamily
 from astra.tasking.personas import load_people
 from astra.tasking.scoring import score_task
 from astra.tasking.spread import ticket
-from astra.tasking.turns import Demand, Turns
 from astra.tasking.unsolvable import (
-    Donors,
+    Donor,
     check_unsolved,
     donor_of,
     leave_out_parameter,
@@ -50,6 +50,7 @@ the places in flight of two models."""
 MOST_TRIES = 3
 """How many tasks are tried at most for each one without a solution that is wanted."""
 
+Made = TypeVar("Made")
 Outcome = Draft | Rejection
 PendingOutcome = asyncio.Task[Outcome]
 Making = Callable[[], Coroutine[Any, Any, Outcome]]
@@ -74,29 +75,57 @@ class Pipelines:
         share: float,
         metrics: StageMetrics,
         open_items: int,
+        live: int,
     ) -> None:
-        """``share``: of the base tasks, those that are written."""
+        """``share``: of the base tasks, those that are written. ``live``: how many servers are."""
         self.models = models
         self.config = config
         self.share = share
+        self.live = live
         self.metrics = metrics
         self.people = load_people(Path(config.personas)) if config.personas else ()
-        self.donors = Donors(config.unsolvable.donors)
-        self.turns = Turns()
         self.demand = Demand(OPEN_ASKS * open_items)
 
-    async def outcomes(
-        self, place: int, server: ToolServer, chains: Sequence[Chain]
+    async def own(self, server: ToolServer, chains: Sequence[Chain]) -> OwnTasks:
+        """What comes of one server by itself: base tasks, variants, those without a full
+        solution but for questions of other servers.
+        """
+        await self.demand.few()
+        return await self._grouped(server, lambda pipeline: pipeline.own(chains))
+
+    async def irrelevant(
+        self, server: ToolServer, fitting: Sequence[Donor], wanted: int
     ) -> list[Outcome]:
-        """What came of one server: base tasks, variants, those without a full solution."""
+        """What came of ``wanted`` questions of other servers, put to this one."""
+        return await self._grouped(server, lambda pipeline: pipeline.irrelevant(fitting, wanted))
+
+    async def _grouped(
+        self, server: ToolServer, run: Callable[[_Pipeline], Awaitable[Made]]
+    ) -> Made:
         try:
             async with asyncio.TaskGroup() as group:
-                return await _Pipeline(self, place, server, group).run(chains)
+                return await run(_Pipeline(self, server, group))
         except ExceptionGroup as errors:
             # The first one ended the others, and callers know it by its own type.
             raise errors.exceptions[0] from None
-        finally:
-            self.turns.leave(place)
+
+
+@dataclass(frozen=True)
+class OwnTasks:
+    """What came of one server by itself."""
+
+    server: ToolServer
+    outcomes: tuple[Outcome, ...]
+    base: tuple[Draft, ...]
+    """The base tasks among them that passed."""
+    irrelevant_wanted: int
+    """How many questions of other servers are to be put to it."""
+
+
+def donated(one: OwnTasks) -> list[Donor]:
+    """The questions of a server that may be put to others."""
+    chosen = _by_hash("donated", one.base)[:DONORS_PER_SERVER]
+    return [donor_of(one.server, draft.task) for draft in chosen]
 
 
 @dataclass(frozen=True)
@@ -112,6 +141,10 @@ class _Results:
         else:
             self.rejections.append(outcome)
 
+    def outcomes(self) -> list[Outcome]:
+        """All of it, rejections first."""
+        return [*self.rejections, *self.drafts]
+
     def extend(self, other: _Results) -> None:
         self.drafts.extend(other.drafts)
         self.rejections.extend(other.rejections)
@@ -120,34 +153,38 @@ class _Results:
 class _Pipeline:
     """The way of one server from its chains to scored tasks."""
 
-    def __init__(
-        self, shared: Pipelines, place: int, server: ToolServer, group: asyncio.TaskGroup
-    ) -> None:
+    def __init__(self, shared: Pipelines, server: ToolServer, group: asyncio.TaskGroup) -> None:
         self._shared = shared
         self._config = shared.config
         self._metrics = shared.metrics
         self._teacher = shared.models.teacher
         self._judge = shared.models.judge
-        self._place = place
         self._server = server
         self._group = group
         self._originals = Originals(shared.config.near_duplicate)
 
-    async def run(self, chains: Sequence[Chain]) -> list[Outcome]:
-        """What came of every base task, variant, and task without a full solution."""
+    async def own(self, chains: Sequence[Chain]) -> OwnTasks:
+        """What came of every base task and variant, and of those made unsolvable by themselves."""
         base = await self._written(chains)
         variants = await self._augmented(base.drafts)
         solvable = [*base.drafts, *variants.drafts]
-        unsolvable = await asyncio.gather(
-            self._withheld(solvable),
-            self._left_out(solvable),
-            self._irrelevant(base.drafts, solvable),
+        unsolvable = await asyncio.gather(self._withheld(solvable), self._left_out(solvable))
+        parts = (base, variants, *unsolvable)
+        return OwnTasks(
+            server=self._server,
+            outcomes=tuple(outcome for part in parts for outcome in part.outcomes()),
+            base=tuple(base.drafts),
+            irrelevant_wanted=self._wanted(TaskKind.IRRELEVANT, solvable),
         )
-        return [
-            outcome
-            for results in (base, variants, *unsolvable)
-            for outcome in (*results.rejections, *results.drafts)
-        ]
+
+    async def irrelevant(self, fitting: Sequence[Donor], wanted: int) -> list[Outcome]:
+        """Questions of other servers put to this one."""
+
+        async def made(place: int) -> Outcome:
+            return misplaced(self._server, fitting, place)
+
+        makers = [partial(made, place) for place in range(MOST_TRIES * wanted)]
+        return (await self._drawn(wanted, makers)).outcomes()
 
     def _ask(self, work: Coroutine[Any, Any, Outcome]) -> PendingOutcome:
         """Start ``work``; while it lasts, it counts among the open asks."""
@@ -157,7 +194,7 @@ class _Pipeline:
 
     async def _written(self, chains: Sequence[Chain]) -> _Results:
         """The base tasks; earlier samples go before later ones, which may be their duplicates."""
-        jobs = base_jobs(self._server, chains, self._config, self._shared.share)
+        jobs = base_jobs(self._server, chains, self._config, self._shared.share, self._shared.live)
         jobs.sort(key=lambda job: job.ask.sample)
         self._metrics.count("asked", len(jobs))
         asked = [
@@ -237,23 +274,6 @@ class _Pipeline:
             if (place := place_to_leave_out(server, draft.task)) is not None
         ]
         return await self._drawn(self._wanted(kind, solvable), makers)
-
-    async def _irrelevant(self, base: Sequence[Draft], solvable: Sequence[Draft]) -> _Results:
-        """Put questions of earlier servers to this one, and hand some of its own on."""
-        server, donors = self._server, self._shared.donors
-        await self._shared.turns.come(self._place)
-        fitting = donors.fitting(server)
-        wanted = donors.due(self._wanted(TaskKind.IRRELEVANT, solvable), fitting)
-        donated = _by_hash("donated", base)[:DONORS_PER_SERVER]
-        donors.extend(donor_of(server, draft.task) for draft in donated)
-        # Left before anyone is asked: the next server need not wait for that.
-        self._shared.turns.leave(self._place)
-
-        async def made(place: int) -> Outcome:
-            return misplaced(server, fitting, place)
-
-        makers = [partial(made, place) for place in range(MOST_TRIES * wanted)]
-        return await self._drawn(wanted, makers)
 
     def _wanted(self, kind: TaskKind, solvable: Sequence[Draft]) -> int:
         """How many tasks of a kind without a solution go with these: each draws for itself."""

@@ -3,7 +3,8 @@
 Each server has a pipeline of its own, and many of them run at once. Two things pass between
 servers, both in the servers' order, so that the result does not depend on which is faster:
 
-- donor questions: a question about one server, put to another, is an irrelevant one there;
+- donor questions: a question about one server, put to another, is an irrelevant one there. So a
+  server's pipeline has two parts, and between them it is handed questions of those before it;
 - with ``near_duplicate_scope: set``, the questions kept so far. They are looked up only when
   every ask of a server is done, so that no server's asks depend on another's near-duplicates.
 
@@ -18,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from contextlib import ExitStack, aclosing
 from typing import Self
 
-from astra.llm.pool import map_bounded
+from astra.llm.pool import sharded
 from astra.records.graph import Chain
 from astra.records.score import Rejection
 from astra.records.task import Task
@@ -28,8 +29,9 @@ from astra.store.shelf import Shelf
 from astra.tasking.config import TasksConfig
 from astra.tasking.drafts import Draft
 from astra.tasking.measures import SetMeasures
-from astra.tasking.pipeline import Models, Originals, Outcome, Pipelines
+from astra.tasking.pipeline import Models, Originals, Outcome, OwnTasks, Pipelines, donated
 from astra.tasking.spread import spread, stratum
+from astra.tasking.unsolvable import Donor, Donors
 
 
 async def tasks(
@@ -45,22 +47,25 @@ async def tasks(
     """The selected tasks of every server, in the servers' order, and a rejection for each other.
 
     ``chains`` gives the chains of a server's id. ``live`` is the number of live servers, which
-    share ``max_live_tasks``. With ``max_tasks`` the tasks come after everything else. ``share``:
-    of the base tasks, those that are written.
+    share ``min_live_tasks`` and ``max_live_tasks``. With ``max_tasks`` the tasks come after
+    everything else. ``share``: of the base tasks, those that are written.
     """
     if share < 1:
         metrics.value("share_written", round(share, 4))
-    pipelines = Pipelines(models, config, share, metrics, open_items)
+    pipelines = Pipelines(models, config, share, metrics, open_items, live)
     seen = Originals(config.near_duplicate) if config.near_duplicate_scope == "set" else None
 
-    async def work(item: tuple[int, ToolServer]) -> tuple[ToolServer, list[Outcome]]:
-        place, server = item
-        return server, await pipelines.outcomes(place, server, chains(server.id))
+    async def own(server: ToolServer) -> OwnTasks:
+        return await pipelines.own(server, chains(server.id))
+
+    async def whole(part: _Part) -> tuple[ToolServer, list[Outcome]]:
+        made, misplaced = part
+        return made.server, [*made.outcomes, *await pipelines.irrelevant(made.server, *misplaced)]
 
     measures = SetMeasures(metrics)
-    items = pipelines.demand.due(enumerate(servers))
+    parts = _handed_on(sharded(servers, own, open_items), Donors(config.unsolvable.donors))
     with _Pool() as pool:
-        async with aclosing(map_bounded(items, work, open_items)) as results:
+        async with aclosing(sharded(parts, whole, open_items)) as results:
             async for server, outcomes in results:
                 metrics.count("servers")
                 measures.know(server)
@@ -77,6 +82,22 @@ async def tasks(
         for outcome in pool.selected(config.max_tasks or 0):
             yield outcome if isinstance(outcome, Rejection) else measures.add(outcome)
     measures.finish()
+
+
+_Part = tuple[OwnTasks, tuple[tuple[Donor, ...], int]]
+"""A server's own tasks, the questions that may be put to it, and how many are wanted."""
+
+
+async def _handed_on(
+    made: AsyncGenerator[OwnTasks, None], donors: Donors
+) -> AsyncGenerator[_Part, None]:
+    """Each server with questions of those before it; its own go to those after it."""
+    async with aclosing(made):
+        async for one in made:
+            fitting = donors.fitting(one.server)
+            wanted = donors.due(one.irrelevant_wanted, fitting)
+            donors.extend(donated(one))
+            yield one, (fitting, wanted)
 
 
 def _selected(

@@ -13,7 +13,7 @@ from astra.records.base import canonical_json, content_id
 from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
-from astra.records.tool import ToolServer
+from astra.records.tool import Execution, ToolServer
 from astra.store.metrics import StageMetrics
 from astra.tasking.asks import (
     CHAIN_TASK,
@@ -55,23 +55,33 @@ class WritingJob:
 
 
 def base_jobs(
-    server: ToolServer, chains: Sequence[Chain], config: TasksConfig, share: float = 1.0
+    server: ToolServer,
+    chains: Sequence[Chain],
+    config: TasksConfig,
+    share: float = 1.0,
+    live: int = 0,
 ) -> list[WritingJob]:
     """The writing jobs of one server, in a fixed order: samples per chain, then for the server.
 
-    Of all of them a ``share``, drawn by hash: a smaller one is a part of a larger one.
+    Of all of them a ``share``, drawn by hash: a smaller one is a part of a larger one. ``live``:
+    how many live servers there are, which share ``min_live_tasks``.
     """
     jobs: list[WritingJob] = []
     words = config.max_words
+    numbers = range(1, min(config.server_tasks.max_tools, len(server.tools)) + 1)
+    samples, per_server = config.samples, config.server_tasks.per_server
+    if server.execution is Execution.LIVE:
+        base = len(chains) * samples + len(numbers) * per_server
+        repeats = config.live_repeats(base, live)
+        samples, per_server = repeats * samples, repeats * per_server
     for chain in chains:
-        for sample in range(config.samples):
+        for sample in range(samples):
             language = _language(server, chain.id, sample, config.languages)
             now = draw_now(config.now, server.id, chain.id, sample)
             ask = chain_task_ask(server, chain, sample, language, words, now)
             origin = Origin(chain.id, f"{CHAIN_TASK} sample {sample}")
             jobs.append(WritingJob(ask, chain, language, now, origin))
-    numbers = range(1, min(config.server_tasks.max_tools, len(server.tools)) + 1)
-    for (number, sample), focus in _focus(server, numbers, config.server_tasks.per_server).items():
+    for (number, sample), focus in _focus(server, numbers, per_server).items():
         language = _language(server, str(number), sample, config.languages)
         now = draw_now(config.now, server.id, number, sample)
         ask = server_task_ask(server, number, sample, language, words, now, focus)

@@ -10,19 +10,28 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from astra.agent.mcp import ServerEnvironments, ServerError, open_server
+from astra.agent.mcp import open_server
+from astra.agent.server_environments import ServerEnvironments, ServerError
+from astra.agent.walls import ServerWalls
 from astra.llm.pool import map_bounded
 from astra.records.score import Rejection
 from astra.settings import RuntimeConfig
 from astra.toolbank.clean import storable
+from astra.toolbank.corpora import read_corpus
 from astra.toolbank.documents import parsed_servers, read_documents
 from astra.toolbank.outage import NOT_STARTED
 from astra.toolbank.raw import BadDocument, RawServer, raw_tools
 from astra.toolbank.registries import RegistryError, fetch_listing
-from astra.toolbank.sources import DocumentSource, ListingSource, LiveSource, SourceList
+from astra.toolbank.sources import (
+    CorpusSource,
+    DocumentSource,
+    ListingSource,
+    LiveSource,
+    SourceList,
+)
 
 log = logging.getLogger("astra")
 MAX_STARTING = 4
@@ -53,12 +62,16 @@ class Parsed:
 
 
 class Connectors:
-    """Reads source lists; environments of live servers are built once for all of them."""
+    """Reads source lists; live servers start behind ``walls``, their environments built once."""
 
     def __init__(
-        self, runtime: RuntimeConfig, environments: ServerEnvironments | None = None
+        self,
+        runtime: RuntimeConfig,
+        walls: ServerWalls,
+        environments: ServerEnvironments | None = None,
     ) -> None:
         self._runtime = runtime
+        self._walls = walls
         self._environments = environments
         self.finished = 0
         """How many servers were asked, files and listings read so far."""
@@ -74,6 +87,10 @@ class Connectors:
             async with aclosing(self._asked(pages, source.connect)) as asked:
                 async for page in asked:
                     yield page
+        for corpus in sources.corpora:
+            for page in corpus_pages(corpus):
+                yield page
+            self._finish()
         for listing in sources.listings:
             async with aclosing(self._listing(listing)) as listed:
                 async for page in listed:
@@ -150,7 +167,7 @@ class Connectors:
         try:
             with tempfile.TemporaryDirectory(prefix="astra-mcp-") as folder:
                 async with open_server(
-                    server.launch, Path(folder), timeout_s, environments
+                    server.launch, Path(folder), timeout_s, environments, self._walls
                 ) as session:
                     listed = await session.list_tools()
                     title = server.title or session.server_title or session.server_name
@@ -186,6 +203,24 @@ def read_source(
         except BadDocument as error:
             yield _bad_document(base, source.format, error)
         on_read()
+
+
+def corpus_pages(corpus: CorpusSource) -> Iterator[Page]:
+    """One entry per document of a fetched corpus. Raises CorpusError if it is not there."""
+    for name, document in read_corpus(corpus):
+        base = RawServer(
+            name=PurePosixPath(name).name.partition(".")[0],
+            source=f"{corpus.package}#{name}",
+            tools=(),
+            licence=corpus.documents_licence,
+        )
+        try:
+            if isinstance(document, BadDocument):
+                raise document
+            # Kept, not parsed anew: such a document describes one service.
+            yield Page(servers=tuple(parsed_servers(corpus.format, document, base)))
+        except BadDocument as error:
+            yield _bad_document(base, corpus.format, error)
 
 
 def _parsed(kind: str, document: object, base: RawServer) -> Page:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TextIO
 
 import yaml
@@ -46,6 +46,11 @@ def read_document(path: Path) -> Any:
     """Parse JSON, JSON lines or YAML, by content where the extension lies. Raises BadDocument."""
     with _opened(path) as file:
         text = file.read()
+    return parsed_text(text, path)
+
+
+def parsed_text(text: str, path: PurePath) -> Any:
+    """The document that a file or a member of an archive holds. Raises BadDocument."""
     try:
         if path.suffix in (".yaml", ".yml"):
             return yaml.safe_load(text)

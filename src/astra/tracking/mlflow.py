@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from filelock import FileLock
 from pydantic import BaseModel
@@ -154,7 +156,8 @@ class Run:
         """Say that this run made ``folder``: a run that reads the same bytes becomes its child.
 
         It is a new version of MLflow model ``astra-<stage>`` too: where the checkpoint is, its
-        digest, the digests of what it was made from, and the run. Weights are not copied.
+        digest, the digests of what it was made from, and the run. Weights are not copied. Raises
+        TrackingError where the store does not take it.
         """
         if self._client is None:
             return
@@ -163,14 +166,25 @@ class Run:
         digest = file_digest(folder)
         self.tags(**{f"{OUTPUT}{folder}": digest})
         name = f"{EXPERIMENTS}-{stage}"
-        try:
-            self._client.create_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
         tags = {"sha256": digest} | {f"input.{path}": value for path, value in inputs.items()}
-        source = folder.absolute().as_uri()
-        self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
+        try:
+            try:
+                self._client.create_registered_model(name)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            source = _place(folder, self._client.tracking_uri)
+            self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
+        except MlflowException as error:
+            raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
+
+
+def _place(folder: Path, store: str) -> str:
+    """Machine and path of a folder; a server refuses plain paths and schemes that it fetches."""
+    uri = folder.absolute().as_uri()
+    if urlsplit(store).scheme not in ("http", "https"):
+        return uri
+    return f"astra://{socket.gethostname()}{urlsplit(uri).path}"
 
 
 def _call_span(root: Any, executed: ExecutedCall) -> None:

@@ -36,15 +36,36 @@ def export_checkpoint(checkpoint: Path, folder: Path, dtype: Dtype) -> None:
     save_policy(model, tokenizer, folder, served_weights(model, None, dtype))
 
 
+def merge_adapter(adapter: Path, folder: Path, dtype: Dtype) -> None:
+    """Write the policy that a LoRA adapter makes of what it adapts to ``folder``, replacing it.
+
+    Its weights come in ``dtype``, tokenizer and template from the adapter. Raises TrainingError
+    where either does not load.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        model = _merged(adapter)
+        tokenizer = AutoTokenizer.from_pretrained(adapter)
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"adapter {adapter} does not load: {error}") from error
+    save_policy(model, tokenizer, folder, served_weights(model, None, dtype))
+
+
+def _merged(adapter: Path) -> Any:
+    import torch
+    from peft import AutoPeftModelForCausalLM
+
+    adapted: Any = AutoPeftModelForCausalLM.from_pretrained(adapter, dtype=torch.float32)
+    return adapted.merge_and_unload()
+
+
 def _loaded(checkpoint: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
     if (checkpoint / ADAPTER_CONFIG).is_file():
-        from peft import AutoPeftModelForCausalLM
-
-        adapted: Any = AutoPeftModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-        return adapted.merge_and_unload()
+        return _merged(checkpoint)
     if not (checkpoint / FSDP_SHARDS).is_dir():
         return AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
     from accelerate.utils import merge_fsdp_weights

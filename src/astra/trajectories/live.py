@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Self
 
 from astra.agent.episode import parse_arguments
-from astra.agent.mcp import McpSession, ServerEnvironments, ServerError, open_server
+from astra.agent.mcp import McpSession, open_server
+from astra.agent.server_environments import ServerEnvironments, ServerError
+from astra.agent.walls import ServerWalls
+from astra.errors import AstraError
 from astra.llm.served import served
 from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.tool import Launch, Tool, ToolServer
 from astra.settings import RuntimeConfig
 
-_LOG = "server.log"
-"""The log that the process holds open: restoring its directory must not replace it."""
+log = logging.getLogger("astra")
 
 
 @dataclass
@@ -32,8 +34,6 @@ class ServerProcess:
     """A running server and the task that opened it (and alone may close it)."""
 
     launch: Launch
-    folder: Path
-    snapshot: Path
     session: McpSession
     leave: asyncio.Event
     owner: asyncio.Task[None]
@@ -53,6 +53,7 @@ class ServerPool:
     """
 
     environments: ServerEnvironments
+    walls: ServerWalls
     timeout_s: float
     limit: int
     reset_in_place: Collection[str] = ()
@@ -99,7 +100,11 @@ class ServerPool:
             await self._end(process)
             return
         try:
-            await asyncio.to_thread(_restore, process.snapshot, process.folder)
+            await process.session.restore_state()
+        except AstraError as error:  # the server's doing: its episode is over, and was sound
+            log.warning("%s: %s; it serves no further episode", process.launch.command, error)
+            await self._end(process)
+            return
         except BaseException:  # else nobody would end it, or count it out
             await self._end(process)
             raise
@@ -136,18 +141,15 @@ class ServerPool:
         leave = asyncio.Event()
         try:
             with tempfile.TemporaryDirectory(prefix="astra-server-") as scratch:
-                folder, snapshot = Path(scratch).resolve() / "work", Path(scratch) / "snapshot"
-                folder.mkdir()
                 async with open_server(
-                    launch, folder, self.timeout_s, self.environments
+                    launch, Path(scratch), self.timeout_s, self.environments, self.walls
                 ) as session:
-                    shutil.copytree(folder, snapshot)
+                    if launch.environment in self.reset_in_place:
+                        await session.keep_state()
                     self.started += 1
                     owner = asyncio.current_task()
                     assert owner is not None
-                    opened.set_result(
-                        ServerProcess(launch, folder, snapshot, session, leave, owner)
-                    )
+                    opened.set_result(ServerProcess(launch, session, leave, owner))
                     await leave.wait()
         except Exception as error:
             if not opened.done():
@@ -156,33 +158,15 @@ class ServerPool:
 
 
 def server_pool(
-    environments: ServerEnvironments, runtime: RuntimeConfig, reset_in_place: Collection[str]
+    environments: ServerEnvironments,
+    walls: ServerWalls,
+    runtime: RuntimeConfig,
+    reset_in_place: Collection[str],
 ) -> ServerPool:
     """The pool of a stage; see ``TrajectoriesConfig`` for ``reset_in_place``."""
     # More processes than that wait for a core and only take memory.
     limit = max(1, min(runtime.concurrency, 2 * (os.cpu_count() or 1)))
-    return ServerPool(environments, runtime.mcp_timeout_s, limit, frozenset(reset_in_place))
-
-
-def _restore(snapshot: Path, folder: Path) -> None:
-    """Make ``folder`` equal to ``snapshot``, in place: a process may work in it."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            inner = snapshot / path.name
-            if inner.is_dir():
-                _restore(inner, path)
-            else:
-                shutil.rmtree(path)
-        elif path.name != _LOG:
-            path.unlink()
-    for path in snapshot.iterdir():
-        target = folder / path.name
-        if target.exists():
-            continue
-        if path.is_dir():
-            shutil.copytree(path, target)
-        else:
-            shutil.copy2(path, target)
+    return ServerPool(environments, walls, runtime.mcp_timeout_s, limit, frozenset(reset_in_place))
 
 
 class McpEnv:

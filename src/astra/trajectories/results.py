@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from astra.agent.prompt import NOT_FOUND
@@ -13,8 +13,11 @@ from astra.text.verbs import noun_of, singular, words_of
 
 MAX_ANSWERS = 8
 MAX_ANSWER_CHARS = 160
+MAX_ANSWER_WORDS = 6
 _EVERYDAY = "the a an of for in on at to and or is are what which who how many much"
 _GLUE = frozenset(_EVERYDAY.split())
+_LABELLED = re.compile(r"([A-Za-z][\w %./-]{1,40}(?:\([^()]*\))?):\s+(\S.*)")
+_MONEY = re.compile(r"\$?(-?\d[\d,]*(?:\.\d+)?)")
 
 
 class ReadError(Exception):
@@ -69,7 +72,8 @@ def answers_from(value: Any, tool: str, question: str) -> list[str]:
     """The bare answers in a result: a scalar, the items of a list, or fields of an object.
 
     An object gives the fields that the tool's name tells, else those that the question's words
-    tell, else all.
+    tell, else all but prose; none that only repeats what the question states. Lines of text that
+    are labelled (``Rate: 5 %``) are fields too.
     """
     if isinstance(value, list):
         if not value:
@@ -79,6 +83,8 @@ def answers_from(value: Any, tool: str, question: str) -> list[str]:
 
 
 def _of_item(value: Any, tool: str, question: str) -> list[str]:
+    if isinstance(value, str):
+        value = _labelled(value) or value
     if not isinstance(value, dict):
         return [scalar_text(value)]
     scalars = {key: item for key, item in value.items() if not isinstance(item, (dict, list))}
@@ -87,11 +93,40 @@ def _of_item(value: Any, tool: str, question: str) -> list[str]:
         return answers_from(inner, tool, question) if value else [NOT_FOUND]
     noun = {singular(word) for word in words_of(noun_of(tool))}
     subject = {singular(word) for word in words_of(question)} - _GLUE
-    for words in (noun, subject):
-        named = [key for key in scalars if {singular(word) for word in words_of(key)} <= words]
-        if named:
-            return [scalar_text(scalars[key]) for key in named]
-    return [scalar_text(scalar) for scalar in scalars.values()]
+    named = _named(scalars, noun)
+    if not named:
+        asked = _named(scalars, subject)
+        # A column that is called `name` may hold the word: that repeats nothing.
+        repeated = [key for key in asked if scalars[key] != key and _states(question, scalars[key])]
+        named = [key for key in asked if key not in repeated]
+        others = [key for key in scalars if key not in repeated and not _is_prose(scalars[key])]
+        named = named or others or list(scalars)
+    return [scalar_text(scalars[key]) for key in named]
+
+
+def _named(scalars: Mapping[str, Any], words: Collection[str]) -> list[str]:
+    """The fields whose names hold no other than these words."""
+    return [key for key in scalars if {singular(word) for word in words_of(key)} <= set(words)]
+
+
+def _states(question: str, value: Any) -> bool:
+    """Whether the question holds the value: the number in any form (``$1,200.00``), the words."""
+    text = scalar_text(value)
+    if number := _MONEY.fullmatch(text):
+        stated = (float(found) for found in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", question))
+        return float(number[1].replace(",", "")) in stated
+    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", question) is not None
+
+
+def _is_prose(value: Any) -> bool:
+    """Whether a field is a remark, longer than any answer would be."""
+    return isinstance(value, str) and len(value.split()) > MAX_ANSWER_WORDS
+
+
+def _labelled(text: str) -> dict[str, str]:
+    """The fields of a text in which two lines or more read ``label: value``; else none."""
+    found = [match for line in text.splitlines() if (match := _LABELLED.fullmatch(line.strip()))]
+    return {match[1]: match[2] for match in found} if len(found) > 1 else {}
 
 
 def scalar_text(value: Any) -> str:

@@ -11,11 +11,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from astra.agent.loop import Transcript
-from astra.agent.mcp import ServerError
 from astra.agent.protocols import Env, Policy
+from astra.agent.server_environments import ServerError
 from astra.llm.notes import PromptNotes
 from astra.llm.policy import EndpointPolicy
-from astra.llm.pool import flow
+from astra.llm.pool import flow, sharded_flow
 from astra.llm.protocol import ModelConfig, ParseError, ProviderError, Teacher
 from astra.records.base import content_id
 from astra.records.message import without_thoughts
@@ -109,7 +109,7 @@ async def trajectories(
         return ((task, sample) for task in own for sample in range(player.config.samples))
 
     live = flow(episodes(agenda.live()), work, player.processes.limit)
-    others = flow(episodes(agenda.others()), work, open_items)
+    others = sharded_flow(episodes(agenda.others()), work, open_items)
     async with player.processes, aclosing(_merged(live, others)) as outcomes:
         async for outcome in outcomes:
             yield outcome

@@ -21,9 +21,9 @@ _TOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _READING = "get find fetch retrieve lookup show view count list search check"
 READING = frozenset(_READING.split())
 _ACTING = (
-    "add append apply book calculate cancel clear convert copy create delete describe evaluate "
-    "execute insert log merge move open read remove rename run send set sort start stop update "
-    "write"
+    "add append apply book calculate cancel clear convert copy create delete describe divide "
+    "evaluate execute insert log merge move multiply open read remove rename run send set sort "
+    "start stop subtract update write"
 )
 ACTING = frozenset(_ACTING.split())
 _ABOUT = re.compile(r"(Get|Count) the ([a-z ]+?) of an? [a-z ]+([:.]| with )")
@@ -140,7 +140,7 @@ class PlanText:
         return plain[0] if plain and not self.is_order(index) else None
 
     def order(self, index: int) -> str:
-        """An order in lower case: "describe the table with table name boats"."""
+        """An order in lower case: "describe the table with table name boats", "add x 3 and y 5"."""
         step = self.plan[index]
         parts = words(step.tool)
         named = [n for n in step.arguments if n in parts or n in ("expression", "query", "insight")]
@@ -148,6 +148,8 @@ class PlanText:
             text = self._argument(step.arguments[named[0]], nested=True)
             return f"{' '.join(parts[:1])} the {' '.join(words(named[0]))} {text}"
         noun = " ".join(parts[1:])
+        if not noun:
+            return f"{parts[0]} {self.tail(index).removeprefix('with ')}".strip()
         return f"{parts[0]} the {noun} {self.tail(index)}".replace("  ", " ").strip()
 
     def is_person(self, index: int) -> bool:

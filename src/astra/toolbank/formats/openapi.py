@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from astra.toolbank.cleaner import lookup
 from astra.toolbank.effects import method_effect
+from astra.toolbank.inline import Inliner, add_body, resolved
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 
 METHODS = ("get", "post", "put", "patch", "delete")
-MAX_DEPTH = 6
-"""Most references that are inlined inside one another."""
-MAX_NODES = 20_000
-"""Most nodes of an operation with its references inlined: some refer to themselves without end."""
 _SCHEMA_KEYS = (
     "type", "format", "enum", "default", "minimum", "maximum", "items", "pattern",
     "minLength", "maxLength", "nullable", "example",
@@ -34,7 +30,7 @@ def parse(document: Any, base: RawServer) -> Iterator[RawServer]:
     tools: list[RawTool] = []
     for path, item in paths.items():
         if isinstance(item, dict) and isinstance(item.get("$ref"), str):
-            item = _lookup(item["$ref"], document)
+            item = resolved(item["$ref"], document)
         if not isinstance(item, dict):
             continue
         for method in METHODS:
@@ -51,7 +47,7 @@ def parse(document: Any, base: RawServer) -> Iterator[RawServer]:
 def _operation(
     path: str, method: str, operation: dict[str, Any], item: dict[str, Any], document: Any
 ) -> RawTool:
-    inline = _Inliner(document)
+    inline = Inliner(document)
     properties: dict[str, Any] = {}
     required: list[str] = []
     left_out: list[str] = []
@@ -61,7 +57,7 @@ def _operation(
             continue
         place, name = parameter.get("in"), parameter["name"]
         if place == "body":
-            _add_body(parameter.get("schema"), parameter.get("required"), properties, required)
+            add_body(parameter.get("schema"), parameter.get("required"), properties, required)
         elif place in ("query", "path", "formData"):
             properties[name] = _parameter_schema(parameter)
             if parameter.get("required") is True or place == "path":
@@ -70,7 +66,7 @@ def _operation(
             left_out.append(f"{place} parameter {name[:64]!r} left out")
     body = inline(operation.get("requestBody"))
     if isinstance(body, dict):
-        _add_body(_content_schema(body), body.get("required"), properties, required)
+        add_body(_content_schema(body), body.get("required"), properties, required)
     output = _response_schema(operation, inline)
     name = operation.get("operationId") or f"{method}_{path.strip('/')}"
     description = operation.get("description") or operation.get("summary")
@@ -100,20 +96,6 @@ def _parameter_schema(parameter: dict[str, Any]) -> Any:
     return schema | ({"description": described} if isinstance(described, str) else {})
 
 
-def _add_body(schema: Any, needed: Any, properties: dict[str, Any], required: list[str]) -> None:
-    if not isinstance(schema, dict):
-        return
-    inner = schema.get("properties")
-    if isinstance(inner, dict) and inner and not set(inner) & set(properties):
-        properties.update(inner)
-        listed = schema.get("required")
-        required += listed if isinstance(listed, list) and needed is not False else []
-        return
-    properties["body"] = schema
-    if needed is True:
-        required.append("body")
-
-
 def _content_schema(node: dict[str, Any]) -> Any:
     content = node.get("content")
     if not isinstance(content, dict):
@@ -125,7 +107,7 @@ def _content_schema(node: dict[str, Any]) -> Any:
     return None
 
 
-def _response_schema(operation: dict[str, Any], inline: _Inliner) -> Any:
+def _response_schema(operation: dict[str, Any], inline: Inliner) -> Any:
     responses = operation.get("responses")
     if not isinstance(responses, dict):
         return None
@@ -133,52 +115,6 @@ def _response_schema(operation: dict[str, Any], inline: _Inliner) -> Any:
         response = responses.get(code)
         if isinstance(response, dict):
             if isinstance(response.get("$ref"), str):
-                response = _lookup(response["$ref"], inline.document)
+                response = resolved(response["$ref"], inline.document)
             return inline(_content_schema(response)) if isinstance(response, dict) else None
     return None
-
-
-class _Inliner:
-    """Copies of nodes with local references replaced by what they name, within bounds.
-
-    A reference inside itself, beyond ``MAX_DEPTH`` others, or past ``MAX_NODES`` becomes ``{}``.
-    """
-
-    def __init__(self, document: Any) -> None:
-        self.document = document
-        self.notes: list[str] = []
-        self._left = MAX_NODES
-        self._open: list[str] = []
-
-    def __call__(self, node: Any) -> Any:
-        return self._copy(node, 0)
-
-    def _copy(self, node: Any, depth: int) -> Any:
-        self._left -= 1
-        if self._left < 0 or depth >= MAX_DEPTH * 3:
-            return self._cut("nested or large beyond bounds")
-        if isinstance(node, list):
-            return [self._copy(item, depth + 1) for item in node[:MAX_NODES]]
-        if not isinstance(node, dict):
-            return node
-        pointer = node.get("$ref")
-        if not isinstance(pointer, str):
-            return {key: self._copy(item, depth + 1) for key, item in node.items()}
-        if pointer in self._open or len(self._open) >= MAX_DEPTH:
-            return self._cut("a recursive reference")
-        self._open.append(pointer)
-        try:
-            return self._copy(_lookup(pointer, self.document), depth + 1)
-        finally:
-            self._open.pop()
-
-    def _cut(self, why: str) -> dict[str, Any]:
-        note = f"schema cut: {why}"
-        if note not in self.notes:
-            self.notes.append(note)
-        return {}
-
-
-def _lookup(pointer: str, document: Any) -> Any:
-    node = lookup(document, pointer)
-    return {} if node is None else node
