@@ -161,7 +161,7 @@ def test_what_a_tool_may_not_write(sandbox: Sandbox, body: str, told: str) -> No
         ('world.tables["boats"][0]["log"] = {1, 2}', "write violation: Object of type set"),
         ('del world.tables["boats"]', "cannot be removed"),
         ('world.tables["cars"] = []', "there is no table 'cars'"),
-        ('return ' + '{"deep": [' * 40 + ']}' * 40, 'deep'),
+        ("return " + '{"deep": [' * 40 + "]}" * 40, "deep"),
         ('return "x" * (1 << 21)', "the limit is 1048576"),
     ],
 )
