@@ -1,5 +1,4 @@
-"""Persistent worlds: tables with rules over them, the tools that act on them, goals and traces
-(stages ``worlds``, ``qa`` and ``envs_merged``).
+"""Persistent worlds (stages ``worlds``, ``goals``): tables, rules, tools, goals and traces.
 
 A world holds everything that many goals share. A goal names its world by id, says what the user
 wants, what must have become of the tables, and what the agent must have said, read and respected.
@@ -297,8 +296,9 @@ class RowReference(Sparse):
     where: Row = {}
     """Cells that it has."""
     least: str = ""
-    """Of these rows, the one whose cell in this column is the least; empty: not said."""
+    """The column whose cell is the least in the row meant, among these rows; empty: not said."""
     most: str = ""
+    """The column whose cell is the greatest, likewise."""
 
 
 class Say(Frozen):

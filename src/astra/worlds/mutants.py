@@ -1,7 +1,6 @@
-"""Wrong ways to end a goal, all of which its checker has to reject; the letters and numbers are the
-specification's.
+"""Wrong ways to end a goal, all of which its checker has to reject.
 
-They are made of the goal's own program; what no tool can do is done to the rows.
+Their letters and numbers are those of ``docs/worlds.md``. They are made of the goal's own program; what no tool can do is done to the rows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What is wrong with a teacher's reply about a world, as far as it can be told before all parts are
-there."""
+"""What is wrong with one part of a world that a teacher wrote, before all parts are there."""
 
 from __future__ import annotations
 
