@@ -11,7 +11,8 @@ import yaml
 from astra.devtools import closure
 
 STAGES = (
-    "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged sft rl bench"
+    "tools graph chains tasks trajectories sft_set worlds goals qa qa_valid envs envs_merged "
+    "sft rl bench"
 ).split()
 
 

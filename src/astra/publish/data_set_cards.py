@@ -5,7 +5,7 @@ from __future__ import annotations
 from astra.publish import sections
 from astra.publish.data_rows import COUNTED
 from astra.publish.evidence import VALUE, CardEvidence, CitedRow
-from astra.publish.provenance import Provenance
+from astra.publish.provenance import BuildProvenance
 from astra.publish.rows import FOLDER
 
 COUNTS = "counts.json"
@@ -28,7 +28,7 @@ def front_matter(kind: str, name: str, evidence: CardEvidence) -> str:
     return f"---\n{data.to_yaml()}\n---\n"
 
 
-def body(kind: str, name: str, evidence: CardEvidence, provenance: Provenance) -> str:
+def body(kind: str, name: str, evidence: CardEvidence, provenance: BuildProvenance) -> str:
     """The card below its front matter; ``build/loaded.json`` has to be there."""
     left_out = [CitedRow(("rows left out",), COUNTS, ("left_out", "rows"))]
     if kind == "arenas":

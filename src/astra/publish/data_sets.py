@@ -20,7 +20,7 @@ from astra.publish.folder import published
 from astra.publish.fresh import probed
 from astra.publish.licences import BOOK, LicenceBook
 from astra.publish.origins import ARENA_TABLES, ARENAS, SAMPLES, SFT_TABLES
-from astra.publish.provenance import Provenance
+from astra.publish.provenance import BuildProvenance
 from astra.publish.record import LOCK, BuildRecord, PublishError
 from astra.publish.rows import SplitWriter
 
@@ -62,7 +62,7 @@ def publish_data_set(made: DataSet, out: Path, say: Callable[[str], None]) -> Pu
     book = LicenceBook.read()
     with BuildRecord([str(made.table)]) as record:
         record.refuse_misfits([str(path) for path in made.needed])
-        provenance, outputs = Provenance.of(record), tuple(record.outputs())
+        provenance, outputs = BuildProvenance.of(record), tuple(record.outputs())
     say(f"{made.table}: the build of commit {provenance.commit[:12]}, as {LOCK} records it")
     with published(out) as folder:
         evidence = CardEvidence(folder)

@@ -23,7 +23,7 @@ from astra.publish.origins import (
     tool_origins,
 )
 from astra.publish.policy_card import policy_card
-from astra.publish.provenance import Provenance
+from astra.publish.provenance import BuildProvenance
 from astra.publish.record import LOCK, BuildRecord, PublishError
 from astra.records.environment import Arena
 from astra.records.qa import Split
@@ -67,7 +67,7 @@ def publish_policy(checkpoint: Path, out: Path, say: Callable[[str], None]) -> P
     tables = {*SFT_TABLES, *(ARENA_TABLES if stage == "rl" else ())}
     with BuildRecord([SCORES, str(checkpoint)]) as record:
         record.refuse_misfits([str(checkpoint), SCORES, *map(str, sorted(tables))])
-        provenance, outputs = Provenance.of(record, RECORD), tuple(record.outputs())
+        provenance, outputs = BuildProvenance.of(record, RECORD), tuple(record.outputs())
     say(f"{checkpoint}: the build of commit {provenance.commit[:12]}, as {LOCK} records it")
     with published(out) as folder:
         evidence = CardEvidence(folder)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from astra.publish import sections
 from astra.publish.evidence import VALUE, CardEvidence, CitedRow
-from astra.publish.provenance import METRICS, Provenance
+from astra.publish.provenance import METRICS, BuildProvenance
 from astra.publish.record import LOCK
 from astra.settings import PARAMS
 
@@ -25,7 +25,7 @@ MEASURED = {
 STAGES = {"sft": ["sft"], "rl": ["sft", "rl"]}
 
 
-def policy_card(name: str, stage: str, evidence: CardEvidence, provenance: Provenance) -> str:
+def policy_card(name: str, stage: str, evidence: CardEvidence, provenance: BuildProvenance) -> str:
     """The card. ``stage`` is ``sft`` or ``rl``, the checkpoint's name in the scores."""
     played = list(evidence.at(SCORES, "checkpoints"))
     text = sections.rendered(

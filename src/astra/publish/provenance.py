@@ -15,7 +15,7 @@ METRICS = Path("metrics")
 
 
 @dataclass(frozen=True)
-class Provenance:
+class BuildProvenance:
     """The build that something is published from."""
 
     commit: str

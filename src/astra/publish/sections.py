@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from astra.publish.evidence import VALUE, CardEvidence, CitedRow
-from astra.publish.provenance import METRICS, Provenance
+from astra.publish.provenance import METRICS, BuildProvenance
 from astra.publish.record import LOCK
 from astra.settings import PARAMS
 
@@ -41,7 +41,7 @@ def rendered(template: str, **values: Any) -> str:
     return environment.from_string(source.read_text(encoding="utf-8")).render(**values)
 
 
-def stage_counts(evidence: CardEvidence, provenance: Provenance) -> str:
+def stage_counts(evidence: CardEvidence, provenance: BuildProvenance) -> str:
     """What each stage made and dropped."""
     rows: list[CitedRow] = []
     for stage in provenance.stages:
@@ -56,7 +56,7 @@ def stage_counts(evidence: CardEvidence, provenance: Provenance) -> str:
     return evidence.table(("stage", "what"), (VALUE,), rows)
 
 
-def outputs(evidence: CardEvidence, provenance: Provenance) -> str:
+def outputs(evidence: CardEvidence, provenance: BuildProvenance) -> str:
     """The files that the stages made, with dvc's hashes."""
     rows = (
         CitedRow((stage, out["path"]), str(LOCK), ("stages", stage, "outs", at))
@@ -66,19 +66,19 @@ def outputs(evidence: CardEvidence, provenance: Provenance) -> str:
     return evidence.table(("stage", "file"), ("md5", "size"), rows)
 
 
-def roles_table(evidence: CardEvidence, provenance: Provenance) -> str:
+def roles_table(evidence: CardEvidence, provenance: BuildProvenance) -> str:
     """Who answered each stage's asks."""
     columns = ("backend", "model")
     return evidence.table(("stage", "role"), columns, _roles(evidence, provenance))
 
 
-def rules_only(evidence: CardEvidence, provenance: Provenance) -> bool:
+def rules_only(evidence: CardEvidence, provenance: BuildProvenance) -> bool:
     """Whether no model answered an ask; one that embeds texts answers none."""
     found = (evidence.at(row.file, *row.keys) for row in _roles(evidence, provenance))
     return {block["backend"] for block in found} <= {"offline", "local"}
 
 
-def _roles(evidence: CardEvidence, provenance: Provenance) -> list[CitedRow]:
+def _roles(evidence: CardEvidence, provenance: BuildProvenance) -> list[CitedRow]:
     """The places of stages' parameters that name a backend and a model."""
     found: list[CitedRow] = []
     for stage in provenance.stages:
