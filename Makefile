@@ -36,7 +36,7 @@ BENCH_ENV := $(or $(ASTRA_BENCH_ENV),.venv-bench)
 S3_SERVER := $(or $(ASTRA_S3_SERVER),.venv-s3)
 
 .PHONY: help install demo test test-all long data record check params deps tiny-base frameworks bench-env acebench-env seaweedfs \
-  chromium locks lint-containers remote experiments back docs mlflow plots clean
+  chromium npm locks lint-containers remote experiments back docs mlflow plots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -119,6 +119,9 @@ PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
 chromium: ## Chromium, where none is at hand, from the system's packages
 	$(call SYSTEM,$(or $(ASTRA_CHROMIUM),chromium) chromium-browser google-chrome google-chrome-stable,chromium)
+
+npm: ## npm and node, where none is at hand, from the system's packages
+	$(call SYSTEM,npm,nodejs npm)
 
 remote: $(STAMP) ## keep data in S3: make remote URL=s3://BUCKET/PATH [ENDPOINT=https://...]
 	$(RUN) astra remote set "$(URL)" $(if $(ENDPOINT),--endpoint "$(ENDPOINT)")

@@ -36,9 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _no_tracking_store_of_another_module() -> None:
+    """mlflow exports the store it was last given; what a module sets up must not inherit it."""
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+
 @pytest.fixture(autouse=True)
 def _own_tracking_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mlflow exports the store it was last given; the next test must not inherit it."""
+    """The next test must not inherit it either."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 

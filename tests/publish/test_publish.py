@@ -94,8 +94,9 @@ def said(published: Path, name: str) -> str:
 
 
 def stranger(published: Path, place: Path, script: str) -> str:
-    """Run a script in an empty directory, offline, where this project cannot be imported."""
-    place.mkdir()
+    """Run a script in a directory (made here where it is not there), offline, where this project
+    cannot be imported."""
+    place.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys\nsys.modules['astra'] = None\n{script}"],
@@ -159,9 +160,11 @@ def test_the_front_matter_holds_the_scores_and_the_licence(published: Path) -> N
 @pytest.mark.parametrize("name", ["rl", "sft-set", "arenas"])
 def test_the_code_of_a_card_runs_as_it_stands(published: Path, tmp_path: Path, name: str) -> None:
     folder = published / "published" / name
-    script = cards.code_block(folder, "python").replace('"."', repr(str(folder)))
-    assert str(folder) in script
-    assert stranger(published, tmp_path / "empty", script).strip()
+    script = cards.code_block(folder, "python")
+    assert stranger(published, folder, script).strip()
+    elsewhere = script.replace('"."', repr(str(folder)))
+    assert str(folder) in elsewhere
+    assert stranger(published, tmp_path / "empty", elsewhere).strip()
 
 
 def test_the_policy_is_the_checkpoint_that_was_scored(published: Path) -> None:

@@ -109,6 +109,7 @@ def test_nobody_reads_thoughts_but_agents_policies_and_exports(root: Path) -> No
         if ".reasoning" in one.read_text(encoding="utf-8")
     }
     assert readers == {
+        "bench/endpoint_episode.py",  # which keeps what its agent thought
         "llm/policy.py",
         "rollout/chat.py",
         "scoring/export.py",

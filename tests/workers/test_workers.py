@@ -30,6 +30,7 @@ except ImportError:
 needs_ray = pytest.mark.skipif(
     ray is None, reason="ray is not installed: pip install '.[ray]' to test stages on workers"
 )
+PACKAGES = f"{Path(__file__).parents[2] / 'src'}:{Path(__file__).parent}"
 COUNT = 60
 STAGE = """
 from shared_words import main
@@ -42,9 +43,9 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def cluster(root: Path) -> Iterator[str]:
+def cluster() -> Iterator[str]:
     """The address of a cluster of this machine alone."""
-    os.environ["PYTHONPATH"] = f"{root / 'src'}:{Path(__file__).parent}"
+    os.environ["PYTHONPATH"] = PACKAGES
     ray.init(num_cpus=1, log_to_driver=False, include_dashboard=False, address="local")
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
@@ -72,7 +73,7 @@ class Workspace:
 
     def start(self, cluster: str = "") -> subprocess.Popen[str]:
         kept = {"ASTRA_CACHE": str(self.folder / "cache"), "RAY_ADDRESS": cluster,
-                "MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}  # fmt: skip
+                "MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "PYTHONPATH": PACKAGES}  # fmt: skip
         return subprocess.Popen(
             [sys.executable, "stages/words.py"],
             cwd=self.folder, env={**os.environ, **kept}, stderr=subprocess.PIPE, text=True,

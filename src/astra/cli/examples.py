@@ -28,6 +28,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "arena export": ("astra arena export --format verifiers --out exports/arenas --split train",),
     "arena play": ("astra arena play data/envs_merged.parquet 0023",),
     "sources check": ("astra sources check sources/public.yaml",),
+    "sources fetch": ("astra sources fetch sources/corpora.yaml",),
     "cache stats": ("astra cache stats",),
     "cache export": ("astra cache export answers.jsonl.gz --model openai:gpt-4.1",),
     "cache import": ("astra cache import answers.jsonl.gz",),
