@@ -1,6 +1,7 @@
 """Wrong ways to end a goal, all of which its checker has to reject.
 
-Their letters and numbers are those of ``docs/worlds.md``. They are made of the goal's own program; what no tool can do is done to the rows.
+Their letters and numbers are those of ``docs/worlds.md``.
+They are made of the goal's own program; what no tool can do is done to the rows.
 """
 
 from __future__ import annotations
