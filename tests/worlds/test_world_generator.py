@@ -13,6 +13,8 @@ from tests.worlds.conftest import small_world
 
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
 from astra.contamination.suites import SuiteTexts
+from astra.llm.offline import OfflineTeacher
+from astra.llm.protocol import ModelConfig
 from astra.records.base import canonical_json
 from astra.records.qa import Split
 from astra.records.score import Rejection
@@ -28,8 +30,9 @@ from astra.worlds.domain import Archetype, load_domains
 from astra.worlds.generator import generate
 from astra.worlds.plans import plans
 from astra.worlds.soundness import soundness_faults
-from astra.worlds.worlds import overlap, worlds
+from astra.worlds.worlds import WorldTeachers, overlap, worlds
 
+OFFLINE = ModelConfig(backend="offline", model="v1")
 SPLITS = {Split.TRAIN: 6, Split.DEV: 1, Split.HELDOUT: 3}
 
 
@@ -42,6 +45,12 @@ def config(**fields: object) -> WorldsConfig:
             "variants": {Split.TRAIN: 1, Split.DEV: 1},
             "composed": 0,
             "attempts": 3,
+            "teacher": OFFLINE,
+            "judge": OFFLINE,
+            "subjects": (),
+            "inner_attempts": 1,
+            "max_asks": 1,
+            "agreement_cases": 2,
             "proofs": ProofConfig(fuzz_calls=40, walk_calls=30),
             "contamination": None,
             "sandbox": SandboxLimits(cpu_s=60),
@@ -139,7 +148,10 @@ def test_plans_follow_splits_and_refuse_unknown_domains() -> None:
 def outcomes(sandbox: LocalSandbox, **fields: object) -> list[World | Rejection]:
     async def run() -> list[World | Rejection]:
         asked = config(**fields)
-        flow = worlds(plans(asked), sandbox, asked, None, 2, StageMetrics("worlds"))
+        # No subject is asked for, so nobody is asked.
+        rules = OfflineTeacher(asked.teacher, {})
+        teachers = WorldTeachers(rules, rules)
+        flow = worlds(plans(asked), teachers, sandbox, asked, None, 2, StageMetrics("worlds"))
         return [outcome async for outcome in flow]
 
     return asyncio.run(run())
