@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from astra.records.qa import QuestionKind, Split
-from astra.records.world import GoalTrait, TraceEvent, World, WorldGoal, WorldShape
+from astra.records.world import (
+    GoalOutcome,
+    GoalTrait,
+    OutcomeKind,
+    TraceEvent,
+    World,
+    WorldGoal,
+    WorldShape,
+)
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.protocol import Sandbox
 from astra.worlds.domain import load_domains
@@ -22,6 +30,7 @@ from astra.worlds.view import WorldView
 from astra.worlds.wishes import draw_wishes
 
 Q, T = QuestionKind, GoalTrait
+DECLINED = OutcomeKind.DECLINED
 CONFIG = GoalsConfig(
     seed=0, instances={Split.TRAIN: 40}, agreed=0.5, wishes=3, draws=60, attempts=8,
     kinds={Q.WRITE: 0.4, Q.MIXED: 0.15, Q.READ_ONLY: 0.1, Q.FORBIDDEN: 0.12, Q.INFEASIBLE: 0.05,
@@ -105,3 +114,28 @@ def other(goal: WorldGoal, **fields: Any) -> WorldGoal:
 def place(goal: WorldGoal, right: Callable[[TraceEvent], bool]) -> int:
     """The last event that is so."""
     return max(at for at, event in enumerate(goal.trace) if right(event))
+
+
+def with_argument(goal: WorldGoal, at: int, **arguments: Any) -> WorldGoal:
+    return changed_event(goal, at, arguments={**goal.trace[at].arguments, **arguments})
+
+
+def ends(goal: WorldGoal, kind: OutcomeKind, reason: str = "") -> WorldGoal:
+    return other(goal, outcome=GoalOutcome(kind=kind, reason=reason))
+
+
+def answer(goal: WorldGoal, value: Any) -> WorldGoal:
+    say = goal.say[0]
+    told = say.answer.model_copy(update={"value": value})
+    return other(goal, say=(say.model_copy(update={"answer": told}), *goal.say[1:]))
+
+
+def opening_adds(goal: WorldGoal, text: str) -> WorldGoal:
+    return changed_event(goal, 0, text=f"{goal.trace[0].text} {text}")
+
+
+def unknown_wish(goal: WorldGoal) -> WorldGoal:
+    call = goal.wish[0]
+    given = {name: "LN0000" if name == "loan_id" else value
+             for name, value in call.arguments.items()}  # fmt: skip
+    return other(goal, wish=(call.model_copy(update={"arguments": given}),))

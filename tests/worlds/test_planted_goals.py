@@ -6,7 +6,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from goal_samples import CONFIG, SORTS, Shelf, changed_event, library, other, place, shelf_of
+from goal_samples import (
+    CONFIG,
+    DECLINED,
+    SORTS,
+    Shelf,
+    answer,
+    changed_event,
+    ends,
+    library,
+    opening_adds,
+    other,
+    place,
+    shelf_of,
+    unknown_wish,
+    with_argument,
+)
 
 from astra.records.qa import Answer, AnswerType, QuestionKind
 from astra.records.state import Write, WriteAction
@@ -33,7 +48,6 @@ from astra.worlds.view import WorldView
 from astra.worlds.wishes import WishPool
 
 Spoil = Callable[[WorldGoal, Shelf], WorldGoal]
-DECLINED = OutcomeKind.DECLINED
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +65,6 @@ def call_at(goal: WorldGoal, shelf: Shelf) -> int:
     return place(goal, is_write(shelf))
 
 
-def with_argument(goal: WorldGoal, at: int, **arguments: Any) -> WorldGoal:
-    return changed_event(goal, at, arguments={**goal.trace[at].arguments, **arguments})
-
-
 def with_source(goal: WorldGoal, at: int, source: ValueSource | None, event: int = -1) -> WorldGoal:
     """The first argument of a call said to stand elsewhere."""
     provenance = dict(goal.trace[at].provenance)
@@ -63,10 +73,6 @@ def with_source(goal: WorldGoal, at: int, source: ValueSource | None, event: int
     if source is not None:
         provenance[name] = Provenance(source=source, at=event)
     return changed_event(goal, at, provenance=provenance)
-
-
-def ends(goal: WorldGoal, kind: OutcomeKind, reason: str = "") -> WorldGoal:
-    return other(goal, outcome=GoalOutcome(kind=kind, reason=reason))
 
 
 def first_effect(goal: WorldGoal, **values: Any) -> WorldGoal:
@@ -88,12 +94,6 @@ def without_events(goal: WorldGoal, right: Callable[[TraceEvent], bool]) -> Worl
     return other(goal, trace=tuple(event for event in goal.trace if not right(event)))
 
 
-def answer(goal: WorldGoal, value: Any) -> WorldGoal:
-    say = goal.say[0]
-    told = say.answer.model_copy(update={"value": value})
-    return other(goal, say=(say.model_copy(update={"answer": told}), *goal.say[1:]))
-
-
 def told_first(goal: WorldGoal) -> WorldGoal:
     """What is to be said, said before anything was read."""
     at = place(goal, lambda event: event.kind == EventKind.ASSISTANT)
@@ -101,10 +101,6 @@ def told_first(goal: WorldGoal) -> WorldGoal:
     rest = [event for event in goal.trace if event.kind != EventKind.ASSISTANT]
     assert at
     return other(goal, trace=(rest[0], *messages, *rest[1:]))
-
-
-def opening_adds(goal: WorldGoal, text: str) -> WorldGoal:
-    return changed_event(goal, 0, text=f"{goal.trace[0].text} {text}")
 
 
 def reference(goal: WorldGoal, **fields: Any) -> WorldGoal:
@@ -121,13 +117,6 @@ def other_reason(goal: WorldGoal, shelf: Shelf) -> WorldGoal:
     """Another code, declined with as well."""
     at = place(goal, lambda event: event.tool == "decline_request")
     return ends(with_argument(goal, at, reason="not_found"), DECLINED, "not_found")
-
-
-def unknown_wish(goal: WorldGoal) -> WorldGoal:
-    call = goal.wish[0]
-    given = {name: "LN0000" if name == "loan_id" else value
-             for name, value in call.arguments.items()}  # fmt: skip
-    return other(goal, wish=(call.model_copy(update={"arguments": given}),))
 
 
 ASSISTANT = EventKind.ASSISTANT

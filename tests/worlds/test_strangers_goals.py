@@ -306,7 +306,7 @@ def _also_the_key(world: World, goal: WorldGoal) -> WorldGoal:
 class Case(NamedTuple):
     name: str
     reason: str
-    """Why it is dropped; empty where it ships all the same."""
+    """Why it is dropped."""
     base: Base
     sort: str
     spoil: Spoil
@@ -319,9 +319,11 @@ CASES = (
     Case("the receipt is of another amount", "other_effect", LIBRARY, "paid", _half_price),
     Case("the receipt is expected twice", "other_effect", LIBRARY, "paid", _twice),
     Case("declined for another rule", "wrong_reason", LIBRARY, "long", _reason("too_late")),
-    Case("declined for something else", "", LIBRARY, "refused", _reason("not_available")),
-    Case("handed over what a rule forbids", "", LIBRARY, "long", _handed),
-    Case("a donation is a complaint", "", LIBRARY, "topic", _reason("complaint"), _polite),
+    Case("declined for something else", "wrong_reason", LIBRARY,
+         "refused", _reason("not_available")),
+    Case("handed over what a rule forbids", "wrong_kind", LIBRARY, "long", _handed),
+    Case("a donation is a complaint", "wrong_topic", LIBRARY,
+         "topic", _reason("complaint"), _polite),
     Case("two loans fit, nobody says which", "ambiguous_wording", LIBRARY, "choice", _never_asked),
     Case("the fact fits them both", "ambiguous_wording", LIBRARY, "choice", _fits_two, _polite),
     Case("what is meant does not come first", "no_choice", LIBRARY, "choice", _distractor_first),
@@ -329,16 +331,18 @@ CASES = (
     Case("who is it?", "value_not_there", LIBRARY, "read", _nameless, _looked_twice),
     Case("asked for what was told", "parameter_told", LIBRARY, "missing", _told_before, _polite),
     Case("what is not found is there", "wish_succeeds", LIBRARY, "refused", _existing, _polite),
-    Case("what should hold does not yet", "", LIBRARY, "satisfied", _still_active, _polite),
-    Case("another date is due to be told", "", LIBRARY, "read", _wrong_answer, _also_the_key),
-    Case("what stood there before", "mutant_M13", LIBRARY, "told", _before, _polite),
-    Case("another loan than the words name", "", LIBRARY, "told", _other_loan),
-    Case("forbidden for another loan", "", LIBRARY, "long", _other_loan),
+    Case("what should hold does not yet", "not_satisfied", LIBRARY,
+         "satisfied", _still_active, _polite),
+    Case("another date is due to be told", "other_value", LIBRARY,
+         "read", _wrong_answer, _also_the_key),
+    Case("what stood there before", "other_value", LIBRARY, "told", _before, _polite),
+    Case("another loan than the words name", "ask_untold", LIBRARY, "told", _other_loan),
+    Case("forbidden for another loan", "ask_untold", LIBRARY, "long", _other_loan),
     Case("read of somebody else's loan", "not_said", LIBRARY, "read", _read_elsewhere),
     Case("an answer out of the blue", "said_without_read", LIBRARY, "read", _not_read),
     Case("nobody agreed", "breaks_rule", LIBRARY, "mixed", _unconfirmed, _polite),
     Case("learned from the call itself", "provenance_too_late", LIBRARY, "mixed", _from_the_future),
-    Case("a second wish that nobody meets", "", LIBRARY, "mixed",
+    Case("a second wish that nobody meets", "more_asked", LIBRARY, "mixed",
          _more_words("And please pay all my fines with my gift card.")),
     Case("somebody else's loan", "breaks_rule", LIBRARY, "late", _somebody_else),
     Case("forbidden what no rule forbids", "breaks_no_rule", LIBRARY, "long", _keeps_rule),
@@ -347,12 +351,12 @@ CASES = (
          lambda world, goal: other(goal, withheld=())),
     Case("needs nobody, although a fact is asked for", "needs_user", LIBRARY, "choice",
          lambda world, goal: other(goal, needs_user=False)),
-    Case("implicit with the key in its words", "", LIBRARY, "mixed",
+    Case("implicit with the key in its words", "other_traits", LIBRARY, "mixed",
          lambda world, goal: other(goal, traits=(*goal.traits, T.IMPLICIT))),
     Case("a mind is changed to the same", "idle_change", LIBRARY, "changes", lambda _, goal: goal),
     Case("another rule is said to forbid it", "breaks_other_rules", PERMITS, "long",
          lambda world, goal: other(goal, violates="authenticate"), _polite),
-    Case("a state that it does not have", "", PERMITS, "read", _wrong_state),
+    Case("a state that it does not have", "other_value", PERMITS, "read", _wrong_state),
     Case("a window that was left keeps its places", "other_effect", MUSEUM, "write",
          lambda world, goal: other(goal, effect=(goal.effect[0], *goal.effect[2:])), _reversed),
     Case("the order goes to another window", "other_effect", MUSEUM, "write", _wrong_effect),
@@ -360,26 +364,12 @@ CASES = (
 )  # fmt: skip
 
 
-MISSED = {
-    "declined for something else": "a code is not held against why the wish fails",
-    "handed over what a rule forbids": "a forbidden wish may end as handed over, with any topic",
-    "a donation is a complaint": "the topic of a hand-over is not held against the words",
-    "what should hold does not yet": "no proof asks whether what is wished holds already",
-    "another date is due to be told": "a value to be said is not held against the cell it is of",
-    "a state that it does not have": "a value to be said is not held against the cell it is of",
-    "a second wish that nobody meets": "words are only searched for values, wishes are not counted",
-    "implicit with the key in its words": "the trait is not held against references and words",
-    "another loan than the words name": "a key from a result need not be the one that was named",
-    "forbidden for another loan": "a key from a result need not be the one that was named",
-}
-
-
-@pytest.mark.parametrize("case", [marked(case, MISSED) for case in CASES])
+@pytest.mark.parametrize("case", [marked(case, {}) for case in CASES])
 def test_a_spoiled_goal_is_dropped(case: Case, draw: Callable[[World], Drawer]) -> None:
     world = base(case.base)
     of = draw(world)
     fault = of.fault(case.spoil(world, of.goal(case.sort)))
-    assert fault == (case.reason or fault) != ""
+    assert fault == case.reason
 
 
 @pytest.mark.parametrize("case", [marked(case, {}) for case in CASES if case.twin])

@@ -309,12 +309,28 @@ class Say(Frozen):
     """What must have been seen before it counts."""
 
 
+class UserAsk(Sparse):
+    """One thing that the user asks for, in which words, and what these amount to: a call, a cell
+    to be told, or a topic that is for a person."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("tool", "arguments", "cell", "topic")
+    at: int
+    """The turn of the user that asks."""
+    text: str
+    """The part of the turn that does."""
+    tool: str = ""
+    arguments: Row = {}
+    cell: ReadProof | None = None
+    topic: str = ""
+    """A code of ``World.topics``."""
+
+
 class WorldGoal(Sparse):
     """What a user wants of a world, and how it is told whether they got it."""
 
     sparse: ClassVar[tuple[str, ...]] = ("traits", "effect", "say", "must_read", "violates",
-                                         "withheld", "candidates", "references",
-                                         "wish")  # fmt: skip
+                                         "withheld", "candidates", "references", "wish",
+                                         "asks")  # fmt: skip
     kind: QuestionKind
     traits: tuple[GoalTrait, ...] = ()
     needs_user: bool = False
@@ -337,3 +353,6 @@ class WorldGoal(Sparse):
     wish: tuple[TraceEvent, ...] = ()
     """Calls that the user's words amount to and that must not be made: those of a wish that is
     declined, or that was given up on the way."""
+    asks: tuple[UserAsk, ...] = ()
+    """Everything that the user's words ask for, in the order of the words. Goals whose words
+    nobody can take apart, such as another benchmark's, have none."""

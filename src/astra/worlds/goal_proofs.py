@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from datetime import date
+from typing import Any
 
+from astra.arena.answers import matches
 from astra.arena.expressions import all_rows
 from astra.arena.state import StateError
 from astra.arena.statements import states
@@ -19,29 +21,27 @@ from astra.records.world import (
     OutcomeKind,
     Provenance,
     RowReference,
+    Say,
     TraceEvent,
     UserAct,
     ValueSource,
     WorldGoal,
 )
-from astra.worlds import references
+from astra.worlds import references, turns
 from astra.worlds.executions import Executed, Executions
 from astra.worlds.goal_config import GoalsConfig
 from astra.worlds.goal_effects import after_all, with_rows
+from astra.worlds.goal_faults import GoalFault, is_date, stated
+from astra.worlds.goal_refusals import refusal_codes
+from astra.worlds.goal_words import WordsProof
 from astra.worlds.loopholes import way_round
+from astra.worlds.scripts import traits_of
 from astra.worlds.view import WorldView
 
 _Q = QuestionKind
 _FEWEST, _MOST = 2, 4
 """Rows that a choice is among."""
 _NO_EFFECT = frozenset({_Q.READ_ONLY, _Q.FORBIDDEN, _Q.INFEASIBLE, _Q.ALREADY_SATISFIED})
-
-
-class GoalFault(NamedTuple):
-    """What is wrong with a goal, and where."""
-
-    reason: str
-    detail: str = ""
 
 
 class GoalProof:
@@ -83,6 +83,10 @@ class GoalProof:
         yield from self._references(executed.trace)
         yield from self._choice()
         yield from self._wish(executed)
+        yield from self._answers(executed.trace)
+        party = self._party(executed.trace)
+        yield from WordsProof(self._view, goal, executed, party).faults()
+        yield from self._traits(executed.trace)
 
     def _verdict(self, verdict: GoalVerdict) -> Iterator[GoalFault]:
         if not verdict.state:
@@ -159,8 +163,11 @@ class GoalProof:
             yield GoalFault("wrong_kind", f"{goal.kind} without an effect")
         if goal.kind in (_Q.READ_ONLY, _Q.MIXED, _Q.ALREADY_SATISFIED) and not (asks and done):
             yield GoalFault("nothing_to_say", f"{goal.kind} pays without a word")
-        if goal.kind is _Q.FORBIDDEN and done:
-            yield GoalFault("wrong_kind", "a forbidden wish is met")
+        declined = goal.outcome.kind is OutcomeKind.DECLINED
+        if goal.kind in (_Q.FORBIDDEN, _Q.INFEASIBLE) and done:
+            yield GoalFault("wrong_kind", f"a wish that is {goal.kind} is met")
+        if (goal.kind is _Q.FORBIDDEN or goal.wish) and not (declined or done):
+            yield GoalFault("wrong_kind", "a call that a tool makes is handed over")
         for at, say in enumerate(goal.say):
             if not say.read:
                 yield GoalFault("said_without_read", f"answer {at} may be guessed")
@@ -177,10 +184,18 @@ class GoalProof:
         late = {e.tool for e in goal.trace if e.kind == EventKind.CALL} & set(goal.withheld)
         if GoalTrait.LATE_TOOL in goal.traits and not late:
             yield GoalFault("tool_not_needed", f"{goal.withheld}")
-        if GoalTrait.CHANGES_MIND in goal.traits and not (
-            goal.wish and any(event.act is UserAct.CHANGE for event in users)
-        ):
+        if GoalTrait.CHANGES_MIND in goal.traits:
+            yield from self._change(users)
+
+    def _change(self, users: Sequence[TraceEvent]) -> Iterator[GoalFault]:
+        """A turn changes the wish, and what was wished at first could have been done as well."""
+        if not self._goal.wish or all(event.act is not UserAct.CHANGE for event in users):
             yield GoalFault("no_change", "no turn of the user changes the wish")
+            return
+        first = self._goal.wish[0]
+        made = self._executions.call(first.tool, first.arguments).event
+        if not made.changes or self._view.broken(first.tool, first.arguments):
+            yield GoalFault("first_version", f"{first.tool}({first.arguments}) may not be done")
 
     def _missing_parameter(self, users: Sequence[TraceEvent]) -> Iterator[GoalFault]:
         answers = [event for event in users if event.act is UserAct.ANSWER]
@@ -189,6 +204,9 @@ class GoalProof:
             yield GoalFault("nothing_missing", "the user is asked for nothing")
         elif all(stated(value, users[0].text) for value in facts):
             yield GoalFault("parameter_told", f"the opening says {facts} already")
+        given = [value for event in self._goal.trace for value in event.arguments.values()]
+        if any(value not in given for value in facts):
+            yield GoalFault("nothing_missing", f"no call takes all of {facts}")
 
     # Rows that are named by what they are -------------------------------------------------------
 
@@ -213,7 +231,7 @@ class GoalProof:
             yield GoalFault("hidden_column", f"{place}: no tool shows {hidden}")
         if not columns:
             yield GoalFault("ambiguous_wording", f"{place}: nothing tells it from others")
-        said = [e.text for e in trace[: reference.at] if e.kind == EventKind.USER]
+        said = [event.text for event in trace if event.kind == EventKind.USER]
         if any(reference.key in text for text in said):
             yield GoalFault("named_outright", f"{place} stands in the user's words")
 
@@ -245,6 +263,10 @@ class GoalProof:
             yield GoalFault("no_choice", "no turn of the user chooses the row that is meant")
             return
         told = {name.rpartition(".")[2] for event in chosen for name in event.facts}
+        asked = " ".join(ask.text for ask in goal.asks if meant.key in ask.arguments.values())
+        facts = [f"{turns.words(name)} {turns.form(meant.where.get(name))}" for name in told]
+        if any(stated(fact, asked) for fact in facts):
+            yield GoalFault("choice_told", "the opening says already which row is meant")
         words = {name: cell for name, cell in meant.where.items() if name not in told}
         rows = references.among(
             view,
@@ -254,7 +276,7 @@ class GoalProof:
         )
         open_ = references.fitting(rows, references.Predicate(tuple(words.items())))
         key = view.tables[meant.table].key
-        if sorted(row[key] for row in open_) != sorted(row[key] for row in goal.candidates):
+        if {row[key]: row for row in open_} != {row.get(key): row for row in goal.candidates}:
             yield GoalFault("wrong_candidates", f"the words fit {[row[key] for row in open_]}")
         if not _FEWEST <= len(goal.candidates) <= _MOST:
             yield GoalFault("no_choice", f"the words fit {len(goal.candidates)} rows")
@@ -277,25 +299,63 @@ class GoalProof:
                 yield GoalFault("wish_fails", detail)
             if broken != [goal.violates]:
                 yield GoalFault("breaks_other_rules" if broken else "breaks_no_rule", detail)
-            rule = view.rules.get(goal.violates)
-            if rule is not None and rule.reason != goal.outcome.reason:
-                yield GoalFault("wrong_reason", f"{goal.outcome.reason} is not that of {rule.id}")
         elif goal.kind is _Q.INFEASIBLE and (made.changes or not made.failed):
             yield GoalFault("wish_succeeds", detail)
         elif goal.kind is _Q.MISSING_TOOL and wish.tool not in goal.withheld:
             yield GoalFault("tool_not_missing", detail)
+        codes = refusal_codes(view, self._executions, goal)
+        if codes != {goal.outcome.reason}:
+            yield GoalFault("wrong_reason", f"{goal.outcome.reason} instead of {sorted(codes)}")
         way = way_round(view, self._executions, goal, executed.trace,
                         self._config.search_depth, self._config.search_calls)  # fmt: skip
         if way is not None:
             yield GoalFault("loophole", f"{way} brings about what is declined")
 
+    # What is told, and what the record says of itself --------------------------------------------
 
-def stated(value: Any, text: str) -> bool:
-    """Whether a text states a value of an argument, in any form."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return False
-    if not isinstance(value, str):
-        return states(Answer(type=AnswerType.NUMBER, value=value), text)
-    dated = len(value) == 10 and value[4] == value[7] == "-"
-    kind = AnswerType.DATE if dated else AnswerType.ENUM
-    return states(Answer(type=kind, value=value), text)
+    def _answers(self, trace: Sequence[TraceEvent]) -> Iterator[GoalFault]:
+        """What is due to be told follows from the cells as they are when the program tells it."""
+        for number, say in enumerate(self._goal.say):
+            told = [at for at, event in enumerate(trace) if event.kind == EventKind.ASSISTANT
+                    and states(say.answer, event.text)]  # fmt: skip
+            cells = [self._cells(say, self._tables_at(trace, at)) for at in told]
+            if told and not any(_follows(say.answer, one) for one in cells):
+                yield GoalFault("other_value", f"answer {number} is of cells that are {cells}")
+
+    def _cells(self, say: Say, tables: Tables) -> list[Any]:
+        keys = self._view.tables
+        found = [
+            next((row for row in tables[one.table] if row[keys[one.table].key] == one.key), {})
+            for one in say.read
+        ]
+        return [row.get(one.column) for row, one in zip(found, say.read, strict=True)]
+
+    def _traits(self, trace: Sequence[TraceEvent]) -> Iterator[GoalFault]:
+        """The traits that a goal is said to have are those that its record shows."""
+        goal, done = self._goal, self._goal.outcome.kind is OutcomeKind.DONE
+        found = traits_of(
+            trace, goal.references, goal.candidates, changes=bool(goal.wish) and done,
+            late=bool(goal.withheld) and done, writes=sum(bool(e.changes) for e in trace),
+            says=len(goal.say),
+        )  # fmt: skip
+        for trait in GoalTrait:
+            if (trait in goal.traits) != (trait in found):
+                told = "is not said" if trait in found else "does not show"
+                yield GoalFault("other_traits", f"{trait} {told}")
+
+
+def _follows(answer: Answer, cells: Sequence[Any]) -> bool:
+    """Whether an answer is a cell, all cells, or computed from them: their sum, or of two the
+    difference (of dates in days)."""
+    made: list[Any] = [*cells, list(cells)]
+    numbers = [cell for cell in cells if isinstance(cell, int | float)]
+    if len(cells) > 1 and len(numbers) == len(cells):
+        made.append(sum(numbers))
+    if len(cells) == 2 and len(numbers) == 2:
+        made.append(abs(numbers[0] - numbers[1]))
+    if len(cells) == 2 and all(is_date(cell) for cell in cells):
+        first, last = (date.fromisoformat(cell) for cell in cells)
+        made.append(abs((last - first).days))
+    if answer.type is AnswerType.RECORD:
+        return sorted(map(str, answer.value.values())) == sorted(map(str, cells))
+    return any(matches(answer, value) for value in made)

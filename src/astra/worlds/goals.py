@@ -23,6 +23,7 @@ from astra.records.world import (
     Say,
     TraceEvent,
     UserAct,
+    UserAsk,
     WorldGoal,
 )
 from astra.worlds import turns
@@ -39,6 +40,8 @@ T = GoalTrait
 _ANSWER = {ColumnType.DATE: AnswerType.DATE, ColumnType.INTEGER: AnswerType.NUMBER,
            ColumnType.NUMBER: AnswerType.NUMBER, ColumnType.ENUM: AnswerType.ENUM}  # fmt: skip
 MOST_CANDIDATES = 4
+Asked = tuple[str, Row, str]
+"""A cell that is asked for: its table, row and column."""
 
 
 class GoalPlan(NamedTuple):
@@ -86,14 +89,15 @@ class GoalMaker:
             )
             for one in told
         ]  # fmt: skip
-        text = turns.introduction(self.view, known, rng) + turns.wishes(phrases, rng)
+        hello, sentences = turns.introduction(self.view, known, rng), turns.wishes(phrases, rng)
         facts: Row = {**turns.own(known), **script.opening_facts(told)}
         asked = self._asked_after(wishes, rng) if plan.kind == "mixed" else None
-        if asked:
-            text += f" {turns.question(asked[2], 'it afterwards', rng)}"
-        if agreed:
-            text += f" {turns.agreement(rng, beforehand=True)}"
+        question = turns.question(asked[2], "it afterwards", rng) if asked else ""
+        agreement = turns.agreement(rng, beforehand=True) if agreed else ""
+        text = hello + " ".join(filter(None, [*sentences, question, agreement]))
         program.user(UserAct.CONFIRM if agreed else UserAct.OPENING, text, facts)
+        for sentence, one in zip(sentences, told, strict=True):
+            program.ask(sentence, script.opening(one))
         program.look_up(known)
         for at, one in enumerate(told):
             found = script.talk(program, one)
@@ -102,7 +106,7 @@ class GoalMaker:
                             f"{turns.listed(one.wish.arguments)}. Do you agree?")  # fmt: skip
                 program.user(UserAct.CONFIRM, turns.agreement(rng, beforehand=False), {})
             program.write(one.wish, one, found)
-        says = self._report(program, asked)
+        says = self._report(program, asked, question)
         program.say("All of that is done.")
         return self._goal(plan, program, GoalOutcome(kind=OutcomeKind.DONE), says,
                           script.withheld, script.candidates, script.given_up)  # fmt: skip
@@ -220,22 +224,19 @@ class GoalMaker:
             raise NoProgram("no_second_wish")
         questions = [turns.question(column, told.named[view.tables[table].key].phrase, rng)
                      for told, table, column in asked]  # fmt: skip
-        facts = {**turns.own(known), **{k: v for told, _, _ in asked for one in told.named.values()
-                             for k, v in one.facts.items()}}  # fmt: skip
-        text = turns.introduction(view, known, rng) + " ".join(questions)
-        program.user(UserAct.OPENING, text, facts)
+        facts = {k: v for told, _, _ in asked for one in told.named.values()
+                 for k, v in one.facts.items()}  # fmt: skip
+        program.open(known, " ".join(questions), facts)
         program.look_up(known)
         says: list[Say] = []
-        for told, table, column in asked:
+        for (told, table, column), question in zip(asked, questions, strict=True):
             program.locate(told)
             program.refer(told.wish, told, len(program.events) - 1)
             row = view.rows[table][told.wish.arguments[view.tables[table].key]]
-            says += self._report(program, (table, row, column))
+            says += self._report(program, (table, row, column), question)
         return self._goal(plan, program, GoalOutcome(kind=OutcomeKind.DONE), says)
 
-    def _asked_after(
-        self, wishes: Sequence[Wish], rng: random.Random
-    ) -> tuple[str, Row, str] | None:
+    def _asked_after(self, wishes: Sequence[Wish], rng: random.Random) -> Asked:
         """A cell of the row that the last write makes or changes, which its result shows."""
         *before, wish = wishes
         view, tool = self.view, self.view.tools[wish.tool]
@@ -251,7 +252,8 @@ class GoalMaker:
                 return table, row, rng.choice(columns)
         raise NoProgram("nothing_to_ask")
 
-    def _report(self, program: Program, asked: tuple[str, Row, str] | None) -> list[Say]:
+    def _report(self, program: Program, asked: Asked | None, question: str = "") -> list[Say]:
+        """The value of a cell told, which the opening asks for if there is a question."""
         if asked is None:
             return []
         table, row, column = asked
@@ -260,8 +262,10 @@ class GoalMaker:
         value = next(one for one in current if one[key] == row[key])[column]
         program.say(turns.answer_text(column, value))
         kind = _ANSWER[self.view.column(table, column).type]
-        return [Say(answer=Answer(type=kind, value=value),
-                    read=(ReadProof(table=table, key=row[key], column=column),))]  # fmt: skip
+        cell = ReadProof(table=table, key=row[key], column=column)
+        if question:
+            program.asks.append(UserAsk(at=0, text=question, cell=cell))
+        return [Say(answer=Answer(type=kind, value=value), read=(cell,))]
 
     def _satisfied(self, plan: GoalPlan, rng: random.Random) -> WorldGoal:
         """A wish that holds already: the agent looks, and says so."""
@@ -277,9 +281,10 @@ class GoalMaker:
                 continue
             phrases = {name: named.phrase for name, named in told.named.items()}
             phrase = turns.wish_phrase(view, view.tools[wish.tool], phrases, rng)
-            text = turns.introduction(view, known, rng) + turns.wishes([phrase], rng)
+            (sentence,) = turns.wishes([phrase], rng)
             facts = {k: v for named in told.named.values() for k, v in named.facts.items()}
-            program.user(UserAct.OPENING, text, {**turns.own(known), **facts})
+            program.open(known, sentence, facts)
+            program.ask(sentence, wish)
             program.look_up(known)
             program.locate(told)
             program.browse()
@@ -322,8 +327,9 @@ class GoalMaker:
         party = rng.choice(sorted(view.rows[view.party.name]))
         program = Program(view, self._executions, party, rng)
         known, subject = program.identity(), view.world.topics[code]
-        text = turns.introduction(view, known, rng) + f"It is about this: {subject}."
-        program.user(UserAct.OPENING, text, {**turns.own(known), "subject": subject})
+        words = f"It is about this: {subject}."
+        program.open(known, words, {"subject": subject})
+        program.asks.append(UserAsk(at=0, text=words, topic=code))
         program.look_up(known)
         program.browse()
         names = view.required(view.hand_over.tool.name)
@@ -365,8 +371,9 @@ class GoalMaker:
             phrases[name] = turns.key_phrase(view, table.name, wish.arguments[name])
             facts[name] = wish.arguments[name]
         phrase = turns.wish_phrase(view, view.tools[wish.tool], phrases, rng)
-        text = turns.introduction(view, known, rng) + turns.wishes([phrase], rng)
-        program.user(UserAct.OPENING, text, {**turns.own(known), **facts})
+        (sentence,) = turns.wishes([phrase], rng)
+        program.open(known, sentence, facts)
+        program.ask(sentence, wish)
         program.look_up(known)
         found = program.locate(told)
         program.browse()
@@ -409,4 +416,5 @@ class GoalMaker:
             candidates=tuple(candidates),
             references=tuple(program.references),
             wish=wish,
+            asks=tuple(program.asks),
         )

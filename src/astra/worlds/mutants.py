@@ -253,7 +253,7 @@ class Mutants(ExecutedGoal):
             yield Variant("M13", (*opening, message(f"It is {right}."), *rest))
 
     def _wrong_words(self, say: Say, right: str) -> Iterator[str]:
-        """Another value, all values there are, the value inside a longer one."""
+        """Another value, all values there are, the value inside a longer one, the next one."""
         if not say.read:
             return
         proof = say.read[0]
@@ -265,6 +265,9 @@ class Mutants(ExecutedGoal):
             yield f"It is one of {', '.join(form(cell) for cell in [*others[:3], right])}."
         if say.answer.type is AnswerType.NUMBER:
             yield f"It is 7{right}3."
+        if say.answer.type in (AnswerType.NUMBER, AnswerType.DATE):
+            near = _corrupted(self.view, proof.table, proof.column, say.answer.value)
+            yield f"It is {form(near)}."
 
     def _m14(self) -> Iterator[Variant]:
         """The right words without any read that shows the cell."""

@@ -17,6 +17,7 @@ from astra.records.world import (
     ToolRole,
     TraceEvent,
     UserAct,
+    UserAsk,
     ValueSource,
 )
 from astra.worlds import turns
@@ -61,6 +62,7 @@ class Program:
         self._executions = executions
         self.events: list[TraceEvent] = []
         self.references: list[RowReference] = []
+        self.asks: list[UserAsk] = []
         self.writes: list[tuple[str, Row]] = []
         self._read: dict[str, int] = {}
         """The event of each reading call, by tool and arguments."""
@@ -78,6 +80,16 @@ class Program:
         for value in facts.values():
             self._told[type(value).__name__, value] = len(self.events) - 1
         return len(self.events) - 1
+
+    def open(self, known: Row, words: str, facts: Row) -> None:
+        """The opening: who the user is, and what is wanted in these words."""
+        text = turns.introduction(self.view, known, self.rng) + words
+        self.user(UserAct.OPENING, text, {**turns.own(known), **facts})
+
+    def ask(self, text: str, wish: Wish) -> None:
+        """Note that the last turn of the user asks for a call, in these of its words."""
+        at = max(at for at, event in enumerate(self.events) if event.kind == EventKind.USER)
+        self.asks.append(UserAsk(at=at, text=text, tool=wish.tool, arguments=wish.arguments))
 
     def say(self, text: str) -> None:
         self.events.append(TraceEvent(kind=EventKind.ASSISTANT, text=text))

@@ -59,6 +59,10 @@ class WishScript:
         first: Wish = self._twist
         return (TraceEvent(kind=EventKind.CALL, tool=first.tool, arguments=first.arguments),)
 
+    def opening(self, one: Told) -> Wish:
+        """What the opening asks for: the first version of a wish that changes."""
+        return self._twist if self._changes and one is self._told else one.wish
+
     def phrases(self, program: Program, one: Told) -> dict[str, str]:
         """The words for each argument in the opening."""
         phrases = {name: named.phrase for name, named in one.named.items()}
@@ -117,6 +121,7 @@ class WishScript:
                         f"{turns.listed(self._twist.arguments)}.")  # fmt: skip
             told = f"Wait, I changed my mind about that: {one.named[name].phrase} instead."
             program.user(UserAct.CHANGE, told, one.named[name].facts)
+            program.ask(told, one.wish)
         found = program.locate(one)
         if self._late:
             program.say("I am sorry, I have no tool for that at the moment.")

@@ -25,6 +25,8 @@ _ASK = ("What is the {column} of {row}?", "Please tell me the {column} of {row}.
 _VERBS = {"cancel": ("cancel", "call off"), "extend": ("extend", "prolong"),
           "change": ("change", "alter"), "make": ("make", "set up"), "add": ("add",),
           "open": ("open",), "remove": ("remove", "take away"), "move": ("move",)}  # fmt: skip
+LEAST, MOST = ("lowest", "earliest"), ("highest", "latest")
+"""How a row is named by the least and the greatest cell: of a number, of a date."""
 
 
 def words(name: str) -> str:
@@ -46,10 +48,9 @@ def row_phrase(view: WorldView, table: str, predicate: Predicate, rng: random.Ra
     noun, mine = view.noun(table), "my " if view.is_owned(table) else "the "
     cells = " and ".join(f"{words(name)} {form(cell, rng)}" for name, cell in predicate.where)
     told = f" with {cells}" if cells else ""
-    for column, adjective in ((predicate.least, "lowest"), (predicate.most, "highest")):
+    for column, adjectives in ((predicate.least, LEAST), (predicate.most, MOST)):
         if column:
-            dated = isinstance_date(view, table, column)
-            how = {"lowest": "earliest", "highest": "latest"}[adjective] if dated else adjective
+            how = adjectives[isinstance_date(view, table, column)]
             those = f"of {mine.strip()} {words(table)}{told}" if mine == "my " else f"{noun}{told}"
             return f"the one {those} with the {how} {words(column)}"
     return f"{mine}{noun}{told}"
@@ -71,9 +72,8 @@ def wish_phrase(
 
     ``phrases`` says each parameter but the party; those for rows are whole noun phrases.
     """
-    text = tool.tool.description.rstrip(".")
-    first, _, rest = text.partition(" ")
-    text = f"{rng.choice(_VERBS.get(first.lower(), (first.lower(),)))} {rest}"
+    rest = tool.tool.description.rstrip(".").partition(" ")[2]
+    text = f"{rng.choice(verbs(tool))} {rest}"
     party = view.noun(view.party.name)
     text = re.sub(rf"\bthe ([\w ]+?) of an? {party}\b", r"my \1", text)
     text = re.sub(rf"\bof an? {party}\b", "of mine", text)
@@ -97,10 +97,16 @@ def wish_phrase(
     return f"{text} ({', '.join(left)})" if left else text
 
 
-def wishes(phrases: list[str], rng: random.Random) -> str:
-    """Several wishes in one turn."""
+def wishes(phrases: list[str], rng: random.Random) -> list[str]:
+    """Several wishes of one turn, a sentence each."""
     first = rng.choice(_PLEASE).format(wish=phrases[0])
-    return " ".join([first, *(rng.choice(_NEXT).format(wish=phrase) for phrase in phrases[1:])])
+    return [first, *(rng.choice(_NEXT).format(wish=phrase) for phrase in phrases[1:])]
+
+
+def verbs(tool: WorldTool) -> tuple[str, ...]:
+    """The verbs by which users ask for what a tool does: that of its sentence, and its synonyms."""
+    verb = tool.tool.description.partition(" ")[0].lower()
+    return _VERBS.get(verb, (verb,))
 
 
 def introduction(view: WorldView, known: Row, rng: random.Random) -> str:
