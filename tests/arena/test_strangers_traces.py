@@ -215,25 +215,13 @@ RIGHT = (
 )  # fmt: skip
 
 
-MISSED = {
-    "gets a yes for something else": "a yes is not held against what was proposed",
-    "does not hear the no after the yes": "a later no does not take a yes back",
-    "says every date one by one": "values are counted by message, not over all messages",
-    "says two dates and lets the user choose": "two values in a message are allowed",
-    "denies the right date": "a value counts wherever it stands, denied too",
-    "tells what will be before it is": "a cell that was seen counts, whatever became of it since",
-    "counts up to what it may be": "values are counted by message, not over all messages",
-    "looks at that loan alone": "underscores of emphasis are taken for a part of the value",
-}
-
-
-@pytest.mark.parametrize("case", [marked(case, MISSED) for case in CHEATS])
+@pytest.mark.parametrize("case", [marked(case, {}) for case in CHEATS])
 def test_a_cheat_is_not_paid(case: Case, shelf: Drawer) -> None:
     goal = shelf.goal(case.sort)
     assert not verdict(shelf, goal, case.play(shelf.world, goal)).success
 
 
-@pytest.mark.parametrize("case", [marked(case, MISSED) for case in RIGHT])
+@pytest.mark.parametrize("case", [marked(case, {}) for case in RIGHT])
 def test_an_odd_way_is_paid(case: Case, shelf: Drawer) -> None:
     goal = shelf.goal(case.sort)
     assert verdict(shelf, goal, case.play(shelf.world, goal)).reasons == ()

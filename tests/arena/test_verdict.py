@@ -240,7 +240,8 @@ def say(type: AnswerType, value: Any, *read: tuple[str, str, str]) -> WorldGoal:
     return GOAL.model_copy(update={"say": (one,)})
 
 
-COUNT = say(AnswerType.NUMBER, 2, ("boats", "boat-1", "free"), ("boats", "boat-3", "free"))
+COUNT = say(AnswerType.NUMBER, 2, ("boats", "boat-1", "free"), ("boats", "boat-2", "free"))
+STALE = say(AnswerType.NUMBER, 2, ("boats", "boat-1", "free"), ("boats", "boat-3", "free"))
 TOTAL = say(AnswerType.NUMBER, 50, ("boats", "boat-1", "price"), ("boats", "boat-3", "price"))
 NAMES = say(
     AnswerType.LIST,
@@ -256,6 +257,7 @@ MEMBER = say(AnswerType.STRING, "gold", ("people", "p1", "tier"))
     [
         (COUNT, "Two are free.", ("unsaid:0",)),
         (COUNT, "There are 2 free boats.", ()),
+        (STALE, "There are 2 free boats.", ("said_unread:0",)),
         (COUNT, "1, 2 or 3 boats.", ("said_among_others:0",)),
         (TOTAL, "12.50 and 37.50 make 50.00.", ()),
         (TOTAL, "40, 50 or 60.", ("said_among_others:0",)),
@@ -263,7 +265,7 @@ MEMBER = say(AnswerType.STRING, "gold", ("people", "p1", "tier"))
         (NAMES, "Heron 1, Heron 2 and Heron 3", ()),
         (NAMES, "Heron 1 and Heron 33.", ("unsaid:0",)),
         (MEMBER, "You are a Gold member.", ()), (MEMBER, "Golden!", ("unsaid:0",)),
-        (MEMBER, "gold or basic", ()),
+        (MEMBER, "gold or basic", ("said_among_others:0",)),
     ],
 )  # fmt: skip
 def test_values_that_are_computed_or_many(

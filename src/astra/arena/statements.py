@@ -2,89 +2,111 @@
 
 ``arena/answers.py`` compares; here a text is taken apart into what can be compared with it. Of a
 number inside a longer number, an id or a date nothing is stated; numbers and dates may be written
-in any of the forms that a final answer may have.
+in any of the forms that a final answer may have. Markdown around a value is no part of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from datetime import date
+from typing import Any, NamedTuple
 
 from astra.arena.answers import final_matches, normalise, part_of
-from astra.records.base import canonical_json
 from astra.records.qa import Answer, AnswerType
 
 _MONTHS = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sep(?:tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+    r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_MONTH = {name: at for at, name in enumerate(
+    ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
+)}  # fmt: skip
+_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _WRITTEN_DATE = re.compile(
-    rf"\b(?:{_DAY}\s+(?:of\s+)?{_MONTHS},?\s+\d{{4}}|{_MONTHS}\s+{_DAY},?\s+\d{{4}})\b", re.I
+    rf"\b(?:{_DAY}\s+(?:of\s+)?{_MONTHS},?\s+(\d{{4}})|{_MONTHS}\s+(?:the\s+)?{_DAY},?\s+(\d{{4}}))\b",
+    re.I,
 )
-_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b", re.I)
+_MARKUP = (
+    (re.compile(r"~~.*?~~", re.S), " "),  # struck out: not said
+    (re.compile(r"!?\[([^\]]*)\]\([^)\s]*(?:\s\"[^\"]*\")?\)"), r"\1"),  # a link's text
+    (re.compile(r"</?[a-z][a-z0-9]*(?:\s[^<>]*)?/?>", re.I), " "),
+    (re.compile(r"\\([-_*`.#|~])"), r"\1"),
+    (re.compile("[\u2010\u2011]"), "-"),
+    (re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)"), ""),
+    (re.compile(r"`+"), " "),
+    (re.compile(r"(?<![^\W_])_+|_+(?![^\W_])"), ""),
+)
+"""What marks text up, and what is left of it."""
 _BREAKS = re.compile(r"[\s=|()\[\]{}<>\"“”„*`;!?]+|(?<=[^\W\d]):|,(?!\d)|[—–]")
 """What stands between tokens; a comma inside 1,042 and a colon inside 10:30 do not."""
 _EDGES = ".,:'"
 _SIGNS = "$€£¥₹₩"
 _DIGIT = re.compile(r"\d")
+_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+"""A day, month and year as much of the world writes them."""
+
+
+def plain_text(text: str) -> str:
+    """A text without its markup: emphasis, code marks, tags, links' addresses, what is struck."""
+    for pattern, left in _MARKUP:
+        text = pattern.sub(left, text)
+    return text
 
 
 def states(answer: Answer, text: str) -> bool:
     """Whether the text states the answer; of a list or a record, every part of it."""
+    return _states(answer, plain_text(text))
+
+
+def _states(answer: Answer, text: str) -> bool:
     value: Any = answer.value
     match answer.type:
         case AnswerType.LIST:
-            return all(states(part_of(item, answer), text) for item in value)
+            return all(_states(part_of(item, answer), text) for item in value)
         case AnswerType.RECORD:
-            return all(states(part_of(item, answer), text) for item in value.values())
+            return all(_states(part_of(item, answer), text) for item in value.values())
         case AnswerType.DATE:
-            return any(final_matches(answer, token) for token in _dates(text))
+            return any(final_matches(answer, one.text) for one in dates_in(text))
         case AnswerType.NUMBER:
-            return any(final_matches(answer, token) for token in _numbers(text))
+            return any(final_matches(answer, one.text) for one in numbers_in(text))
         case AnswerType.BOOLEAN:
             opposite = answer.model_copy(update={"value": not value})
-            words = _tokens(text)
+            words = [one.text for one in _tokens(text)]
             said = any(final_matches(answer, word) for word in words)
             return said and not any(final_matches(opposite, word) for word in words)
         case AnswerType.STRING | AnswerType.ENUM:
             return _states_text(answer, text)
 
 
-def stated(values: Iterable[Any], text: str) -> list[Any]:
-    """Those of the scalars that the text states, each once; null is never stated.
-
-    A code's underscores may be spaces, as in the answers that such values stand beside."""
-    different = {canonical_json(value): value for value in values if value is not None}
-    whole = Answer(type=AnswerType.LIST, value=[])
-    return [
-        value
-        for value in different.values()
-        if states(part_of(value, whole), text)
-        or (isinstance(value, str) and states(Answer(type=AnswerType.ENUM, value=value), text))
-    ]
-
-
 def others(answer: Answer, text: str) -> list[Any]:
     """The numbers or dates, as the answer is one or the other, that a text states besides it."""
+    text = plain_text(text)
     if answer.type == AnswerType.DATE:
-        return [token for token in dict.fromkeys(_dates(text)) if not final_matches(answer, token)]
-    tokens = [token for token in _numbers(text) if not final_matches(answer, token)]
-    return list(dict.fromkeys(value for token in tokens if (value := _number(token)) is not None))
+        found = dict.fromkeys(one.text for one in dates_in(text))
+        return [one for one in found if not final_matches(answer, one)]
+    tokens = [one.text for one in numbers_in(text) if not final_matches(answer, one.text)]
+    return list(dict.fromkeys(value for token in tokens if (value := number(token)) is not None))
 
 
 def _states_text(answer: Answer, text: str) -> bool:
-    wanted = normalise(str(answer.value))
-    message = normalise(text)
-    if answer.type == AnswerType.ENUM:
-        wanted, message = wanted.replace("_", " "), message.replace("_", " ")
-    start = message.find(wanted) if wanted else -1
+    is_code = answer.type == AnswerType.ENUM
+    if next(places_of(str(answer.value), normalise(text), is_code), None) is not None:
+        return True
+    return any(final_matches(answer, one.text) for one in _tokens(text))
+
+
+def places_of(value: str, text: str, is_code: bool) -> Iterator[int]:
+    """Where a normalised text has a value as a word of its own; underscores of a code may be
+    spaces."""
+    wanted = normalise(value)
+    if is_code:
+        wanted, text = wanted.replace("_", " "), text.replace("_", " ")
+    start = text.find(wanted) if wanted else -1
     while start >= 0:
-        if _stands_alone(message, start, start + len(wanted)):
-            return True
-        start = message.find(wanted, start + 1)
-    return any(final_matches(answer, token) for token in _tokens(text))
+        if _stands_alone(text, start, start + len(wanted)):
+            yield start
+        start = text.find(wanted, start + 1)
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
@@ -102,29 +124,64 @@ def _joins(next_to: str) -> bool:
     return next_to[0] in "-.,@" and len(next_to) > 1 and next_to[1].isalnum()
 
 
-def _tokens(text: str) -> list[str]:
-    return [token for part in _BREAKS.split(text) if part and (token := part.strip(_EDGES))]
+class Token(NamedTuple):
+    """A part of a text, and where it stands there."""
+
+    text: str
+    start: int
+    end: int
 
 
-def _dates(text: str) -> Iterator[str]:
+def _tokens(text: str) -> Iterator[Token]:
+    start = 0
+    for gap in (*_BREAKS.finditer(text), None):
+        end = gap.start() if gap else len(text)
+        part = text[start:end].lstrip(_EDGES)
+        if token := part.rstrip(_EDGES):
+            yield Token(token, end - len(part), end - len(part) + len(token))
+        start = gap.end() if gap else end
+
+
+def dates_in(text: str) -> Iterator[Token]:
+    """Tokens that may be read as a date; those in words as ISO 8601."""
+    if not _DIGIT.search(text):
+        return
     for found in _WRITTEN_DATE.finditer(text):
-        yield " ".join(_ORDINAL.sub("", found[0]).split())
+        day, month, year, named, other_day, other_year = found.groups()
+        at = _MONTH[(month or named)[:3].lower()]
+        iso = f"{year or other_year}-{at:02}-{int(day or other_day):02}"
+        yield Token(iso, *found.span())
     for token in _tokens(text):
-        if token.count("-") >= 2 or token.count("/") >= 2:
+        if token.text.count("-") >= 2 or token.text.count("/") >= 2:
             yield token
+        elif found := _DOTTED.fullmatch(token.text):
+            day, month, year = found.groups()
+            yield token._replace(text=f"{year}-{int(month):02}-{int(day):02}")
 
 
-def _numbers(text: str) -> Iterator[str]:
+def numbers_in(text: str) -> Iterator[Token]:
     """Tokens that may be read as a number, with the sign of a currency left out."""
-    for token in _tokens(_WRITTEN_DATE.sub(" ", text)):
-        if _DIGIT.search(token):
-            yield token.strip(_SIGNS)
-            if token[0] in "+-" and token[1:2] in tuple(_SIGNS):
-                yield token[0] + token[2:]
+    if not _DIGIT.search(text):
+        return
+    blank = _WRITTEN_DATE.sub(lambda found: " " * len(found[0]), text)
+    for token in _tokens(blank):
+        if _DIGIT.search(token.text):
+            yield token._replace(text=token.text.strip(_SIGNS))
+            if token.text[0] in "+-" and token.text[1:2] in tuple(_SIGNS):
+                yield token._replace(text=token.text[0] + token.text[2:])
 
 
-def _number(token: str) -> float | None:
+def number(token: str) -> float | None:
+    """A token as a number; None where it is none."""
     try:
         return float(token.rstrip("%").replace(",", ""))
+    except ValueError:
+        return None
+
+
+def day(token: str) -> str | None:
+    """A token as an ISO 8601 date; None where it is none."""
+    try:
+        return date.fromisoformat(token.replace("/", "-")[:10]).isoformat()
     except ValueError:
         return None

@@ -11,34 +11,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
-from astra.arena.answers import matches
+from astra.arena.agreements import without_other_agreements
+from astra.arena.cells import cells_seen
 from astra.arena.expressions import all_rows, holds, scope_of
+from astra.arena.said import say_faults
 from astra.arena.state import Fields, apply_writes, row_line
-from astra.arena.statements import others, stated, states
-from astra.arena.traces import is_success, records_in
-from astra.records.qa import Answer, AnswerType
+from astra.arena.traces import is_success
 from astra.records.state import Row, Tables
 from astra.records.world import (
     OUTCOMES,
     Enforced,
-    EventKind,
     OutcomeKind,
     PolicyRule,
-    ReadProof,
-    Say,
     TraceEvent,
     World,
     WorldGoal,
-    WorldTool,
 )
-
-MAX_VALUES = 2
-"""How many values of a column one message may state (reference: the right one and another): who
-lists all candidates has told nothing."""
-Cells = dict[tuple[str, str, str], Any]
-"""Cells by table, key and column."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +56,11 @@ def judge(world: World, goal: WorldGoal, trace: Sequence[TraceEvent], rows: Tabl
     state = _state_faults(world, goal, rows)
     outcome = _outcome_faults(world, goal, rows)
     seen = cells_seen(world, trace)
-    said = [
-        f"{why}:{at}" for at, say in enumerate(goal.say) if (why := _say_fault(world, say, trace))
-    ]
+    said = [f"{why}:{at}" for at, why in enumerate(say_faults(world, goal, trace)) if why]
     unread = [
         f"unread:{proof.table}.{proof.column}"
         for proof in goal.must_read
-        if _cell_of(proof) not in seen
+        if (proof.table, proof.key, proof.column) not in seen
     ]
     broken = tuple(dict.fromkeys(rule.id for _, rule in broken_rules(world, trace)))
     rules = [f"rule:{id}" for id in broken]
@@ -145,97 +133,6 @@ def _outcome_faults(world: World, goal: WorldGoal, rows: Tables) -> list[str]:
     return [] if right and kept else [f"outcome_wrong:{wanted.kind}"]
 
 
-# What was read ------------------------------------------------------------------------------
-
-
-def cells_seen(world: World, trace: Sequence[TraceEvent]) -> Cells:
-    """The cells that successful calls have shown, as they last showed them."""
-    tools = {tool.tool.name: tool for tool in world.tools}
-    seen: Cells = {}
-    for event in trace:
-        if is_success(event) and event.tool in tools:
-            for record in records_in(event.result):
-                seen.update(_cells_of(world, tools[event.tool], record))
-    return seen
-
-
-def _cells_of(world: World, tool: WorldTool, record: Row) -> Cells:
-    """The cells of tables that a record shows: of each table whose key it holds, the columns that
-    the tool shows; one that several tables have belongs to the table that has most of the
-    record's columns."""
-    cells: Cells = {}
-    shown = [
-        (table, {column.name for column in table.columns})
-        for table in world.tables
-        if table.name in tool.shows and isinstance(record.get(table.key), str)
-    ]
-    shown.sort(key=lambda pair: -len(pair[1] & record.keys()))
-    taken: set[str] = set()
-    for table, columns in shown:
-        own = (columns & record.keys()) - taken
-        for column in (own & {*tool.shows[table.name]}) | {table.key}:
-            cells[table.name, record[table.key], column] = record[column]
-        taken |= own
-    return cells
-
-
-def _cell_of(proof: ReadProof) -> tuple[str, str, str]:
-    return proof.table, proof.key, proof.column
-
-
-# What was said ------------------------------------------------------------------------------
-
-
-def _say_fault(world: World, say: Say, trace: Sequence[TraceEvent]) -> str:
-    """Why a value was not told; empty if it was."""
-    fault = "unsaid"
-    for at, event in enumerate(trace):
-        if event.kind != EventKind.ASSISTANT or not states(say.answer, event.text):
-            continue
-        seen = cells_seen(world, trace[:at])
-        if any(_cell_of(proof) not in seen for proof in say.read):
-            fault = "said_unread"
-        elif _is_one_of_many(world, say, seen, event.text):
-            fault = "said_among_others"
-        else:
-            return ""
-    return fault
-
-
-def _is_one_of_many(world: World, say: Say, seen: Cells, text: str) -> bool:
-    """Whether a message that states the answer states more than one other value like it.
-
-    Others are values of the column that the answer was read from; of a number or date that was
-    computed, all others of its kind but those that it was computed from.
-    """
-    answer = say.answer
-    read = [(proof, seen[_cell_of(proof)]) for proof in say.read]
-    direct = [proof for proof, value in read if _is_in(answer, value)]
-    if not direct and answer.type in (AnswerType.NUMBER, AnswerType.DATE):
-        basis = [value for _, value in read if not isinstance(value, bool)]
-        return sum(other not in basis for other in others(answer, text)) >= MAX_VALUES
-    columns = {(proof.table, proof.column) for proof in direct or say.read}
-    return any(
-        sum(not _is_in(answer, value) for value in stated(_values(world, *column), text))
-        >= MAX_VALUES
-        for column in sorted(columns)
-    )
-
-
-def _is_in(answer: Answer, value: Any) -> bool:
-    """Whether a cell is the answer or, of a list or record, a part of it."""
-    if answer.type == AnswerType.LIST:
-        return any(item == value for item in answer.value)
-    if answer.type == AnswerType.RECORD:
-        return any(item == value for item in answer.value.values())
-    return matches(answer, value)
-
-
-def _values(world: World, table: str, column: str) -> list[Any]:
-    cells = [row.get(column) for row in world.rows[table]]
-    return [cell for cell in cells if not isinstance(cell, list | dict)]
-
-
 # What was respected -------------------------------------------------------------------------
 
 
@@ -245,16 +142,32 @@ def broken_rules(world: World, trace: Sequence[TraceEvent]) -> Iterator[tuple[in
     rules = [rule for rule in world.rules if rule.enforced == Enforced.POLICY]
     scope = scope_of(world)
     keys = {table.name: table.key for table in world.tables}
+    asking = {rule.id for rule in rules if _asks_consent((rule.when, rule.require))}
     for at, event in enumerate(trace):
         if not is_success(event):
             continue
         now = replace(scope, arguments=event.arguments, events=trace[:at])
         for rule in rules:
-            governed = event.tool in rule.tools and (rule.when is None or holds(rule.when, now))
+            if event.tool not in rule.tools:
+                continue
+            if rule.id in asking:
+                heard = without_other_agreements(world, trace[:at], event, now.tables)
+                now = replace(now, events=heard)
+            governed = rule.when is None or holds(rule.when, now)
             if governed and not holds(rule.require, now):
                 yield at, rule
         if event.changes:
             scope = replace(scope, tables=_after(scope.tables, event, keys), by_key={})
+
+
+def _asks_consent(expr: Any) -> bool:
+    """Whether a tree asks what the user agreed to."""
+    if isinstance(expr, Mapping):
+        tree = cast("Mapping[str, Any]", expr)
+        return "confirmed" in tree or any(_asks_consent(part) for part in tree.values())
+    return isinstance(expr, list | tuple) and any(
+        _asks_consent(part) for part in cast("Sequence[Any]", expr)
+    )
 
 
 def _after(tables: Tables, event: TraceEvent, keys: Mapping[str, str]) -> Tables:

@@ -51,7 +51,7 @@ def mutant_fault(mutants: Mutants, counts: MutantCounts) -> str:
     found = ""
     for mutant in mutants.all():
         run, tables, success = _judged(mutants, mutant)
-        if success and _same(mutants, run, tables):
+        if (success or mutant.name in _IDLE) and _same(mutants, run, tables):
             counts.idle[mutant.name] += 1
             found = found or _IDLE.get(mutant.name, "")
         elif success:
