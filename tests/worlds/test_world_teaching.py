@@ -201,6 +201,9 @@ SCHEMAS: dict[str, tuple[str, Plant]] = {
     "a cancel that does not": ("roles", lambda r: outline(r, CANCEL).update(writes=[])),
     "a column that no table has": (
         "unknown_column", lambda r: outline(r, LOANS)["shows"]["loans"].append("colour")),
+    "a filter that names no column": (
+        "unknown_filter", lambda r: outline(r, LOANS)["parameters"]["properties"].update(
+            mood={"type": "string", "description": "Only such"})),
     "an array for a parameter": (
         "bad_document", lambda r: outline(r, EXTEND)["parameters"]["properties"].update(
             days={"type": "array"})),
@@ -326,6 +329,10 @@ BODIES: dict[str, tuple[str, str, Plant]] = {
     "somebody else's rows": ("other_record", LOANS, start(
         LOANS, 'return [{name: row[name] for name in ("loan_id", "member_id")} '
                'for row in world.tables["loans"]]')),
+    "the first row left out": (
+        "missing_record", LOANS, body(LOANS, "return items", "return items[1:]")),
+    "days that change nothing": ("idle_argument", EXTEND, lambda r: outline(r, EXTEND)[
+        "changes"][0]["values"].update(due_date="2026-01-01")),
     "a constant": ("other_record", FIND, start(
         FIND, f'return {{name: {FIRST}[name] for name in ("member_id", "email")}}')),
     "a record of nobody": ("constant", FIND, start(FIND, 'return {"plan": "plus"}')),
@@ -389,6 +396,8 @@ ROWS: dict[str, tuple[str, Plant]] = {
     "a reference to nobody": (
         "dangling_reference", rows(lambda r: r["loans"][0].update(member_id="MB-0"))),
     "a key twice": ("duplicate_key", rows(lambda r: r["members"].append(r["members"][0]))),
+    "an email of two": ("unidentified_party", rows(
+        lambda r: r["members"][1].update(email=r["members"][0]["email"]))),
     "a cell of another type": ("bad_cell", rows(lambda r: r["members"][0].update(email=3))),
     "a cell left out": ("bad_row", rows(lambda r: r["members"][0].pop("email") and None)),
     "what always holds does not": ("invariant_broken", rows(lambda r: next(

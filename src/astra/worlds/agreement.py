@@ -1,24 +1,27 @@
 """Whether a rule's sentence says what its expression says: calls judged by both, apart.
 
-Cases are drawn from the rows: about half of them break the rule by its expression, and of the
-others some are calls that it does not apply to. Whoever decides them sees the sentence, the call,
-what was said and shown before, and the records that the call is about; the expression is not shown.
+Cases are drawn from the rows. Most lie in pairs on both sides of a limit of the expression, about
+half break the rule, and some are calls that it does not apply to. Whoever decides them sees the
+sentence, the call, what was said and shown before, and the records that the call is about; the
+expression is not shown.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from astra.arena.expressions import ExpressionError, Scope, evaluate, holds, scope_of
+from astra.arena.expressions import ExpressionError, Scope, evaluate, scope_of
 from astra.records.base import canonical_json, content_id
 from astra.records.state import Row
 from astra.records.world import (
     EventKind,
     Expr,
     PolicyRule,
+    ToolRole,
     TraceEvent,
     UserAct,
     World,
@@ -27,12 +30,18 @@ from astra.records.world import (
 )
 from astra.worlds.asks import DecideReply
 from astra.worlds.calls import CallDraw
-from astra.worlds.replies import operations
-from astra.worlds.soundness import WorldFault
+from astra.worlds.effects import EffectError, effects
+from astra.worlds.limits import ORDERED_WAYS, Axis, TriedCall, allowed, limit_pairs
+from astra.worlds.soundness import WorldFault, operations
 
 _DRAWS = 4_000
 _MOST_RECORDS = 40
 """The most records of one table that a case shows."""
+_LIMIT_SHARE = 2 / 3
+"""How many of the cases lie next to a limit of the rule, at most."""
+_LIMIT_CALLS = 24
+"""Calls whose values are varied in search of limits."""
+_CHANGE_DRAWS = 20
 _TRACE_SHARE = 0.5
 """How often each thing that a rule asks of the conversation has happened before a call."""
 
@@ -61,40 +70,79 @@ class RuleCase:
 
 
 def rule_cases(world: World, rule: PolicyRule, count: int) -> list[RuleCase]:
-    """``count`` cases, or fewer where no more are found: up to half of them forbidden, and up to a
-    quarter that the rule does not apply to. The same world and rule give the same cases."""
+    """``count`` cases, or fewer where no more are found: first pairs of calls on both sides of the
+    rule's limits, then others; up to half of them are forbidden, and up to a quarter are calls that
+    the rule does not apply to. The same world and rule give the same cases."""
     # By content, not by the world's id: a repaired tool elsewhere leaves the cases as they are.
     seed = content_id(["cases", world.domain, rule.model_dump(mode="json"), world.rows])
     rng = random.Random(int(seed, 16))
-    draw = CallDraw(world, rng)
-    tools = {tool.tool.name: tool for tool in world.tools}
+    drawn = _drawn(world, rule, count, rng)
     room = {"forbidden": count // 2, "beside": count // 4, "allowed": count}
     found: dict[str, tuple[str, RuleCase]] = {}
+    at_limits = _at_limits(world, rule, [call for _, call in drawn], int(count * _LIMIT_SHARE))
+    for kind, call in (*at_limits, *drawn):
+        records = _records(world, rule, call)
+        if room[kind] == 0 or records is None:
+            continue
+        verdict = kind != "forbidden"
+        case = RuleCase(call.tool, call.arguments, call.events, records, verdict)
+        identity = canonical_json([case.shown(0)])
+        if identity not in found:
+            room[kind] -= 1
+            found[identity] = kind, case
+    cases = list(found.values())
+    first = cases[: len(at_limits)]
+    rest = sorted(cases[len(at_limits) :], key=lambda one: one[0] == "allowed")
+    chosen = [case for _, case in [*first, *rest][:count]]
+    rng.shuffle(chosen)
+    return chosen
+
+
+def _drawn(
+    world: World, rule: PolicyRule, count: int, rng: random.Random
+) -> list[tuple[str, TriedCall]]:
+    """Calls on the rows as they are, with what the rule says of each; enough of every kind where
+    there are."""
+    draw = CallDraw(world, rng)
+    tools = {tool.tool.name: tool for tool in world.tools}
+    kinds = ("forbidden", "allowed", *(("beside",) if rule.when is not None else ()))
+    room = Counter(dict.fromkeys(kinds, 2 * count))
+    calls: list[tuple[str, TriedCall]] = []
     for _ in range(_DRAWS):
         tool = tools[rng.choice(rule.tools)]
         arguments = draw.arguments(tool, world.rows)
         if not _known(world, arguments):
             continue
-        events = tuple(_events(world, rule, arguments, tools, rng))
-        scope = scope_of(world, arguments=arguments, events=events)
+        events = tuple(_events(world, rule, arguments, draw, rng))
+        call = TriedCall(tool.tool.name, arguments, events, world.rows)
         try:
-            applies = rule.when is None or holds(rule.when, scope)
-            allowed = not applies or holds(rule.require, scope)
+            applies, right = allowed(world, rule, call)
         except ExpressionError:
             continue  # a date that is none: nobody could decide it
-        kind = "beside" if not applies else "allowed" if allowed else "forbidden"
-        case = RuleCase(
-            tool.tool.name, arguments, events, _records(world, rule, arguments), allowed
-        )
-        identity = canonical_json([case.shown(0)])
-        if identity in found or room[kind] == 0:
-            continue
-        room[kind] -= 1
-        found[identity] = kind, case
-    cases = [case for kind, case in found.values() if kind != "allowed"]
-    allowed_ones = [case for kind, case in found.values() if kind == "allowed"]
-    chosen = cases + allowed_ones[: max(0, count - len(cases))]
-    rng.shuffle(chosen)
+        kind = "beside" if not applies else "allowed" if right else "forbidden"
+        if room[kind]:
+            room[kind] -= 1
+            calls.append((kind, call))
+        if not any(room.values()):
+            break
+    return calls
+
+
+def _at_limits(
+    world: World, rule: PolicyRule, calls: list[TriedCall], most: int
+) -> list[tuple[str, TriedCall]]:
+    """Neighbours of which the rule allows one and forbids the other, each limit once: numbers and
+    days first, then the values of closed sets."""
+    tools = {tool.tool.name: tool for tool in world.tools}
+    pairs: dict[Axis, tuple[TriedCall, TriedCall]] = {}
+    for call in calls[:_LIMIT_CALLS]:
+        for limit, inside, outside in limit_pairs(world, rule, tools[call.tool], call, pairs):
+            pairs[limit] = inside, outside
+    ordered = sorted(pairs, key=lambda limit: limit[-1] not in ORDERED_WAYS)
+    chosen: list[tuple[str, TriedCall]] = []
+    for axis in ordered[: most // 2]:
+        inside, outside = pairs[axis]
+        chosen += [("allowed", inside), ("forbidden", outside)]
     return chosen
 
 
@@ -109,20 +157,48 @@ def _known(world: World, arguments: Row) -> bool:
 
 
 def _events(
-    world: World, rule: PolicyRule, arguments: Row, tools: Mapping[str, WorldTool],
-    rng: random.Random,
-) -> Iterator[TraceEvent]:  # fmt: skip
+    world: World, rule: PolicyRule, arguments: Row, draw: CallDraw, rng: random.Random
+) -> Iterator[TraceEvent]:
     """Things that the rule asks for, each of them there or not, and other rows shown instead."""
+    tools = {tool.tool.name: tool for tool in world.tools}
     scope = scope_of(world, arguments=arguments)
     for operator, operand in (*operations(rule.when), *operations(rule.require)):
-        if operator == "confirmed" and rng.random() < _TRACE_SHARE:
-            yield TraceEvent(kind=EventKind.USER, act=UserAct.CONFIRM, text="Yes, please do that.")
+        if operator == "confirmed":
+            yield from _agreed(world, draw, rng)
         elif operator in ("seen", "distinct_seen"):
             wanted = evaluate(operand[2], scope) if operator == "seen" else None
             yield from _shown(world, tools[operand[0]], operand[1], wanted, rng)
         elif operator == "called" and rng.random() < _TRACE_SHARE:
             given = {name: _value(part, scope) for name, part in operand[1].items()}
             yield TraceEvent(kind=EventKind.CALL, tool=operand[0], arguments=given, result={})
+
+
+def _agreed(world: World, draw: CallDraw, rng: random.Random) -> Iterator[TraceEvent]:
+    """A consent or none, before or after a change that something else was made of, or alone."""
+    consent = TraceEvent(kind=EventKind.USER, act=UserAct.CONFIRM, text="Yes, please do that.")
+    before, agreed, after = (rng.random() < _TRACE_SHARE for _ in range(3))
+    yield from _change(world, draw, rng) if before else ()
+    yield from (consent,) if agreed else ()
+    yield from _change(world, draw, rng) if after and agreed else ()
+
+
+def _change(world: World, draw: CallDraw, rng: random.Random) -> Iterator[TraceEvent]:
+    """A call of some tool that changed a row."""
+    endings = (ToolRole.DECLINE, ToolRole.HAND_OVER)
+    writing = [tool for tool in world.tools if tool.changes and tool.role not in endings]
+    for _ in range(_CHANGE_DRAWS if writing else 0):
+        tool = rng.choice(writing)
+        arguments = draw.arguments(tool, world.rows)
+        if not _known(world, arguments):
+            continue
+        try:
+            made = effects(world, tool, scope_of(world, arguments=arguments))
+        except (EffectError, ExpressionError, TypeError):
+            continue
+        if row := next((row for row in made.values() if row is not None), None):
+            yield TraceEvent(kind=EventKind.CALL, tool=tool.tool.name, arguments=arguments,
+                             result=row)  # fmt: skip
+            return
 
 
 def _value(expr: Expr, scope: Scope) -> Any:
@@ -151,14 +227,14 @@ def _shown(
         return
 
 
-def _records(world: World, rule: PolicyRule, arguments: Row) -> dict[str, list[Row]]:
-    """The rows whose keys a call has, the rows that these refer to, and, of the tables that the
-    rule counts in, the rows that refer to one of them."""
+def _records(world: World, rule: PolicyRule, call: TriedCall) -> dict[str, list[Row]] | None:
+    """The rows whose keys a call has, the rows that these refer to, and those that the rule may
+    have to count; None where these are too many to be shown."""
     tables = {table.name: table for table in world.tables}
     chosen: dict[str, dict[str, Row]] = {}
 
     def add(table: WorldTable, key: Any) -> None:
-        row = next((row for row in world.rows[table.name] if row[table.key] == key), None)
+        row = next((row for row in call.tables[table.name] if row[table.key] == key), None)
         if row is None or key in chosen.get(table.name, {}):
             return
         chosen.setdefault(table.name, {})[key] = row
@@ -167,20 +243,30 @@ def _records(world: World, rule: PolicyRule, arguments: Row) -> dict[str, list[R
                 add(tables[column.references], row[column.name])
 
     for table in world.tables:
-        for name, value in arguments.items():
+        for name, value in call.arguments.items():
             if name == table.key or name.endswith(f"_{table.key}"):
                 add(table, value)
-    keys = {(name, key) for name, rows in chosen.items() for key in rows}
     for operator, operand in (*operations(rule.when), *operations(rule.require)):
         if operator in ("count", "exists", "sum"):
             table = tables[operand[0]]
-            for row in world.rows[table.name]:
-                near = any(
-                    (column.references, row[column.name]) in keys for column in table.columns
-                )
-                if near and len(chosen.setdefault(table.name, {})) < _MOST_RECORDS:
-                    chosen[table.name][row[table.key]] = row
+            counted = _countable(world, call, table, operand[-1])
+            if len(counted) > _MOST_RECORDS:
+                return None
+            chosen.setdefault(table.name, {}).update({row[table.key]: row for row in counted})
     return {name: list(rows.values()) for name, rows in sorted(chosen.items())}
+
+
+def _countable(
+    world: World, call: TriedCall, table: WorldTable, where: Mapping[str, Expr]
+) -> list[Row]:
+    """The rows that refer to what the rule counts for, whatever else they hold: nobody else's. All
+    that the rule counts where it does not go by a reference."""
+    scope = scope_of(world, call.tables, arguments=call.arguments, events=call.events)
+    wanted = {name: _value(part, scope) for name, part in where.items()}
+    refers = {column.name for column in table.columns if column.references} | {table.key}
+    going_by = wanted.keys() & refers or wanted.keys()
+    return [row for row in call.tables[table.name]
+            if all(row[name] == wanted[name] for name in going_by)]  # fmt: skip
 
 
 def agreement_fault(

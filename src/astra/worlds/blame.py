@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from astra.records.world import World
+from astra.worlds.declarations import priced_by
 from astra.worlds.soundness import WorldFault
 
 SCHEMA, RULES, ROWS = "schema", "rules", "rows"
@@ -16,7 +17,7 @@ OF_SCHEMA = frozenset(
     {
         "tables_out_of_bounds", "tools_out_of_bounds", "duplicate_table", "duplicate_tool",
         "bad_columns", "bad_document", "bad_key", "roles", "unreachable_tool", "contaminated",
-        "invalid_call",
+        "invalid_call", "unknown_filter", "unmatched_quote",
     }
 )  # fmt: skip
 OF_RULES = frozenset(
@@ -30,6 +31,7 @@ OF_ROWS = frozenset(
     {
         "rows_out_of_bounds", "duplicate_key", "bad_row", "bad_cell", "dangling_reference",
         "invariant_broken", "bad_rows", "no_distractors", "dead_end",
+        "two_parties", "unidentified_party",
     }
 )  # fmt: skip
 OF_RULES_OR_ROWS = frozenset({"rule_never_breaks", "rule_never_holds", "too_few_cases"})
@@ -72,6 +74,13 @@ def _parts(world: World, fault: WorldFault) -> tuple[str, ...]:
     named = _named(world, detail)
     if reason == "never_succeeds" and named:
         return (tool_part(named), ROWS)
+    if reason == "idle_argument" and named:
+        return (tool_part(named), SCHEMA)
+    if reason == "uncounted" and named:
+        return (tool_part(named), RULES)
+    if reason == "other_quote" and named:
+        quote = next(tool for tool in world.tools if tool.tool.name == named)
+        return (tool_part(named), *(tool_part(one.tool.name) for one in priced_by(world, quote)))
     return (tool_part(named),) if named else (SCHEMA,)
 
 

@@ -216,7 +216,8 @@ class _Checker:
 
     def _guard(self, reason: str, rule: PolicyRule, made: WorldCall) -> WorldFault:
         event = made.event
-        return WorldFault(reason, f"{rule.id}: {event.tool}({event.arguments}): {event.failed!r}")
+        said = repr(event.failed) if event.failed else "was not refused"
+        return WorldFault(reason, f"{rule.id}: {event.tool}({event.arguments}): {said}")
 
     def _effect_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> WorldFault | None:
         """What a successful call wrote is what its changes say."""

@@ -17,7 +17,7 @@ def invariants(layout: Layout) -> tuple[Invariant, ...]:
     if "dues" in layout.names(A.PARTY):
         made.append(_least(layout, A.PARTY, "dues", 0))
     if layout.has(A.LEDGER):
-        made += [_least(layout, A.LEDGER, "amount", 1), _one_refund(layout)]
+        made += [_least(layout, A.LEDGER, "amount", 1), _one_refund(layout), _paid(layout)]
     if layout.has(A.LINE):
         made.append(_least(layout, A.LINE, "quantity", 1))
     return tuple(made)
@@ -65,6 +65,21 @@ def _contracts(layout: Layout) -> Iterator[Invariant]:
         table=layout.table(A.CONTRACT), text="it does not end before it starts",
         holds={"le": [start, end]},
     )  # fmt: skip
+
+
+def _paid(layout: Layout) -> Invariant:
+    where = layout.where(
+        A.LEDGER, contract=_own_key(layout), party=_own(layout, A.CONTRACT, "party"),
+        entry=layout.value(A.LEDGER, "entry", 0),
+    )  # fmt: skip
+    return Invariant(
+        table=layout.table(A.CONTRACT), text="a contract is paid once, by its party",
+        holds={"eq": [{"count": [layout.table(A.LEDGER), where]}, 1]},
+    )  # fmt: skip
+
+
+def _own_key(layout: Layout) -> Expr:
+    return {"self": layout.key(A.CONTRACT)}
 
 
 def _one_refund(layout: Layout) -> Invariant:

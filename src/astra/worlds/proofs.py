@@ -32,8 +32,13 @@ from astra.records.world import (
 from astra.sandbox.protocol import Sandbox, SandboxLoadError
 from astra.worlds.calls import CallDraw
 from astra.worlds.config import ProofConfig
+from astra.worlds.dealings import DealingProof
+from astra.worlds.declarations import declaration_faults
 from astra.worlds.fuzz import Fuzzed, fuzz, known_keys
+from astra.worlds.listings import listing_faults
+from astra.worlds.parties import party_faults
 from astra.worlds.soundness import (
+    TRACE_OPERATORS,
     WorldFault,
     operators,
     reach_faults,
@@ -49,7 +54,6 @@ _RULE_CALLS = 300
 _REPLAYED = 100
 _HIDDEN = 2
 """Tools of a full world that another tool has to prepare, at least."""
-_TRACE = {"called", "seen", "distinct_seen", "confirmed"}
 _ROLES_APART = (ToolRole.DECLINE, ToolRole.HAND_OVER)
 
 
@@ -89,8 +93,11 @@ class WorldProof:
     def _parts(self) -> Iterator[Iterator[WorldFault]]:
         yield soundness_faults(self._world)
         self.checks["rows"] = sum(map(len, self._world.rows.values()))
+        yield declaration_faults(self._world)
+        yield party_faults(self._world, self._world.rows)
         with WorldRunner(self._world, self._sandbox) as runner:
-            for part in (self._fuzz, self._rules, self._hidden, self._walk):
+            for part in (self._fuzz, self._rules, self._hidden, self._walk, self._shown,
+                         self._dealt):  # fmt: skip
                 yield part(runner)
         yield self._reach()
         yield self._reads()
@@ -99,6 +106,14 @@ class WorldProof:
         yield from fuzz(self._world, runner, self._draw, self._config.fuzz_calls, self._fuzzed)
         self.checks["fuzzed_calls"] = self._fuzzed.calls
         self.checks["effects"] = self._fuzzed.effects
+
+    def _shown(self, runner: WorldRunner) -> Iterator[WorldFault]:
+        yield from listing_faults(self._world, runner, self._rng, self.checks)
+
+    def _dealt(self, runner: WorldRunner) -> Iterator[WorldFault]:
+        yield from DealingProof(
+            self._world, runner, self._draw, self._fuzzed, self._rng, self.checks
+        ).faults()
 
     def _rules(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """Each rule has a call that keeps it and one that breaks it, and both go through.
@@ -120,7 +135,7 @@ class WorldProof:
 
     def _bites(self, runner: WorldRunner, rule: PolicyRule) -> tuple[int, int]:
         """How many successful calls kept a rule, and how many calls broke it."""
-        traced = (operators(rule.when) | operators(rule.require)) & _TRACE
+        traced = (operators(rule.when) | operators(rule.require)) & TRACE_OPERATORS
         if rule.enforced is Enforced.TOOL:
             kept, broken = self._fuzzed.passed[rule.id], self._fuzzed.guarded[rule.id]
         else:

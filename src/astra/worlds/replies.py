@@ -11,7 +11,6 @@ from astra.arena.expressions import ExpressionError, evaluate, holds, scope_of
 from astra.records.state import Row, Tables, WriteAction
 from astra.records.world import (
     ColumnType,
-    Expr,
     PolicyRule,
     ToolRole,
     World,
@@ -20,9 +19,12 @@ from astra.records.world import (
 )
 from astra.text.schemas import schema_fault
 from astra.worlds.assembly import HOST_TOOL_NAMES, sample_arguments, sample_rows
+from astra.worlds.declarations import idle_faults, outline_faults
 from astra.worlds.effects import EffectError, effects
+from astra.worlds.parties import party_faults
 from astra.worlds.soundness import (
     WorldFault,
+    operations,
     reach_faults,
     row_faults,
     rules_faults,
@@ -44,6 +46,11 @@ _TOLD = {
 
 def schema_faults(world: World) -> Iterator[WorldFault]:
     """Faults of tables, outlines and invariants. The tools of ``world`` may have no bodies yet."""
+    found = list(_schema_faults(world))
+    yield from found or outline_faults(world)
+
+
+def _schema_faults(world: World) -> Iterator[WorldFault]:
     yield from _of(shape_faults(world), "tables", "tools")
     yield from table_faults(world)
     keys = Counter(table.key for table in world.tables)
@@ -136,7 +143,8 @@ def _names(
     """Arguments that no governed tool takes, and columns that a tool does not show."""
     for operator, operand in (*operations(rule.when), *operations(rule.require)):
         if operator == "arg":
-            if governed and all(
+            # What a tool of another name would take is told with the name alone.
+            if len(governed) == len(rule.tools) and all(
                 operand not in tool.tool.parameters.get("properties", {}) for tool in governed
             ):
                 found = f"{[*rule.tools]} take no argument {operand!r}"
@@ -158,17 +166,6 @@ def _tried(world: World, rule: PolicyRule, tool: WorldTool, rows: Tables) -> Ite
                 holds(condition, scope)
     except ExpressionError as error:
         yield WorldFault("bad_expression", f"rule {rule.id}: {error}")
-
-
-def operations(expr: Expr) -> Iterator[tuple[str, Any]]:
-    """Every operator of a tree with its operand."""
-    if isinstance(expr, dict):
-        for name, operand in cast("dict[str, Any]", expr).items():
-            yield name, operand
-            yield from operations(operand)
-    elif isinstance(expr, list):
-        for part in cast("list[Any]", expr):
-            yield from operations(part)
 
 
 def body_faults(world: World, tool: WorldTool) -> Iterator[WorldFault]:
@@ -202,6 +199,7 @@ def body_faults(world: World, tool: WorldTool) -> Iterator[WorldFault]:
         yield WorldFault("bad_expression", f"{name}: {error}")
     except (KeyError, TypeError, ValueError) as error:
         yield WorldFault("bad_expression", f"{name}: a change that is none: {error!r}")
+    yield from idle_faults(world, tool)
 
 
 def rows_faults(world: World, made: Any) -> Iterator[WorldFault]:
@@ -212,6 +210,7 @@ def rows_faults(world: World, made: Any) -> Iterator[WorldFault]:
         return
     yield from row_faults(world, world.rows)
     yield from _of(shape_faults(world), "rows")
+    yield from party_faults(world, world.rows)
     if world.shape is WorldShape.FULL and not _namesakes(world):
         yield WorldFault("no_distractors", "no two parties share a word of their names")
 

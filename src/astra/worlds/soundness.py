@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 from astra.arena.expressions import ExpressionError, evaluate, holds, scope_of
 from astra.records.state import Tables
@@ -54,7 +54,8 @@ BOUNDS = {
 }
 """Sizes of worlds: full ones are desks with a rulebook, small ones fit a small policy."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_TRACE = {"called", "seen", "distinct_seen", "confirmed"}
+TRACE_OPERATORS = frozenset({"called", "seen", "distinct_seen", "confirmed"})
+"""Operators that ask about the conversation, which no tool can tell."""
 
 
 def soundness_faults(world: World) -> Iterator[WorldFault]:
@@ -239,9 +240,10 @@ def rules_faults(world: World) -> Iterator[WorldFault]:
         if rule.reason not in codes:
             yield WorldFault("unnamed_reason", f"{rule.reason} is no code for declining")
         asks = operators(rule.when) | operators(rule.require)
-        if rule.enforced is Enforced.TOOL and asks & _TRACE:
+        if rule.enforced is Enforced.TOOL and asks & TRACE_OPERATORS:
             yield WorldFault(
-                "unenforceable", f"rule {rule.id}: no tool can tell {sorted(asks & _TRACE)}"
+                "unenforceable",
+                f"rule {rule.id}: no tool can tell {sorted(asks & TRACE_OPERATORS)}",
             )
         try:
             for condition in (rule.when, rule.require):
@@ -282,6 +284,17 @@ def operators(expr: Expr) -> set[str]:
     if isinstance(expr, list | tuple):
         return set[str]().union(*map(operators, expr))
     return set()
+
+
+def operations(expr: Expr) -> Iterator[tuple[str, Any]]:
+    """Every operator of a tree with its operand."""
+    if isinstance(expr, dict):
+        for name, operand in cast("dict[str, Any]", expr).items():
+            yield name, operand
+            yield from operations(operand)
+    elif isinstance(expr, list | tuple):
+        for part in cast("list[Any]", expr):
+            yield from operations(part)
 
 
 def _texts(world: World) -> Iterator[WorldFault]:

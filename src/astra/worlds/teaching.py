@@ -313,7 +313,9 @@ class TaughtWorld:
                 told[part].append(found.fault)
         for part, reasons in told.items():
             reply = self._drop(part)
-            given = reply and reply.model_dump(mode="json", exclude={"analysis"})
+            given = reply and reply.model_dump(
+                mode="json", exclude={"analysis"}, exclude_defaults=True
+            )
             lines = [" ".join(f"{fault.reason}: {fault.detail}".split())[:_DETAIL_CHARS]
                      for fault in reasons]  # fmt: skip
             self._refused[part] = RefusedPart(tuple(lines[:_MOST_FAULTS]), given)
