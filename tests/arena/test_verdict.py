@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from world_samples import RULES, column, offer, table, yard
 
-from astra.arena.verdict import broken_rules, cells_seen, judge
+from astra.arena.cells import cells_seen
+from astra.arena.verdict import broken_rules, judge
 from astra.records.qa import Answer, AnswerType, QuestionKind
 from astra.records.state import Row, Tables, Write, WriteAction
 from astra.records.world import (

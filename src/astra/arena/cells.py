@@ -15,12 +15,20 @@ Cells = dict[tuple[str, str, str], Any]
 
 def cells_seen(world: World, trace: Sequence[TraceEvent]) -> Cells:
     """The cells that successful calls have shown, as they last showed them."""
-    tools = {tool.tool.name: tool for tool in world.tools}
     seen: Cells = {}
-    for event in trace:
-        if is_success(event) and event.tool in tools:
-            seen.update(cells_shown(world, tools[event.tool], event.result))
+    for cells in cells_by_event(world, trace):
+        seen.update(cells)
     return seen
+
+
+def cells_by_event(world: World, trace: Sequence[TraceEvent]) -> list[Cells]:
+    """The cells that each event has shown: none but those of successful calls."""
+    tools = {tool.tool.name: tool for tool in world.tools}
+    return [
+        cells_shown(world, tools[event.tool], event.result)
+        if is_success(event) and event.tool in tools else {}
+        for event in trace
+    ]  # fmt: skip
 
 
 def cells_shown(world: World, tool: WorldTool, result: Any) -> Cells:

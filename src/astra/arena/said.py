@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra.arena.answers import matches, normalise
-from astra.arena.cells import Cells, cells_shown
+from astra.arena.cells import Cells
 from astra.arena.claims import (
     AskedCell,
     ToldValue,
@@ -19,7 +19,6 @@ from astra.arena.claims import (
     values_told,
 )
 from astra.arena.statements import others, places_of, states
-from astra.arena.traces import is_success
 from astra.records.qa import Answer, AnswerType
 from astra.records.state import Row
 from astra.records.world import (
@@ -41,24 +40,25 @@ _LEAST = 3
 """Letters of a word that may name a row, a table or a column."""
 
 
-def say_faults(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> list[str]:
-    """Why each value that was to be told was not; empty where it was."""
+def say_faults(
+    world: World, goal: WorldGoal, trace: Sequence[TraceEvent], shown: Sequence[Cells]
+) -> list[str]:
+    """Why each value that was to be told was not; empty where it was. ``shown``: the cells that
+    each event has shown."""
     if not goal.say:
         return []
     final = _Rows(world)
     for event in trace:
         final.take(event)
     hearings = [_hearing(world, goal, say, trace, final) for say in goal.say]
-    tools = {tool.tool.name: tool for tool in world.tools}
     now = _Rows(world)
     seen: Cells = {}
-    for event in trace:
+    for event, cells in zip(trace, shown, strict=True):
         if event.kind == EventKind.ASSISTANT:
             for one in hearings:
                 one.hear(event.text, seen, now)
-        elif is_success(event) and event.tool in tools:
-            now.take(event)
-            seen.update(cells_shown(world, tools[event.tool], event.result))
+        now.take(event)
+        seen.update(cells)
     return [one.fault() for one in hearings]
 
 

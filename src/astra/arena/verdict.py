@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from astra.arena.agreements import without_other_agreements
-from astra.arena.cells import cells_seen
+from astra.arena.cells import cells_by_event
 from astra.arena.expressions import all_rows, holds, scope_of
 from astra.arena.said import say_faults
 from astra.arena.state import Fields, apply_writes, row_line
@@ -55,8 +55,9 @@ def judge(world: World, goal: WorldGoal, trace: Sequence[TraceEvent], rows: Tabl
     """Judge an executed trace (of ``WorldRunner`` or ``ArenaEnv``) and the rows at its end."""
     state = _state_faults(world, goal, rows)
     outcome = _outcome_faults(world, goal, rows)
-    seen = cells_seen(world, trace)
-    said = [f"{why}:{at}" for at, why in enumerate(say_faults(world, goal, trace)) if why]
+    shown = cells_by_event(world, trace)
+    seen = frozenset[tuple[str, str, str]]().union(*shown)
+    said = [f"{why}:{at}" for at, why in enumerate(say_faults(world, goal, trace, shown)) if why]
     unread = [
         f"unread:{proof.table}.{proof.column}"
         for proof in goal.must_read

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import Any
 
+from astra.arena.cells import cells_seen
 from astra.arena.statements import states
 from astra.arena.traces import is_success, records_in
-from astra.arena.verdict import cells_seen
 from astra.records.qa import AnswerType
 from astra.records.state import Row, Tables, WriteAction
 from astra.records.world import EventKind, OutcomeKind, Say, TraceEvent, UserAct, WorldGoal

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from astra.arena.cells import cells_seen
 from astra.arena.state import row_line
-from astra.arena.verdict import cells_seen, judge
+from astra.arena.verdict import judge
 from astra.records.base import canonical_json
 from astra.records.state import Tables
 from astra.records.world import OUTCOMES, EventKind, TraceEvent
