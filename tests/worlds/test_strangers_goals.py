@@ -335,7 +335,7 @@ CASES = (
          "satisfied", _still_active, _polite),
     Case("another date is due to be told", "other_value", LIBRARY,
          "read", _wrong_answer, _also_the_key),
-    Case("what stood there before", "other_value", LIBRARY, "told", _before, _polite),
+    Case("what stood there before", "not_said", LIBRARY, "told", _before, _polite),
     Case("another loan than the words name", "ask_untold", LIBRARY, "told", _other_loan),
     Case("forbidden for another loan", "ask_untold", LIBRARY, "long", _other_loan),
     Case("read of somebody else's loan", "not_said", LIBRARY, "read", _read_elsewhere),
