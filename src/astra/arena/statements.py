@@ -181,6 +181,8 @@ def number(token: str) -> float | None:
 
 def day(token: str) -> str | None:
     """A token as an ISO 8601 date; None where it is none."""
+    if token[10:11] not in ("", "T", "t", " "):
+        return None
     try:
         return date.fromisoformat(token.replace("/", "-")[:10]).isoformat()
     except ValueError:
