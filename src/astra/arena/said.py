@@ -109,6 +109,7 @@ class _Hearing:
     cells: tuple[tuple[str, str], ...]
     """Tables and keys of the rows that hold it."""
     known: frozenset[Any]
+    """What else may be told; of a computed answer, the other answers."""
     named: bool
     """Whether the user named the row by its key."""
     values: Mapping[str, list[Any]]
@@ -156,7 +157,9 @@ class _Hearing:
         basis = frozenset(_scalar(seen.get(_cell(proof))) for proof in self.say.read)
         if answer.type in _COUNTED:
             for gap, values in values_told(answer, text).items():
-                self.sentences[gap] = self.sentences.get(gap, frozenset()) | (values - basis)
+                self.sentences[gap] = self.sentences.get(gap, frozenset()) | (
+                    values - basis - self.known
+                )
                 self.wrong |= len(self.sentences[gap]) > 1 and len(values) == 1
         if not is_told(answer, text):
             self.among |= answer.type in _COUNTED and self._is_one_of(text)
@@ -233,7 +236,8 @@ def _hearing(
         direct = []
     columns = {f"{one.table}.{one.column}": _column(final, one) for one in say.read}
     if not direct:
-        return _Hearing(say, None, (), frozenset(), False, columns)
+        rest = [one.answer.value for one in goal.say if one is not say]
+        return _Hearing(say, None, (), _normal(say.answer, rest), False, columns)
     first = direct[0]
     asked = [one.answer.value for one in goal.say if one is not say and
              any((p.table, p.column) == (first.table, first.column) for p in one.read)]  # fmt: skip
