@@ -10,6 +10,7 @@ from astra.records.world import (
     OUTCOMES,
     ColumnType,
     Expr,
+    OutcomeKind,
     PolicyRule,
     ToolRole,
     World,
@@ -18,7 +19,7 @@ from astra.records.world import (
 from astra.worlds.filters import LISTING, filters_of
 from astra.worlds.soundness import WorldFault, operations
 
-_MAKES_OUTCOMES = (ToolRole.DECLINE, ToolRole.HAND_OVER)
+_ENDINGS = {ToolRole.DECLINE: OutcomeKind.DECLINED, ToolRole.HAND_OVER: OutcomeKind.HANDED_OVER}
 
 
 def declaration_faults(world: World) -> Iterator[WorldFault]:
@@ -26,8 +27,20 @@ def declaration_faults(world: World) -> Iterator[WorldFault]:
     yield from outline_faults(world)
     for tool in world.tools:
         yield from idle_faults(world, tool)
+        yield from _ending_faults(tool)
     for rule in world.rules:
         yield from _uncounted(world, rule)
+
+
+def _ending_faults(tool: WorldTool) -> Iterator[WorldFault]:
+    """A tool that ends a request and leaves another row, or more, than its role says."""
+    if tool.role not in _ENDINGS:
+        return
+    kind = _ENDINGS[tool.role].value
+    row = {"outcome": kind, "reason": {"arg": "reason"}}
+    made = [(one.action, one.table, one.values, one.when) for one in tool.changes]
+    if made != [(WriteAction.INSERT, OUTCOMES, row, None)]:
+        yield WorldFault("roles", f"{tool.tool.name} has to leave one row {kind} with its reason")
 
 
 def outline_faults(world: World) -> Iterator[WorldFault]:
@@ -52,13 +65,13 @@ def priced_by(world: World, quote: WorldTool) -> list[WorldTool]:
     """The tools that write what a quote is about: they take all that it takes."""
     asked = set(quote.tool.parameters.get("properties", {}))
     return [tool for tool in world.tools
-            if tool.writes and tool.role not in _MAKES_OUTCOMES
+            if tool.writes and tool.role not in _ENDINGS
             and asked <= set(tool.tool.parameters.get("properties", {}))]  # fmt: skip
 
 
 def idle_faults(world: World, tool: WorldTool) -> Iterator[WorldFault]:
     """Keys, days and numbers that a tool is given and that nothing it writes depends on."""
-    if not tool.changes or tool.role in _MAKES_OUTCOMES:
+    if not tool.changes or tool.role in _ENDINGS:
         return
     keys = [table.key for table in world.tables if table.name != OUTCOMES]
     used = {
