@@ -306,7 +306,6 @@ BY_CHANCE = {"no_hidden_prerequisite"}  # what another draw of calls may find in
 MISSED = {
     "what is voided is finished": "seldom is a voided contract met whose machine is out again",
     "more is declared as shown": "no tool has to show all that it declares as shown",
-    "declining hands over": "what declining leaves in `outcomes` is told by the tool alone",
     "shown as it was at first": "no row is read before and after it is changed in one session",
 }
 REFUSED: dict[str, str] = {}
