@@ -279,7 +279,7 @@ def test_several_computed_answers_are_told_alike() -> None:
     says = tuple(Say(answer=Answer(type=AnswerType.NUMBER, value=value), read=())
                  for value in (54.04, 41.64))  # fmt: skip
     both = GOAL.model_copy(update={"say": says, "must_read": ()})
-    told = [agent("It is 54.04."), agent("It is 41.64.")]
+    told = [agent("It is 54.04."), agent("It is 41.64."), agent("It is 64GB.")]
     assert reasons((*REFERENCE[:-1], *told), goal=both) == ()
     more = (*REFERENCE[:-1], *told, agent("It is 17.5."))
     assert reasons(more, goal=both) == ("said_among_others:0", "said_among_others:1")

@@ -252,6 +252,8 @@ def values_told(answer: Answer, text: str) -> dict[str, frozenset[Any]]:
     found: dict[str, frozenset[Any]] = {}
     for sentence, _ in _sentences(text):
         for one in _told_of(answer, sentence):
+            if one.value is None:  # 64GB
+                continue
             gap = f"{sentence[: one.start]}_{sentence[one.end :]}"
             found[gap] = found.get(gap, frozenset()) | {one.value}
     return found
