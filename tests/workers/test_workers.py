@@ -81,7 +81,7 @@ class Workspace:
 
     def run(self, cluster: str = "") -> tuple[int, str]:
         stage = self.start(cluster)
-        _, said = stage.communicate(timeout=100)
+        _, said = stage.communicate(timeout=240)
         return stage.returncode, said
 
     def made(self) -> dict[str, bytes]:
@@ -118,6 +118,7 @@ def test_without_ray_the_message_says_how_to_get_it(tmp_path: Path) -> None:
 
 
 @needs_ray
+@pytest.mark.slow
 def test_two_workers_make_the_same_bytes_and_ask_no_more(tmp_path: Path, cluster: str) -> None:
     with WordServer() as server:
         alone = Workspace(tmp_path / "alone", server.url)
@@ -137,6 +138,7 @@ def test_two_workers_make_the_same_bytes_and_ask_no_more(tmp_path: Path, cluster
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_killed_worker_costs_no_committed_answer(tmp_path: Path, cluster: str) -> None:
     with WordServer(delay_s=0.25) as server:
         alone = Workspace(tmp_path / "alone", server.url)
@@ -150,7 +152,7 @@ def test_a_killed_worker_costs_no_committed_answer(tmp_path: Path, cluster: str)
         victim, *others = workers_of(stage, cluster)
         assert len(others) == 1
         os.kill(victim, signal.SIGKILL)
-        _, said = stage.communicate(timeout=100)
+        _, said = stage.communicate(timeout=240)
     assert stage.returncode == 0, said
     assert shared.made() == alone.made()
     assert "is lost" in said
@@ -162,6 +164,7 @@ def test_a_killed_worker_costs_no_committed_answer(tmp_path: Path, cluster: str)
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_cap_holds_over_all_workers_together(tmp_path: Path, cluster: str) -> None:
     with WordServer(delay_s=0.05) as server:
         shared = Workspace(
@@ -174,6 +177,7 @@ def test_a_cap_holds_over_all_workers_together(tmp_path: Path, cluster: str) -> 
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_rate_limit_holds_over_all_workers_together(tmp_path: Path, cluster: str) -> None:
     with WordServer() as server:
         shared = Workspace(tmp_path / "w", server.url, stage_workers=2)
@@ -187,6 +191,7 @@ def test_a_rate_limit_holds_over_all_workers_together(tmp_path: Path, cluster: s
 
 
 @needs_ray
+@pytest.mark.slow
 def test_an_item_that_kills_its_workers_is_named(tmp_path: Path, cluster: str) -> None:
     with WordServer(delay_s=0.05) as server:
         shared = Workspace(tmp_path / "w", server.url)
@@ -203,9 +208,8 @@ def test_an_item_that_kills_its_workers_is_named(tmp_path: Path, cluster: str) -
         assert len(server.requests) - before <= COUNT
 
 
-@needs_ray
 def test_a_worker_with_other_inputs_is_refused(
-    tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from astra.workers.inputs import WorkersError, require_same, stage_inputs
 
