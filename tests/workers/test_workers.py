@@ -20,7 +20,8 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from workers_server import WordServer
+
+from chat_server import Answer, ChatServer
 
 try:
     import ray
@@ -92,6 +93,20 @@ class Workspace:
     def committed(self) -> int:
         with closing(sqlite3.connect(self.folder / "cache/answers.sqlite")) as connection:
             return connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
+
+
+class WordServer(ChatServer):
+    """Answers with a word for each prompt, after a delay; keeps the time of every request."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.times: list[float] = []
+        self._delay_s = delay_s
+        super().__init__(default=self._word)
+
+    def _word(self, body: dict[str, Any]) -> Answer:
+        self.times.append(time.monotonic())
+        said = body["messages"][0]["content"].split(".")[0].lower()
+        return Answer(json.dumps({"word": said}), delay_s=self._delay_s)
 
 
 def asked(server: WordServer) -> Counter[str]:
