@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from astra.toolbank.validity import (
     NUMBERS,
     SCHEMAS,
     TEXTS,
+    compiles,
     surely_valid,
 )
 
@@ -268,3 +270,10 @@ def test_self_referring_openapi_documents_are_cut_not_multiplied() -> None:
     (tool,) = server.tools
     assert any("cut" in note for note in tool.notes)
     assert set(tool.parameters["properties"]) == set(names)
+
+
+def test_a_pattern_of_doubtful_syntax_is_kept_without_a_word() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiles("[[a-z]")
+        assert not compiles("(")
