@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -321,17 +322,20 @@ def test_uncaged_is_asked_for_by_name_and_never_silent(caplog: pytest.LogCapture
 def test_last_words_of_an_ended_server_reach_a_host_that_reads_late(
     caged: ServerWalls, tmp_path: Path
 ) -> None:
-    says = ("/bin/sh", "-c", "head -c 150000 /dev/zero >&2; echo last words >&2")
+    reads, writes = os.pipe()
+    more = fcntl.fcntl(reads, fcntl.F_GETPIPE_SZ) + 1000
+    says = ("/bin/sh", "-c", f"head -c {more} /dev/zero >&2; echo last words >&2")
     with (
         caged.around(says, {}, tmp_path, (), network=False) as walled,
         subprocess.Popen(
             walled.command, env=dict(walled.environment), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=writes,
         ) as guard,
+        os.fdopen(reads, "rb") as said,
     ):  # fmt: skip
+        os.close(writes)
         assert guard.stdout is not None
-        assert guard.stderr is not None
         assert guard.stdout.read() == b""  # ends when the server has
         time.sleep(0.3)
-        assert guard.stderr.read().endswith(b"last words\n")
+        assert said.read().endswith(b"last words\n")
         assert guard.wait() == 0
