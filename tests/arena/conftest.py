@@ -4,16 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from arena_samples import PRICE_CODE, ROOMS_CODE, one_parameter_tool
-from hypothesis import settings
 
 from astra.records.environment import Arena, ArenaStep
 from astra.records.qa import Answer, AnswerType, QuestionKind, Scenario, Split
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox
-
-settings.register_profile("shared_machine", deadline=None)
-settings.load_profile("shared_machine")
 
 
 def number(value: float, domain_size: int | None = None) -> Answer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from astra.cli import prompts
 from astra.cli.main import commands
 from astra.llm.cache import AnswerCache, Spent
 from astra.prompting import template_hash
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import Answer, ChatServer
 
 ONLINE = {"backend": "openai", "model": "m", "temperature": 0.0, "max_tokens": 64}

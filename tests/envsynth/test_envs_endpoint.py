@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,6 @@ from astra.records.environment import Arena, Environment
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.sandbox.protocol import Sandbox
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import Answer, ChatServer, runtime
 
 MODELS = count()

@@ -9,9 +9,13 @@ from typing import Any
 
 import yaml
 
-from astra.publish.evidence import read_document, shown
+from astra.publish.evidence import read_document, shown, shown_share
 
 SOURCE = re.compile(r"`(build/[^#`]+)#([^`]*)`")
+CITED = re.compile(r"\[([^\]]*)\]\((build/[^#)]+)#([^)]*)\)")
+QUOTED = re.compile(
+    r"^`(build/[^#`]+)#([^`]*)`:\n\n(`{3,})text\n(.*?)\n\3$", re.DOTALL | re.MULTILINE
+)
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -55,8 +59,9 @@ def tables(text: str) -> list[list[list[str]]]:
 
 
 def follow(folder: Path) -> int:
-    """Check each value of each table against the file that it names; how many were checked."""
-    checked = 0
+    """Check each value of tables, sentences and quotations against the file that it names; how many
+    were checked."""
+    checked = _follow_prose(folder)
     for header, *rows in tables(body(folder)):
         if header == ["file", "SHA-256"]:
             for name, digest in rows:
@@ -78,10 +83,24 @@ def follow(folder: Path) -> int:
     return checked
 
 
+def _follow_prose(folder: Path) -> int:
+    cited = CITED.findall(body(folder))
+    for text, file, pointer in cited:
+        found = place(folder, file, pointer)
+        shares = {shown_share(found)} if isinstance(found, int | float) else set()
+        assert text in {shown(found, True), *shares}, (text, file, pointer)
+    quoted = QUOTED.findall(body(folder))
+    for file, pointer, _, text in quoted:
+        assert text == place(folder, file, pointer), (file, pointer)
+    assert body(folder).count("```text") == len(quoted)
+    return len(cited) + len(quoted)
+
+
 def untraced(folder: Path) -> list[str]:
     """Digits that stand outside of tables, code and links."""
     text = re.sub(r"```.*?```", "", body(folder), flags=re.DOTALL)
     text = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+    text = CITED.sub("", text)
     text = re.sub(r"`[^`]*`", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     return re.findall(r"\S*\d\S*", text)

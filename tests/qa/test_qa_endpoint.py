@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from astra.qa.selection import JudgedInstance
 from astra.records.qa import QAInstance
 from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import KEY, Answer, ChatServer, runtime
 
 OFFLINE = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from knowledge_texts import BOAT_TEXT, ZH_TEXT
 
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig
@@ -28,7 +29,6 @@ from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
 from astra.text.actions import asks_for_action
 from astra.text.names import Pool, pool_of
-from conftest import BOAT_TEXT, ZH_TEXT
 
 LONG = json.dumps({"domain": "a", "knowledge_corpus": "b" * 30_000})
 TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)

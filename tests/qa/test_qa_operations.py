@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra.qa.knowledge.operations import (
@@ -88,7 +88,6 @@ def test_references_are_found_inside_lists() -> None:
     assert references(make("less", {"names": ["A"], "values": values})) == (2, 4)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-50, 50)), min_size=1, max_size=20))
 def test_aggregates_agree_with_plain_python(rows: list[tuple[str, int]]) -> None:
     table = Table(name="t", columns=("group", "value"), rows=tuple(rows))

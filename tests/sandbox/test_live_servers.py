@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -315,3 +317,25 @@ def test_uncaged_is_asked_for_by_name_and_never_silent(caplog: pytest.LogCapture
     assert not caplog.text
     assert isinstance(build_walls(RuntimeConfig(live_servers="uncaged")), NoWalls)
     assert "UNCAGED" in caplog.text
+
+
+def test_last_words_of_an_ended_server_reach_a_host_that_reads_late(
+    caged: ServerWalls, tmp_path: Path
+) -> None:
+    reads, writes = os.pipe()
+    more = fcntl.fcntl(reads, fcntl.F_GETPIPE_SZ) + 1000
+    says = ("/bin/sh", "-c", f"head -c {more} /dev/zero >&2; echo last words >&2")
+    with (
+        caged.around(says, {}, tmp_path, (), network=False) as walled,
+        subprocess.Popen(
+            walled.command, env=dict(walled.environment), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=writes,
+        ) as guard,
+        os.fdopen(reads, "rb") as said,
+    ):  # fmt: skip
+        os.close(writes)
+        assert guard.stdout is not None
+        assert guard.stdout.read() == b""  # ends when the server has
+        time.sleep(0.3)
+        assert said.read().endswith(b"last words\n")
+        assert guard.wait() == 0

@@ -104,7 +104,7 @@ def test_depth_and_long_digit_strings_within_the_limits_travel() -> None:
 
 
 @given(st.binary(max_size=300) | st.binary(max_size=30).map(lambda b: wire.HEADER.pack(len(b)) + b))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_a_session_sends_its_call_ends_with_a_status(data: bytes) -> None:
     """A peer of arbitrary bytes: no crash, no hang, never a value, nothing left open."""
     before = len(os.listdir("/proc/self/fd"))

@@ -38,7 +38,7 @@ def topic(note: Note) -> str:
     return note.topic
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(notes, max_size=12), st.lists(notes, max_size=6))
 def test_a_shelf_finds_what_a_dictionary_of_lists_would(
     first: list[Note], later: list[Note]

@@ -77,9 +77,7 @@ rows = st.builds(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(rows, max_size=5, unique_by=lambda row: row.id))
 def test_records_come_back_as_they_were(tmp_path: Path, given_rows: list[Row]) -> None:
     path = tmp_path / "rows.parquet"
@@ -142,9 +140,7 @@ def test_rows_with_one_id_and_different_content_are_refused(tmp_path: Path) -> N
         write_records(tmp_path / "r.parquet", same, Row)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.builds(Row, name=st.sampled_from("abc"), number=st.integers(0, 1)), max_size=8))
 def test_a_writer_keeps_what_a_dictionary_would(tmp_path: Path, given_rows: list[Row]) -> None:
     path = tmp_path / "rows.parquet"

@@ -97,7 +97,7 @@ def test_what_is_drawn_depends_on_no_hash_seed() -> None:
     assert len(json.loads(drawn.pop())) == 3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet="ab01()[]{}|*+?.^$\\dwsDWSbB,-=!<>:", max_size=12), st.integers(0, 9))
 def test_any_pattern_gives_a_match_or_a_reason(pattern: str, low: int) -> None:
     schema: dict[str, Any] = {"type": "string", "pattern": pattern, "minLength": low}

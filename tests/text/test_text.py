@@ -137,7 +137,7 @@ schemas = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(schemas)
 def test_hostile_schemas_give_a_value_or_a_reason(schema: dict[str, Any]) -> None:
     try:
@@ -167,7 +167,7 @@ def plainly(texts: list[str], threshold: float) -> list[bool]:
     return new
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(similar_texts, st.sampled_from([0.8, 0.9, 1.0]))
 def test_what_is_called_a_repeat_is_one_and_equal_texts_always_are(
     texts: list[str], threshold: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from astra.llm.protocol import ModelConfig
 from astra.records.score import Rejection
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.toolbank.results import infer_results
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import KEY, Answer, ChatServer, runtime
 
 MODEL = ModelConfig(backend="openai", model="ada", max_tokens=500)

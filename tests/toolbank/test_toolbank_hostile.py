@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from astra.toolbank.validity import (
     NUMBERS,
     SCHEMAS,
     TEXTS,
+    compiles,
     surely_valid,
 )
 
@@ -93,7 +95,7 @@ def tried(work: Callable[[], Any]) -> Any:
         return refusal
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(json_values)
 def test_any_value_as_parameters_gives_a_valid_schema_or_a_reason(found: Any) -> None:
     result = tried(lambda: normalise_parameters(found))
@@ -107,7 +109,7 @@ def test_any_value_as_parameters_gives_a_valid_schema_or_a_reason(found: Any) ->
     assert isinstance(document["properties"], dict)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(json_values)
 def test_valid_output_schemas_or_none(found: Any) -> None:
     schema, notes = normalise_output(found)
@@ -117,7 +119,7 @@ def test_valid_output_schemas_or_none(found: Any) -> None:
         Draft202012Validator.check_schema(schema)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(json_values)
 def test_the_quick_check_is_never_laxer_than_the_metaschema(found: Any) -> None:
     if surely_valid(found):
@@ -127,7 +129,7 @@ def test_the_quick_check_is_never_laxer_than_the_metaschema(found: Any) -> None:
             raise AssertionError(f"{found!r}: {error.message}") from None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.one_of(st.none(), st.integers(), st.text(max_size=90)),
     st.one_of(st.none(), st.integers(), st.text(max_size=150)),
@@ -150,7 +152,7 @@ def test_any_tool_is_usable_or_refused_with_a_reason(
 
 
 @pytest.mark.parametrize("kind", names(formats))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(documents)
 def test_any_document_in_any_format_gives_servers_or_a_reason(kind: str, document: Any) -> None:
     result = tried(lambda: parse_document(kind, document, BASE))
@@ -268,3 +270,10 @@ def test_self_referring_openapi_documents_are_cut_not_multiplied() -> None:
     (tool,) = server.tools
     assert any("cut" in note for note in tool.notes)
     assert set(tool.parameters["properties"]) == set(names)
+
+
+def test_a_pattern_of_doubtful_syntax_is_kept_without_a_word() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiles("[[a-z]")
+        assert not compiles("(")

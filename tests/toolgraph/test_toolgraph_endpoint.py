@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ from astra.toolgraph.config import ChainsConfig, GraphConfig
 from astra.toolgraph.graph import graphs
 from astra.toolgraph.judging import build_operators
 from astra.toolgraph.offline.handlers import HANDLERS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "llm"))
 from chat_server import KEY, Answer, ChatServer, runtime
 
 MODELS = tuple(

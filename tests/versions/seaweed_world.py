@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
-from versions_world import BUCKET, WAIT_S, Key, Store, _client
+from versions_world import BUCKET, WAIT_S, Key, Passage, Store, _client
 
 WRITER = Key("WRITERKEYID", "secret-of-the-writer")
 READER = Key("READERKEYID", "secret-of-the-reader")
@@ -90,33 +90,17 @@ def _made_bucket(server: subprocess.Popen[bytes], store: Store, log: Path) -> No
     raise AssertionError(f"SeaweedFS did not start: {log.read_text()[-2000:]}")
 
 
-class BrokenLine:
+class BrokenLine(Passage):
     """Passes connections on until ``allowed`` bytes went to the store; then it resets them all."""
 
     def __init__(self, url: str, allowed: int) -> None:
-        self._target = ("127.0.0.1", int(url.rsplit(":", 1)[1]))
-        self._left = allowed
-        self._lock = threading.Lock()
         self.broken = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(url, allowed)
 
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            if self.broken.is_set():
-                self._reset(near)
-                continue
-            far = socket.create_connection(self._target, timeout=WAIT_S)
-            threading.Thread(target=self._pump, args=(near, far, True), daemon=True).start()
-            threading.Thread(target=self._pump, args=(far, near, False), daemon=True).start()
+    def _refused(self, near: socket.socket) -> bool:
+        if self.broken.is_set():
+            self._reset(near)
+        return self.broken.is_set()
 
     def _pump(self, source: socket.socket, sink: socket.socket, upward: bool) -> None:
         with suppress(OSError):

@@ -10,12 +10,21 @@ from pathlib import Path
 
 import pytest
 import yaml
-from chat_server import KEY, Answer, ChatServer, runtime
 from pydantic import BaseModel
-from versions_world import BUCKET, WAIT_S, Gate, Repository, Store, running_store, small_repository
+from versions_world import (
+    BUCKET,
+    WAIT_S,
+    Gate,
+    Repository,
+    Store,
+    running_store,
+    small_repository,
+    tampered,
+)
 
 from astra.llm.build import Teachers
 from astra.llm.protocol import Ask, ModelConfig, Teacher
+from chat_server import KEY, Answer, ChatServer, runtime
 
 pytestmark = pytest.mark.timeout(1800)  # of a machine that trains beside it; each wait is bounded
 PREFIX = "project"
@@ -143,14 +152,10 @@ def test_an_object_that_was_tampered_with_is_not_taken(
 ) -> None:
     path = "data/graph.parquet"
     key = key_of(origin.lock()[path])
-    whole = store.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
-    store.client().put_object(Bucket=BUCKET, Key=key, Body=whole[:-9] + b"ATTACKER!")
     copy = origin.clone(tmp_path / "repo")
-    try:
+    with tampered(store, key):
         assert path in copy.run("dvc", "pull", fails=True)
         assert not (copy.folder / path).exists()
-    finally:
-        store.client().put_object(Bucket=BUCKET, Key=key, Body=whole)
     copy.run("dvc", "pull")
     assert md5(copy.folder / path) == origin.lock()[path]
 

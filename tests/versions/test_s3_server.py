@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 from seaweed_world import BrokenLine, running_seaweed, weed
-from versions_world import BUCKET, Repository, Store, small_repository
+from versions_world import BUCKET, Repository, Store, small_repository, tampered
 
 pytestmark = pytest.mark.timeout(1800)  # of a machine that trains beside it; each wait is bounded
 PREFIX = "project"
@@ -119,14 +119,10 @@ def test_an_object_that_was_tampered_with_is_not_taken(
 ) -> None:
     path = "data/graph.parquet"
     key = key_of(origin.lock()[path])
-    whole = store.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
-    store.client().put_object(Bucket=BUCKET, Key=key, Body=whole[:-9] + b"ATTACKER!")
     copy = origin.clone(tmp_path / "repo")
-    try:
+    with tampered(store, key):
         assert path in copy.run("dvc", "pull", path, fails=True)
         assert not (copy.folder / path).exists()
-    finally:
-        store.client().put_object(Bucket=BUCKET, Key=key, Body=whole)
 
 
 def test_wrong_keys_a_missing_bucket_and_a_dead_server_are_one_clear_error(

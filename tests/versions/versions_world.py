@@ -129,21 +129,18 @@ def _check_signatures(url: str) -> None:
         pass
 
 
-class Gate:
-    """Passes connections on to the store until ``allowed`` objects were uploaded, then stalls."""
+class Passage:
+    """Passes connections on to the store; what becomes of their bytes is for ``_pump`` to say."""
 
     def __init__(self, url: str, allowed: int) -> None:
         self._target = ("127.0.0.1", int(url.rsplit(":", 1)[1]))
         self._left = allowed
         self._lock = threading.Lock()
-        self.stalled = threading.Event()
-        self._closed = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self._closed.set()
         self._listener.close()
 
     def _accept(self) -> None:
@@ -152,16 +149,37 @@ class Gate:
                 near, _ = self._listener.accept()
             except OSError:
                 return
+            if self._refused(near):
+                continue
             far = socket.create_connection(self._target, timeout=WAIT_S)
             threading.Thread(target=self._pump, args=(near, far, True), daemon=True).start()
             threading.Thread(target=self._pump, args=(far, near, False), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, requests: bool) -> None:
+    def _refused(self, near: socket.socket) -> bool:
+        return False
+
+    def _pump(self, source: socket.socket, sink: socket.socket, upward: bool) -> None:
+        raise NotImplementedError
+
+
+class Gate(Passage):
+    """Passes connections on to the store until ``allowed`` objects were uploaded, then stalls."""
+
+    def __init__(self, url: str, allowed: int) -> None:
+        self.stalled = threading.Event()
+        self._closed = threading.Event()
+        super().__init__(url, allowed)
+
+    def close(self) -> None:
+        self._closed.set()
+        super().close()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, upward: bool) -> None:
         with closing(source), closing(sink):
             try:
                 while data := source.recv(1 << 16):
                     # A request starts a segment, and the client waits for the answer to it.
-                    if requests and data.startswith(b"PUT ") and not self._admitted():
+                    if upward and data.startswith(b"PUT ") and not self._admitted():
                         self.stalled.set()
                         self._closed.wait(WAIT_S)
                         return
@@ -173,6 +191,17 @@ class Gate:
         with self._lock:
             self._left -= 1
             return self._left >= 0
+
+
+@contextmanager
+def tampered(store: Store, key: str) -> Iterator[None]:
+    """Another object of the same length under ``key``, for as long as the context lasts."""
+    whole = store.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    store.client().put_object(Bucket=BUCKET, Key=key, Body=whole[:-9] + b"ATTACKER!")
+    try:
+        yield
+    finally:
+        store.client().put_object(Bucket=BUCKET, Key=key, Body=whole)
 
 
 class Repository:

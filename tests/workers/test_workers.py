@@ -20,7 +20,8 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from workers_server import WordServer
+
+from chat_server import Answer, ChatServer
 
 try:
     import ray
@@ -81,7 +82,7 @@ class Workspace:
 
     def run(self, cluster: str = "") -> tuple[int, str]:
         stage = self.start(cluster)
-        _, said = stage.communicate(timeout=100)
+        _, said = stage.communicate(timeout=240)
         return stage.returncode, said
 
     def made(self) -> dict[str, bytes]:
@@ -92,6 +93,20 @@ class Workspace:
     def committed(self) -> int:
         with closing(sqlite3.connect(self.folder / "cache/answers.sqlite")) as connection:
             return connection.execute("SELECT COUNT(*) FROM answers").fetchone()[0]
+
+
+class WordServer(ChatServer):
+    """Answers with a word for each prompt, after a delay; keeps the time of every request."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.times: list[float] = []
+        self._delay_s = delay_s
+        super().__init__(default=self._word)
+
+    def _word(self, body: dict[str, Any]) -> Answer:
+        self.times.append(time.monotonic())
+        said = body["messages"][0]["content"].split(".")[0].lower()
+        return Answer(json.dumps({"word": said}), delay_s=self._delay_s)
 
 
 def asked(server: WordServer) -> Counter[str]:
@@ -118,6 +133,7 @@ def test_without_ray_the_message_says_how_to_get_it(tmp_path: Path) -> None:
 
 
 @needs_ray
+@pytest.mark.slow
 def test_two_workers_make_the_same_bytes_and_ask_no_more(tmp_path: Path, cluster: str) -> None:
     with WordServer() as server:
         alone = Workspace(tmp_path / "alone", server.url)
@@ -137,6 +153,7 @@ def test_two_workers_make_the_same_bytes_and_ask_no_more(tmp_path: Path, cluster
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_killed_worker_costs_no_committed_answer(tmp_path: Path, cluster: str) -> None:
     with WordServer(delay_s=0.25) as server:
         alone = Workspace(tmp_path / "alone", server.url)
@@ -150,7 +167,7 @@ def test_a_killed_worker_costs_no_committed_answer(tmp_path: Path, cluster: str)
         victim, *others = workers_of(stage, cluster)
         assert len(others) == 1
         os.kill(victim, signal.SIGKILL)
-        _, said = stage.communicate(timeout=100)
+        _, said = stage.communicate(timeout=240)
     assert stage.returncode == 0, said
     assert shared.made() == alone.made()
     assert "is lost" in said
@@ -162,6 +179,7 @@ def test_a_killed_worker_costs_no_committed_answer(tmp_path: Path, cluster: str)
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_cap_holds_over_all_workers_together(tmp_path: Path, cluster: str) -> None:
     with WordServer(delay_s=0.05) as server:
         shared = Workspace(
@@ -174,6 +192,7 @@ def test_a_cap_holds_over_all_workers_together(tmp_path: Path, cluster: str) -> 
 
 
 @needs_ray
+@pytest.mark.slow
 def test_a_rate_limit_holds_over_all_workers_together(tmp_path: Path, cluster: str) -> None:
     with WordServer() as server:
         shared = Workspace(tmp_path / "w", server.url, stage_workers=2)
@@ -187,6 +206,7 @@ def test_a_rate_limit_holds_over_all_workers_together(tmp_path: Path, cluster: s
 
 
 @needs_ray
+@pytest.mark.slow
 def test_an_item_that_kills_its_workers_is_named(tmp_path: Path, cluster: str) -> None:
     with WordServer(delay_s=0.05) as server:
         shared = Workspace(tmp_path / "w", server.url)
@@ -203,9 +223,8 @@ def test_an_item_that_kills_its_workers_is_named(tmp_path: Path, cluster: str) -
         assert len(server.requests) - before <= COUNT
 
 
-@needs_ray
 def test_a_worker_with_other_inputs_is_refused(
-    tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from astra.workers.inputs import WorkersError, require_same, stage_inputs
 

@@ -58,9 +58,8 @@ def play_served(
                         for done in as_completed(running):
                             latest[running[done]] = done.result()
                             progress.ended(name)
-                    except BaseException:
+                    finally:  # what has not begun when one fails is not worth its time
                         pool.shutdown(cancel_futures=True)
-                        raise
             return [latest[at] for at in positions]
 
         rollouts, _ = again_where_infra(jobs, roll)

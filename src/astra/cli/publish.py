@@ -38,7 +38,11 @@ def policy(
     push: Push = False,
     registered: Annotated[
         bool,
-        typer.Option("--register", help=f"Then make it an MLflow model version, alias {ALIAS}."),
+        typer.Option(
+            "--register",
+            help=f"Then make it an MLflow model version, alias {ALIAS}. It takes a store that is "
+            "there: an SQLite file or another database, or, with --push, an MLflow server.",
+        ),
     ] = False,
 ) -> None:
     """Write CHECKPOINT with its model card, and load and serve it in processes of their own.
@@ -47,7 +51,7 @@ def policy(
     """
     uri = tracking_uri(load("runtime", RuntimeConfig))
     if registered:
-        store_in_reach(uri)
+        store_in_reach(uri, push)
     _refuse_push(out, push)
     with LockedStages() as stages:
         refuse_unrecorded(stages)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from astra.arena.env import offered
 from astra.arena.prompt import initial_messages
 from astra.publish.licences import LicenceBook, RowOrigin, joined
+from astra.publish.notices import SourceTally
 from astra.publish.origins import ARENAS, SAMPLES, conversations, tool_origins
 from astra.publish.rows import SplitWriter
 from astra.records.environment import Arena, ArenaTool, Band
@@ -40,17 +41,26 @@ ARENA_SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 COUNTED = ("language", "domain", "kind", "licence")
-"""Columns whose values a card counts."""
+"""Columns of all data sets whose values a card counts."""
+SFT_COUNTED = (*COUNTED, "execution", "agent")
+ARENA_COUNTED = (*COUNTED, "scenario", "hops", "hard", "traits")
 
 
 class RowGate:
-    """Lets rows out whose every licence may be published; counts them, and names the others."""
+    """Lets rows out whose every licence may be published; counts them, and names the others.
 
-    def __init__(self, book: LicenceBook, writer: SplitWriter, left_out: IO[str]) -> None:
+    Of ``counted`` columns it counts the values, of lists every member.
+    """
+
+    def __init__(
+        self, book: LicenceBook, writer: SplitWriter, left_out: IO[str], counted: Sequence[str]
+    ) -> None:
         self.book = book
+        self.tally = SourceTally(book)
         self._writer = writer
         self._left_out = left_out
-        self._counts = {name: Counter[str]() for name in ("split", *COUNTED)}
+        self._counted = counted
+        self._counts = {name: Counter[str]() for name in ("split", *counted)}
         self._refused = Counter[str]()
         self._tools = Counter[str]()
 
@@ -58,16 +68,23 @@ class RowGate:
         """Write the row with ``sources`` and ``licence``, or name it in ``left_out``."""
         licence = joined(origin.licence for origin in origins)
         sources = sorted({origin.source for origin in origins})
-        if not self.book.admits(licence):
-            self._refused[licence] += 1
-            named = {"id": row["id"], "sources": sources, "licence": licence}
+        if not all(self.book.admits_origin(origin) for origin in origins):
+            admitted = self.book.admits(licence)
+            self._refused[f"{licence}, notice unknown" if admitted else licence] += 1
+            named: dict[str, Any] = {"id": row["id"], "sources": sources, "licence": licence}
+            if admitted:
+                named["without_notice"] = sorted(
+                    {one.source for one in origins if self.book.unnoticed(one.source, one.licence)}
+                )
             self._left_out.write(json.dumps(named, ensure_ascii=False) + "\n")
             return
         row |= {"sources": sources, "licence": licence}
         self._writer.add(split, row)
+        self.tally.add(origins)
         self._counts["split"][split] += 1
-        for name in COUNTED:
-            self._counts[name][row[name]] += 1
+        for name in self._counted:
+            found = row[name]
+            self._counts[name].update(map(_named, found if isinstance(found, list) else [found]))
 
     def tool_left_out(self, licence: str) -> None:
         """Count a tool that was taken out of a row that goes out without it."""
@@ -86,6 +103,10 @@ class RowGate:
             "left_out": {"rows": self._refused.total(), "licence": _sorted(self._refused)},
             "tools_left_out": {"tools": self._tools.total(), "licence": _sorted(self._tools)},
         }
+
+
+def _named(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _sorted(counted: Counter[str]) -> dict[str, int]:
@@ -156,7 +177,7 @@ def _kept(
         staying: list[ArenaTool] = []
         for offer in offers:
             found = origins_of(offer.tool)
-            fit = next((one for one in found if gate.book.admits(one.licence)), None)
+            fit = next((one for one in found if gate.book.admits_origin(one)), None)
             if fit is None:
                 gate.tool_left_out(joined(one.licence for one in found))
                 continue

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from astra.publish import sections
-from astra.publish.data_rows import COUNTED
+from collections.abc import Sequence
+from pathlib import Path
+
+from astra.publish import glossary, lineage, sections
 from astra.publish.evidence import VALUE, CardEvidence, CitedRow
 from astra.publish.provenance import BuildProvenance
 from astra.publish.rows import FOLDER
 
 COUNTS = "counts.json"
 TAGS = {"sft_set": ("tool-use", "agents", "sft"), "arenas": ("tool-use", "agents", "rl")}
+MEANINGS = {
+    "sft_set": {"kind": glossary.TASK_KINDS, "execution": glossary.EXECUTIONS},
+    "arenas": {
+        "kind": glossary.QUESTION_KINDS,
+        "scenario": glossary.SCENARIOS,
+        "traits": glossary.TRAITS,
+    },
+}
+"""Columns with values that a card explains."""
 
 
 def front_matter(kind: str, name: str, evidence: CardEvidence) -> str:
@@ -28,16 +39,23 @@ def front_matter(kind: str, name: str, evidence: CardEvidence) -> str:
     return f"---\n{data.to_yaml()}\n---\n"
 
 
-def body(kind: str, name: str, evidence: CardEvidence, provenance: BuildProvenance) -> str:
-    """The card below its front matter; ``build/loaded.json`` has to be there."""
-    left_out = [CitedRow(("rows left out",), COUNTS, ("left_out", "rows"))]
-    if kind == "arenas":
-        tools = CitedRow(("irrelevant tools taken out",), COUNTS, ("tools_left_out", "tools"))
-        left_out.append(tools)
+def body(
+    kind: str,
+    out: Path,
+    counted: Sequence[str],
+    evidence: CardEvidence,
+    provenance: BuildProvenance,
+) -> str:
+    """The card below its front matter; ``build/loaded.json`` has to be there.
+
+    ``out`` is where the folder will lie, ``counted`` the columns whose values it counts.
+    """
     columns = evidence.at("loaded.json", "features")
+    itself = evidence.at(lineage.IDENTITY)
+    policies = lineage.policies_of(evidence, itself["path"], itself["md5"])
     return sections.rendered(
-        kind,
-        name=name,
+        f"{kind}.md.j2",
+        name=out.name,
         commit=provenance.commit,
         splits=list(evidence.at(COUNTS, "split")),
         split_table=sections.counted(evidence, COUNTS, ("split",), "split"),
@@ -47,14 +65,38 @@ def body(kind: str, name: str, evidence: CardEvidence, provenance: BuildProvenan
             [CitedRow((key,), "loaded.json", ("features", key)) for key in columns],
         ),
         tables={
-            column: sections.counted(evidence, COUNTS, (column,), column) for column in COUNTED
+            column: sections.counted(evidence, COUNTS, (column,), column) for column in counted
         },
-        left_out=evidence.table(("what",), (VALUE,), left_out),
-        left_out_licences=sections.counted(evidence, COUNTS, ("left_out", "licence"), "licence"),
-        any_left_out=bool(evidence.at(COUNTS, "left_out", "rows")),
+        meanings={
+            column: glossary.explained(evidence.at(COUNTS, column), meanings)
+            for column, meanings in MEANINGS[kind].items()
+        },
+        itself=evidence.table(
+            ("data set",),
+            ("path", "md5"),
+            [CitedRow((out.name,), lineage.IDENTITY, ())],
+        ),
+        policies=lineage.table(evidence, policies, "policy") if policies else "",
+        beside=lineage.beside(out, policies),
+        works=sections.works(evidence),
+        **_left_out(kind, evidence),
         counts=sections.stage_counts(evidence, provenance),
+        drops=sections.drop_reasons(evidence, provenance),
         roles=sections.roles_table(evidence, provenance),
         rules_only=sections.rules_only(evidence, provenance),
         outputs=sections.outputs(evidence, provenance),
         files=evidence.files_table(),
+        words=glossary,
     )
+
+
+def _left_out(kind: str, evidence: CardEvidence) -> dict[str, object]:
+    rows = [CitedRow(("rows left out",), COUNTS, ("left_out", "rows"))]
+    if kind == "arenas":
+        tools = CitedRow(("irrelevant tools taken out",), COUNTS, ("tools_left_out", "tools"))
+        rows.append(tools)
+    return {
+        "left_out": evidence.table(("what",), (VALUE,), rows),
+        "left_out_licences": sections.counted(evidence, COUNTS, ("left_out", "licence"), "licence"),
+        "any_left_out": bool(evidence.at(COUNTS, "left_out", "rows")),
+    }

@@ -1,7 +1,8 @@
 """The SFT set and the arenas as folders that `datasets` loads, with the licence of every row.
 
-A row goes out if the licence of everything it comes from is known and may be published; the others
-are counted in ``build/counts.json`` and named in ``build/left_out.jsonl``.
+A row goes out if the licence of everything it comes from is known and may be published, with the
+notices that it asks for; the others are counted in ``build/counts.json`` and named in
+``build/left_out.jsonl``.
 """
 
 from __future__ import annotations
@@ -13,16 +14,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from astra.publish.data_rows import ARENA_SCHEMA, SFT_SCHEMA, RowGate, arena_rows, sft_rows
+from astra.publish.data_rows import (
+    ARENA_COUNTED,
+    ARENA_SCHEMA,
+    SFT_COUNTED,
+    SFT_SCHEMA,
+    RowGate,
+    arena_rows,
+    sft_rows,
+)
 from astra.publish.data_set_cards import COUNTS, body, front_matter
 from astra.publish.evidence import BUILD, CardEvidence
 from astra.publish.folder import published
 from astra.publish.fresh import probed
 from astra.publish.licences import BOOK, LicenceBook
+from astra.publish.lineage import IDENTITY, identity
+from astra.publish.notices import write_notices
 from astra.publish.origins import ARENA_TABLES, ARENAS, SAMPLES, SFT_TABLES
 from astra.publish.provenance import BuildProvenance
 from astra.publish.record import LOCK, BuildRecord, PublishError
 from astra.publish.rows import SplitWriter
+from astra.publish.sections import SOURCES
 
 LEFT_OUT = "left_out.jsonl"
 
@@ -37,10 +49,12 @@ class DataSet:
     """The tables that it and its licences are read from."""
     schema: pa.Schema
     rows: Callable[[RowGate], None]
+    counted: tuple[str, ...]
+    """Columns whose values the card counts."""
 
 
-SFT_SET = DataSet("sft_set", SAMPLES, SFT_TABLES, SFT_SCHEMA, sft_rows)
-ARENA_SET = DataSet("arenas", ARENAS, ARENA_TABLES, ARENA_SCHEMA, arena_rows)
+SFT_SET = DataSet("sft_set", SAMPLES, SFT_TABLES, SFT_SCHEMA, sft_rows, SFT_COUNTED)
+ARENA_SET = DataSet("arenas", ARENAS, ARENA_TABLES, ARENA_SCHEMA, arena_rows, ARENA_COUNTED)
 
 
 @dataclass(frozen=True)
@@ -63,17 +77,22 @@ def publish_data_set(made: DataSet, out: Path, say: Callable[[str], None]) -> Pu
     with BuildRecord([str(made.table)]) as record:
         record.refuse_misfits([str(path) for path in made.needed])
         provenance, outputs = BuildProvenance.of(record), tuple(record.outputs())
+        itself = identity(str(made.table), record.md5(str(made.table)), provenance.commit)
     say(f"{made.table}: the build of commit {provenance.commit[:12]}, as {LOCK} records it")
     with published(out) as folder:
         evidence = CardEvidence(folder)
         provenance.take(evidence)
         gate = _written(made, folder, book)
         evidence.put(COUNTS, gate.document())
+        evidence.put(IDENTITY, itself)
+        evidence.put(SOURCES, gate.tally.document())
+        write_notices(folder, gate.tally, f"{out.name}, a data set built by ASTRA-DVC")
         if not gate.splits:
             raise PublishError(
                 f"no row of {made.table} may be published: left out were "
                 f"{evidence.at(COUNTS, 'left_out', 'licence')} (licence: rows); {BOOK} says "
-                "which licences may be published, and those of knowledge sources"
+                "which licences may be published, those of knowledge sources, and the notices that "
+                "licences ask for"
             )
         refused = evidence.at(COUNTS, "left_out", "rows")
         say(f"rows by split: {gate.splits}; left out for their licence: {refused}")
@@ -82,7 +101,7 @@ def publish_data_set(made: DataSet, out: Path, say: Callable[[str], None]) -> Pu
         evidence.put("loaded.json", _loaded(folder, gate.splits, made.schema.names))
         say("`datasets` loads all of them in a process of its own")
         evidence.write_list()
-        text = front + body(made.kind, out.name, evidence, provenance)
+        text = front + body(made.kind, out, made.counted, evidence, provenance)
         card.write_text(text, encoding="utf-8")
     say(f"{out}: published, its card is {out / 'README.md'}")
     return PublishedSet(gate.splits, refused, outputs)
@@ -93,7 +112,7 @@ def _written(made: DataSet, folder: Path, book: LicenceBook) -> RowGate:
         (folder / BUILD / LEFT_OUT).open("w", encoding="utf-8") as left_out,
         SplitWriter(folder, made.schema) as writer,
     ):
-        gate = RowGate(book, writer, left_out)
+        gate = RowGate(book, writer, left_out, made.counted)
         made.rows(gate)
     return gate
 

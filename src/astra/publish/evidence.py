@@ -2,13 +2,15 @@
 
 They travel in the published folder, below ``build/``. A table of a card is made of places in these
 files and of nothing else; its last column says where its row stands, as a JSON pointer (RFC 6901).
-The other columns are keys there, or, where the place holds a single value, ``value``.
+The other columns are keys there, or, where the place holds a single value, ``value``. A number
+within a sentence is a link to its place.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,6 +95,19 @@ class CardEvidence:
             lines.append(_line([*row.labels, *(shown(v, exact) for v in values), where]))
         return "\n".join(lines)
 
+    def cited(self, file: str, *keys: str | int, share: bool = False) -> str:
+        """A value within a sentence, linked to its place; ``share`` shows it in percent."""
+        found = self.at(file, *keys)
+        text = shown_share(found) if share else shown(found, True)
+        return f"[{text}]({BUILD}/{file}#{pointer(keys)})"
+
+    def quoted(self, file: str, *keys: str | int) -> str:
+        """A text as a block, below the place that it stands at."""
+        text = str(self.at(file, *keys))
+        runs = re.findall(r"`{3,}", text)
+        fence = "`" * (1 + max(map(len, runs), default=2))
+        return f"`{BUILD}/{file}#{pointer(keys)}`:\n\n{fence}text\n{text}\n{fence}"
+
     def files_table(self) -> str:
         """The files below ``build/`` with their hashes, and what each is in the repository."""
         lines = [_line(["file", "SHA-256"]), "|---|---|"]
@@ -137,6 +152,11 @@ def shown(value: Any, exact: bool) -> str:
     if isinstance(value, float):
         return repr(value) if exact else f"{value:.3f}"
     return value or '""'
+
+
+def shown_share(value: float) -> str:
+    """A share as a sentence has it, in percent."""
+    return f"{100 * value:.1f} %"
 
 
 def sha256(path: Path) -> str:

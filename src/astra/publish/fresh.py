@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import astra
-from astra.publish.probes import load_policy
 from astra.publish.record import PublishError
 
 PROBES = Path(__file__).parent / "probes"
@@ -30,14 +29,14 @@ TAIL = 2000
 REPLY_TOKENS = 16
 
 
-def probed(script: str, folder: Path) -> dict[str, Any]:
+def probed(script: str, folder: Path, *arguments: str) -> dict[str, Any]:
     """What a script of ``probes/`` says of a folder. PublishError where it does not load."""
+    command = [sys.executable, "-I", str(PROBES / f"{script}.py"), str(folder.absolute())]
     with TemporaryDirectory(prefix="astra-fresh-") as place:
         try:
             ended = subprocess.run(
-                [sys.executable, "-I", str(PROBES / f"{script}.py"), str(folder.absolute())],
-                cwd=_empty(place), env=_environment(place), capture_output=True, text=True,
-                check=False, timeout=TIMEOUT_S,
+                [*command, *arguments], cwd=_empty(place), env=_environment(place),
+                capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise PublishError(f"{folder} did not load within {TIMEOUT_S:.0f} s") from None
@@ -47,8 +46,10 @@ def probed(script: str, folder: Path) -> dict[str, Any]:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def served(folder: Path, dtype: str) -> dict[str, Any]:
+def served(folder: Path, dtype: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Start ``astra serve`` on a policy, ask it one question and end it; what it answered with.
+
+    ``asked`` has the ``messages`` and ``tools`` of a chat completion.
 
     Raises PublishError where it does not come up or does not answer.
     """
@@ -70,7 +71,7 @@ def served(folder: Path, dtype: str) -> dict[str, Any]:
             if " at http" not in line:
                 said = log.read_text(encoding="utf-8", errors="replace")[-TAIL:].strip()
                 raise PublishError(f"`astra serve` did not come up with what was written:\n{said}")
-            return _asked(line.rsplit(" at ", 1)[1].strip())
+            return _answered(line.rsplit(" at ", 1)[1].strip(), asked)
         finally:
             process.terminate()
             try:
@@ -80,11 +81,8 @@ def served(folder: Path, dtype: str) -> dict[str, Any]:
                 process.wait()
 
 
-def _asked(url: str) -> dict[str, Any]:
-    request = {
-        "model": "policy", "messages": load_policy.MESSAGES, "tools": [load_policy.TOOL],
-        "temperature": 0.0, "max_tokens": REPLY_TOKENS,
-    }  # fmt: skip
+def _answered(url: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    request = {"model": "policy", **asked, "temperature": 0.0, "max_tokens": REPLY_TOKENS}
     sent = urllib.request.Request(
         f"{url.removesuffix('/v1')}/v1/chat/completions", json.dumps(request).encode(),
         {"Content-Type": "application/json"},

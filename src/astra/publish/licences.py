@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -18,8 +18,22 @@ from astra.publish.record import PublishError
 from astra.settings import StageConfig
 
 BOOK = Path("conf/licences.yaml")
+TEXTS = Path("conf/licences")
+"""Holds the text of each licence of ``published`` as ``<SPDX name>.txt``."""
 UNKNOWN = "unknown"
 _VERSION = re.compile(r"==[^+]*")
+
+
+class Notice(StageConfig):
+    """What a licence wants to be said of a work wherever parts of it go."""
+
+    sources: tuple[str, ...]
+    """Names of the sources that hold parts of it, or patterns of names."""
+    work: str
+    licence: str
+    copyright: str
+    """Whose it is, in the words of its licence file."""
+    url: str = ""
 
 
 class LicenceBook(StageConfig):
@@ -29,18 +43,44 @@ class LicenceBook(StageConfig):
     """Name of a source, or a pattern of names -> SPDX expression."""
     published: tuple[str, ...]
     """Licences under which rows may be published."""
+    free_of_notices: tuple[str, ...]
+    """Licences that ask for no notice."""
+    notices: tuple[Notice, ...]
 
     @classmethod
     def read(cls, path: Path = BOOK) -> Self:
         """The book of the repository. Raises PublishError saying what is wrong with it."""
         try:
             book = cls.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-            for expression in (*book.sources.values(), *book.published):
+            named = (notice.licence for notice in book.notices)
+            for expression in (*book.sources.values(), *book.published, *named):
                 canonicalize_license_expression(expression)
         except (OSError, yaml.YAMLError, ValidationError, InvalidLicenseExpression) as error:
             said = f"{path} cannot be used: {error}; correct it, or take it from git"
             raise PublishError(said) from None
         return book
+
+    def notices_of(self, source: str) -> tuple[Notice, ...]:
+        """The notices of the works that a source holds parts of."""
+        if source not in self._found:
+            self._found[source] = tuple(self._search(source))
+        return self._found[source]
+
+    def _search(self, source: str) -> Iterator[Notice]:
+        kind, _, names = _VERSION.sub("", source).rpartition(":")
+        parts = [f"pypi:{name}" for name in names.split("+")] if kind == "pypi" else [source]
+        for notice in self.notices:
+            if any(fnmatchcase(part, pattern) for part in parts for pattern in notice.sources):
+                yield notice
+
+    def unnoticed(self, source: str, licence: str) -> list[str]:
+        """Those of a source's licences that ask for a notice which the book does not have."""
+        noticed = {notice.licence for notice in self.notices_of(source)} | {*self.free_of_notices}
+        return [one for one in licence.split(" AND ") if one not in noticed]
+
+    def admits_origin(self, origin: RowOrigin) -> bool:
+        """Whether what comes from there may be published: licence admitted, notices known."""
+        return self.admits(origin.licence) and not self.unnoticed(origin.source, origin.licence)
 
     def of(self, source: str) -> str:
         """The licence of a knowledge source or base policy; UNKNOWN where there is no entry.
@@ -65,6 +105,10 @@ class LicenceBook(StageConfig):
     @cached_property
     def _admitted(self) -> frozenset[str]:
         return frozenset(self.published)
+
+    @cached_property
+    def _found(self) -> dict[str, tuple[Notice, ...]]:
+        return {}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,10 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from astra.publish import round_trip, token_counts
 from astra.publish.evidence import CardEvidence
 from astra.publish.folder import published
 from astra.publish.fresh import probed, served
-from astra.publish.licences import BOOK, UNKNOWN, LicenceBook, joined
+from astra.publish.licences import BOOK, UNKNOWN, LicenceBook, RowOrigin, joined
+from astra.publish.lineage import IDENTITY, TRAINED, identity
+from astra.publish.notices import SourceTally, write_notices
 from astra.publish.origins import (
     ARENA_TABLES,
     ARENAS,
@@ -23,8 +27,10 @@ from astra.publish.origins import (
     tool_origins,
 )
 from astra.publish.policy_card import policy_card
-from astra.publish.provenance import BuildProvenance
+from astra.publish.provenance import METRICS, BuildProvenance
 from astra.publish.record import LOCK, BuildRecord, PublishError
+from astra.publish.sections import SOURCES
+from astra.publish.token_counts import training_tokens
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.records.trajectory import SFTSample
@@ -33,8 +39,6 @@ from astra.settings import PARAMS
 from astra.store.tables import read_records
 
 SCORES, RECORD = "metrics/bench.json", Path("training.lock")
-TRAINED = {"models/sft": "sft", "models/rl": "rl"}
-"""Checkpoints that the build scores -> the stage that trains them."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +72,40 @@ def publish_policy(checkpoint: Path, out: Path, say: Callable[[str], None]) -> P
     with BuildRecord([SCORES, str(checkpoint)]) as record:
         record.refuse_misfits([str(checkpoint), SCORES, *map(str, sorted(tables))])
         provenance, outputs = BuildProvenance.of(record, RECORD), tuple(record.outputs())
+        itself = identity(str(checkpoint), record.md5(str(checkpoint)), provenance.commit)
     say(f"{checkpoint}: the build of commit {provenance.commit[:12]}, as {LOCK} records it")
     with published(out) as folder:
         evidence = CardEvidence(folder)
         provenance.take(evidence)
-        base = evidence.at(str(LOCK), "stages", "sft", "params", str(PARAMS), "sft", "policy")
-        evidence.put("licences.json", _licences(book, base, stage))
-        write_weights(checkpoint, folder, base["dtype"])
-        loaded = probed("load_policy", folder)
+        evidence.put(IDENTITY, itself)
+        trained = evidence.at(str(LOCK), "stages", "sft", "params", str(PARAMS), "sft")
+        tally = SourceTally(book)
+        evidence.put("licences.json", _licences(tally, trained["policy"], stage))
+        evidence.put(SOURCES, tally.document())
+        write_notices(folder, tally, f"{out.name}, a language model trained by ASTRA-DVC")
+        write_weights(checkpoint, folder, trained["policy"]["dtype"])
+        loaded = _loaded(folder, evidence, trained["policy"]["dtype"])
         say(f"transformers loads it in a process of its own: {loaded['parameters']:,} parameters")
-        evidence.put("loaded.json", loaded | {"served": served(folder, base["dtype"])})
         say("`astra serve` answers with it in another")
+        steps = evidence.at(f"{METRICS}/sft.json", "steps")
+        shown = loaded["documents"]["description_chars"]
+        evidence.put(token_counts.FILE, training_tokens(folder, trained, steps, shown))
         evidence.write_list()
-        text = policy_card(out.name, stage, evidence, provenance)
+        text = policy_card(out, stage, evidence, provenance)
         (folder / "README.md").write_text(text, encoding="utf-8")
     say(f"{out}: published, its card is {out / 'README.md'}")
     return PublishedPolicy(stage, loaded, provenance.commit, outputs)
+
+
+def _loaded(folder: Path, evidence: CardEvidence, dtype: Dtype) -> dict[str, Any]:
+    """Load and serve the folder; write what they said, and the exchange that they were asked."""
+    asked = round_trip.example()
+    loaded = probed("load_policy", folder, json.dumps(asked))
+    evidence.put(round_trip.FILE, asked | loaded.pop("exchange"))
+    question = asked | {"messages": asked["messages"][:2]}
+    loaded["served"] = served(folder, dtype, question)
+    evidence.put("loaded.json", loaded)
+    return loaded
 
 
 def write_weights(checkpoint: Path, folder: Path, dtype: Dtype) -> None:
@@ -122,38 +144,50 @@ def _copy(source: Path, folder: Path) -> None:
             shutil.copyfile(path, folder / path.name)
 
 
-def _licences(book: LicenceBook, base: Mapping[str, Any], stage: str) -> dict[str, Any]:
-    """Licences of the base policy and, by rows, of what the policy was trained on."""
-    path = str(base["path"])
+def _licences(tally: SourceTally, base: Mapping[str, Any], stage: str) -> dict[str, Any]:
+    """Licences of the base policy and, by rows, of what the policy was trained on.
+
+    All sources are counted in ``tally``, the base policy with no row.
+    """
+    book, path = tally.book, str(base["path"])
     licence = book.of(path)
     if licence == UNKNOWN:
         raise PublishError(
             f"the licence of base policy {path} is unknown, and a policy made from it inherits it: "
             f"add {path!r} with its licence to `sources` in {BOOK}"
         )
+    if unnoticed := book.unnoticed(path, licence):
+        raise PublishError(
+            f"{' and '.join(unnoticed)} of base policy {path} asks for a notice of its authors: "
+            f"add one for source {path!r} to `notices` in {BOOK}"
+        )
+    tally.add([RowOrigin(path, licence)], rows=0)
     found: dict[str, Any] = {"base": {"path": path, "licence": licence}}
     known, samples = conversations(), Counter[str]()
     for sample in read_records(SAMPLES, SFTSample):
         if sample.split == "train":
             origins = known[sample.trajectory_id].origins
             samples[joined(origin.licence for origin in origins)] += 1
+            tally.add(origins)
     found["sft_set"] = dict(sorted(samples.items()))
     if stage == "rl":
-        found["envs_merged"] = _arena_licences(book)
+        found["envs_merged"] = _arena_licences(tally)
     return found
 
 
-def _arena_licences(book: LicenceBook) -> dict[str, int]:
+def _arena_licences(tally: SourceTally) -> dict[str, int]:
     """Training arenas by the licences of their knowledge and of the tools beside it."""
-    origins_of, arenas = tool_origins(book), Counter[str]()
+    book, arenas = tally.book, Counter[str]()
+    origins_of = tool_origins(book)
     for arena in read_records(ARENAS, Arena):
         if arena.split != Split.TRAIN:
             continue
-        licences = [book.of(arena.source)]
+        origins = [RowOrigin(arena.source, book.of(arena.source))]
         for offers in arena.irrelevant.values():
             for offer in offers:
-                found = [origin.licence for origin in origins_of(offer.tool)]
-                fit = next((one for one in found if book.admits(one)), None)
-                licences.append(fit or joined(found))
-        arenas[joined(licences)] += 1
+                found = origins_of(offer.tool)
+                fit = next((one for one in found if book.admits_origin(one)), None)
+                origins += [fit] if fit else found or [RowOrigin("no server", UNKNOWN)]
+        tally.add(origins)
+        arenas[joined(origin.licence for origin in origins)] += 1
     return dict(sorted(arenas.items()))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from astra.publish import sections
+from astra.publish import glossary, lineage, round_trip, sections, token_counts
 from astra.publish.evidence import VALUE, CardEvidence, CitedRow
 from astra.publish.provenance import METRICS, BuildProvenance
 from astra.publish.record import LOCK
@@ -22,14 +23,17 @@ MEASURED = {
     "runs of each": ("sampling", "runs"),
     "confidence of intervals": ("sampling", "confidence"),
 }
+NUMBERS = {"1": "one", "2": "two", "3": "three", "4": "four", "5": "five", "6": "six"}
 STAGES = {"sft": ["sft"], "rl": ["sft", "rl"]}
 
 
-def policy_card(name: str, stage: str, evidence: CardEvidence, provenance: BuildProvenance) -> str:
-    """The card. ``stage`` is ``sft`` or ``rl``, the checkpoint's name in the scores."""
-    played = list(evidence.at(SCORES, "checkpoints"))
+def policy_card(out: Path, stage: str, evidence: CardEvidence, provenance: BuildProvenance) -> str:
+    """The card of a folder that will lie at ``out``. ``stage`` is ``sft`` or ``rl``, the
+    checkpoint's name in the scores."""
+    name, played = out.name, list(evidence.at(SCORES, "checkpoints"))
+    data_sets = lineage.data_sets_of(evidence, stage)
     text = sections.rendered(
-        "policy",
+        "policy.md.j2",
         name=name,
         stage=stage,
         commit=provenance.commit,
@@ -42,6 +46,7 @@ def policy_card(name: str, stage: str, evidence: CardEvidence, provenance: Build
         bounds=_bounds(evidence),
         differences=_differences(evidence, stage),
         groups=_groups(evidence, stage),
+        by_hops=_by_hops(evidence, stage),
         measured=evidence.table(
             ("what",),
             (VALUE,),
@@ -53,6 +58,16 @@ def policy_card(name: str, stage: str, evidence: CardEvidence, provenance: Build
             ("base policy",), ("path", "licence"), [CitedRow(("base",), "licences.json", ("base",))]
         ),
         licences=_licences(evidence),
+        works=sections.works(evidence),
+        data_sets=lineage.table(evidence, data_sets, "data set"),
+        beside=lineage.beside(out, data_sets),
+        exchange=_exchange(evidence),
+        tokens=_tokens(evidence),
+        words=glossary,
+        meanings=_meanings(evidence, stage),
+        cited=evidence.cited,
+        at=evidence.at,
+        drops=sections.drop_reasons(evidence, provenance),
         counts=sections.stage_counts(evidence, provenance),
         roles=sections.roles_table(evidence, provenance),
         rules_only=sections.rules_only(evidence, provenance),
@@ -127,6 +142,51 @@ def _groups(evidence: CardEvidence, stage: str) -> str:
         for value in evidence.at(SCORES, "checkpoints", stage).get(group, {})
     ]
     return evidence.table(("arenas by", "which"), ("n", "f1", "success"), rows, exact=False)
+
+
+def _meanings(evidence: CardEvidence, stage: str) -> str:
+    """What the names in the table of groups mean."""
+    found = evidence.at(SCORES, "checkpoints", stage)
+    kinds = glossary.explained(found.get("by_kind", {}), glossary.QUESTION_KINDS)
+    difficulty = glossary.explained(found.get("by_difficulty", {}), glossary.DIFFICULTY)
+    if not difficulty:
+        return kinds
+    traits = glossary.explained(glossary.TRAITS, glossary.TRAITS)
+    return f"{kinds}\n{difficulty}\n\nThe traits that make an arena hard:\n\n{traits}"
+
+
+def _by_hops(evidence: CardEvidence, stage: str) -> str:
+    """Success by hop levels as the rest of a sentence; empty where scores are not told apart."""
+    keys = ("checkpoints", stage, "by_hops")
+    if not evidence.has(SCORES, *keys):
+        return ""
+    said = [
+        f"{evidence.cited(SCORES, *keys, hops, 'success', share=True)} of the "
+        f"{evidence.cited(SCORES, *keys, hops, 'n')} with {NUMBERS.get(hops, f'`{hops}`')}"
+        for hops in sorted(evidence.at(SCORES, *keys), key=int)
+    ]
+    return " and ".join(", ".join(said).rsplit(", ", 1))
+
+
+def _exchange(evidence: CardEvidence) -> dict[str, str]:
+    """The texts of the exchange that the card quotes, each below the place that it stands at."""
+    places: dict[str, tuple[str | int, ...]] = {
+        "system": ("messages", 0, "content"), "rendered": ("rendered",),
+        "call": ("written", 0), "answer": ("written", 1),
+    }  # fmt: skip
+    return {name: evidence.quoted(round_trip.FILE, *keys) for name, keys in places.items()}
+
+
+def _tokens(evidence: CardEvidence) -> str:
+    said = {
+        "set": "the set's split `train`", "left_out": "left out: longer than `max_tokens`",
+        "kept": "trained on", "read": "read in all passes, about",
+    }  # fmt: skip
+    return evidence.table(
+        ("what",),
+        ("conversations", "tokens", "assistant_tokens"),
+        (CitedRow((said[part],), token_counts.FILE, (part,)) for part in said),
+    )
 
 
 def _limits(evidence: CardEvidence) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,20 +25,36 @@ class Version:
     store: str
 
 
-def store_in_reach(uri: str) -> None:
-    """Raise PublishError soon where no MLflow store answers at ``uri``."""
+def store_in_reach(uri: str, pushed: bool) -> None:
+    """Raise PublishError soon where ``uri`` is no MLflow store that takes a version.
+
+    A server takes no folder of this machine, so what goes there has to be ``pushed``.
+    """
+    from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
+    shown = without_login(uri)
     try:
         check_store(uri)
+        if uri.startswith(("http://", "https://")):
+            if not pushed:
+                raise PublishError(
+                    f"--register: the MLflow server {shown} takes no folder of this machine as the "
+                    "files of a version: add --push, and it gets the address in the bucket"
+                )
+        else:
+            MlflowClient(tracking_uri=uri).search_registered_models(max_results=1)
     except FileNotFoundError:
         raise PublishError(
-            f"--register: there is no MLflow store at {without_login(uri)}; training makes one, "
+            f"--register: there is no MLflow store at {shown}; training makes one, "
             "and runtime.tracking_uri or MLFLOW_TRACKING_URI names another"
         ) from None
-    except (MlflowException, OSError) as error:
+    except (MlflowException, OSError, sqlite3.Error) as error:
+        hint = "; a folder is no store for models: name sqlite:///mlflow.db or a server" * (
+            "://" not in uri or uri.startswith("file:")
+        )
         said = without_login(str(error))
-        raise PublishError(f"--register: MLflow store {without_login(uri)}: {said}") from None
+        raise PublishError(f"--register: MLflow store {shown}: {said}{hint}") from None
 
 
 def register(
@@ -65,10 +82,10 @@ def register(
         )
         client.set_registered_model_alias(name, ALIAS, str(made.version))
     except MlflowException as error:
-        local = source.startswith("file:") and not uri.startswith("sqlite:")
-        hint = "; it may take no folder of another machine: add --push" if local else ""
+        said = without_login(str(error))
         raise PublishError(
-            f"--register: {without_login(uri)} takes no version of {source}: {error}{hint}"
+            f"--register: {without_login(uri)} takes no version of {source}: {said}; what was "
+            "written stays, and the same command tries again"
         ) from None
     return Version(name, str(made.version), run, without_login(uri))
 

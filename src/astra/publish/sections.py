@@ -8,11 +8,14 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from astra.publish import glossary
 from astra.publish.evidence import VALUE, CardEvidence, CitedRow
 from astra.publish.provenance import METRICS, BuildProvenance
 from astra.publish.record import LOCK
 from astra.settings import PARAMS
 
+SOURCES = "sources.json"
+"""Sources of rows with their licences and the works that they hold parts of, below ``build/``."""
 COUNTS: Mapping[str, Mapping[str, str]] = {
     "tools": {"servers": "servers of tools", "tools": "tools", "live_servers": "live servers"},
     "chains": {"chains": "chains of calls"},
@@ -24,7 +27,8 @@ COUNTS: Mapping[str, Mapping[str, str]] = {
     "envs": {"environments": "environments"},
     "envs_merged": {"arenas": "arenas", "hard": "hard arenas"},
     "sft": {
-        "train_samples": "conversations trained on", "train_assistant_tokens": "tokens learnt from",
+        "train_samples": "conversations trained on", "train_tokens": "tokens in them",
+        "train_assistant_tokens": "of these, the assistant's: what was learnt to write",
         "steps": "steps of fine-tuning",
     },
     "rl": {"train_arenas": "arenas trained in", "steps": "steps of reinforcement learning"},
@@ -34,7 +38,7 @@ COUNTS: Mapping[str, Mapping[str, str]] = {
 
 def rendered(template: str, **values: Any) -> str:
     """A text of ``templates/``."""
-    source = resources.files("astra").joinpath("publish", "templates", f"{template}.md.j2")
+    source = resources.files("astra").joinpath("publish", "templates", template)
     environment = Environment(
         undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -54,6 +58,22 @@ def stage_counts(evidence: CardEvidence, provenance: BuildProvenance) -> str:
         for reason in evidence.at(file).get("dropped", {}):
             rows.append(CitedRow((stage, f"dropped: {reason}"), file, ("dropped", reason)))
     return evidence.table(("stage", "what"), (VALUE,), rows)
+
+
+def drop_reasons(evidence: CardEvidence, provenance: BuildProvenance) -> str:
+    """What the reasons of the stages' drops mean."""
+    found = (
+        evidence.at(f"{METRICS}/{stage}.json").get("dropped", {}) for stage in provenance.stages
+    )
+    return glossary.explained(
+        sorted({reason for drops in found for reason in drops}), glossary.DROPS
+    )
+
+
+def works(evidence: CardEvidence) -> str:
+    """Whose works are held, by how many rows."""
+    rows = (CitedRow((key,), SOURCES, ("works", key)) for key in evidence.at(SOURCES, "works"))
+    return evidence.table(("parts of",), ("licence", "copyright", "rows"), rows)
 
 
 def outputs(evidence: CardEvidence, provenance: BuildProvenance) -> str:

@@ -36,6 +36,8 @@ LOOK_S = 0.1
 """Pause between two looks at what a server holds, in seconds."""
 GRACE_S = 10.0
 """How long a server may go on after its standard input was closed, in seconds."""
+LAST_WORDS_S = 2.0
+"""How long the host may take to get what an ended server wrote on its standard error."""
 _CHUNK = 1 << 16
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -173,11 +175,17 @@ class Guard:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a write to who is gone raises
         control = threading.Thread(target=self._control, args=(listener,), daemon=True)
         control.start()
-        for work in (self._to_server, self._errors, self._look):
-            threading.Thread(target=self._ending, args=(work,), daemon=True).start()
+        errors, *_ = [self._started(work) for work in (self._errors, self._to_server, self._look)]
         self._ending(self._to_host)
         os.close(1)
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(self._server.builder, 0)[1]))
+        code = os.waitstatus_to_exitcode(os.waitpid(self._server.builder, 0)[1])
+        errors.join(LAST_WORDS_S)  # nothing inside lives: what it wrote is all there
+        os._exit(code)
+
+    def _started(self, work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=self._ending, args=(work,), daemon=True)
+        thread.start()
+        return thread
 
     def _ending(self, work: Callable[[], None]) -> None:
         """What fails to guard ends the server."""

@@ -8,6 +8,7 @@ check, so the rule may only ever be too strict.
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 from astra.text.schemas import schema_fault
@@ -121,7 +122,9 @@ def _number(key: str, value: Any) -> bool:
 def compiles(pattern: Any) -> bool:
     """Whether ``pattern`` is a regular expression here."""
     try:
-        re.compile(pattern)
+        with warnings.catch_warnings():  # of a syntax that may change; strangers wrote the pattern
+            warnings.simplefilter("ignore", FutureWarning)
+            re.compile(pattern)
     except (re.error, TypeError, RecursionError, OverflowError):
         return False
     return True
