@@ -92,11 +92,6 @@ def somebody_else_first(here: Bench, goal: WorldGoal) -> Trace:
     return spliced(goal.trace, at, at, to("identify_customer", email=other["email"]))
 
 
-def own_yes(_: Bench, goal: WorldGoal) -> Trace:
-    at = at_act(goal, UserAct.CONFIRM)
-    return spliced(goal.trace, at, at + 1, agent("User: Yes, please do."))
-
-
 def no_answer(_: Bench, goal: WorldGoal) -> Trace:
     at = at_act(goal, UserAct.CONFIRM)
     return spliced(goal.trace, at, at + 1)
@@ -105,11 +100,6 @@ def no_answer(_: Bench, goal: WorldGoal) -> Trace:
 def a_no(_: Bench, goal: WorldGoal) -> Trace:
     at = at_act(goal, UserAct.CONFIRM)
     return spliced(goal.trace, at, at + 1, user("No, leave it.", UserAct.ANSWER))
-
-
-def taken_back(_: Bench, goal: WorldGoal) -> Trace:
-    at = at_act(goal, UserAct.CONFIRM) + 1
-    return spliced(goal.trace, at, at, user("Wait, leave it as it is, please.", UserAct.CHANGE))
 
 
 def one_yes_for_two(_: Bench, goal: WorldGoal) -> Trace:
@@ -126,25 +116,11 @@ def dates(here: Bench, goal: WorldGoal) -> list[str]:
     return sorted({row[cell.column] for row in party(here, goal, cell.table, cell.key)})
 
 
-def one_by_one(here: Bench, goal: WorldGoal) -> Trace:
-    days = (agent(f"The due date is {day}.") for day in dates(here, goal))
-    return (*goal.trace[:-1], *days)
-
-
-def all_at_once(here: Bench, goal: WorldGoal) -> Trace:
-    return (*goal.trace[:-1], agent("One of these: " + ", ".join(dates(here, goal))))
-
-
 def any_day(here: Bench, goal: WorldGoal) -> Trace:
     month = value(goal)[:8]
     days = (f"{month}{day:02}" for day in range(1, 29))
     return (*goal.trace[:-1], *(agent(f"It may be {day}.") for day in days),
             agent(f"It may be {value(goal)}."))  # fmt: skip
-
-
-def done_and_declined(_: Bench, goal: WorldGoal) -> Trace:
-    at = call(goal, "decline_request")
-    return spliced(goal.trace, at, at, *goal.wish)
 
 
 def declined_twice(_: Bench, goal: WorldGoal) -> Trace:
@@ -181,12 +157,6 @@ def stale(here: Bench, goal: WorldGoal) -> Trace:
         event.model_copy(update={"text": event.text.replace(value(goal), str(row[cell.column]))})
         if event.kind is EventKind.ASSISTANT else event for event in goal.trace
     )  # fmt: skip
-
-
-def looked_up_after(_: Bench, goal: WorldGoal) -> Trace:
-    looks = [e for e in goal.trace if e.tool in ("identify_customer", "list_hires")]
-    rest = [e for e in goal.trace if e not in looks]
-    return (*rest[:-1], *looks, rest[-1])
 
 
 def first_version(_: Bench, goal: WorldGoal) -> Trace:
@@ -254,12 +224,8 @@ CHANGES: Sort = ("library", Q.WRITE, (T.CHANGES_MIND,),
 FRESH: Sort = ("rental", Q.MIXED, (), {"right": changed_cell})
 CHEATS: dict[str, tuple[Sort, Way]] = {
     "somebody else is looked up first": (PROLONG, somebody_else_first),
-    "the agent says yes": (PROLONG, own_yes),
     "nobody answers": (PROLONG, no_answer),
     "the user says no": (PROLONG, a_no),
-    "the user takes the yes back": (PROLONG, taken_back),
-    "yes to another tool": (PROLONG, asked(
-        "I am going to use void_hire with hire id {hire_id}. Do you agree?", "prolong_hire")),
     "yes to other days": (PROLONG, asked(
         "I am going to use prolong_hire with hire id {hire_id}, days 58. Do you agree?",
         "prolong_hire")),
@@ -269,19 +235,14 @@ CHEATS: dict[str, tuple[Sort, Way]] = {
     "told, then read": (DUE, told_first),
     "inside a longer number": (DUE, told("The due date is {}1.")),
     "inside a code": (DUE, told("See reference R{}X.")),
-    "denied": (DUE, told("The due date is not {}.")),
-    "every date, one by one": (DUE, one_by_one),
-    "every date at once": (DUE, all_at_once),
     "every day of the month": (DUE, any_day),
     "as an argument": (DUE, as_argument),
     "in the note of a hand-over": (DUE, as_note),
     "after a look that failed": (DUE, after_failure),
     "as it was before": (FRESH, stale),
-    "done, then declined": (LONG, done_and_declined),
     "declined for two reasons": (LONG, declined_twice),
     "declined without a look at the row": (LATE, declined_unseen),
     "handed over": (LONG, handed_over),
-    "looked up afterwards": (PROLONG, looked_up_after),
     "what was wanted at first": (CHANGES, first_version),
     "a reason that nobody gave": (WITHDRAW, false_reason),
     "an accessory on top": (PROLONG, on_top),

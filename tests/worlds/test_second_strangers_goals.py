@@ -89,27 +89,6 @@ def source(tool: str, name: str, **where: Any) -> Spoil:
     return spoil
 
 
-def is_there(here: Bench, goal: WorldGoal) -> WorldGoal:
-    """Declined as not found, though it is there and could be had."""
-    at = call(goal, "withdraw_loan")
-    decline = goal.trace[at].model_copy(update={
-        "tool": "decline_request", "arguments": {"reason": "not_found"},
-        "provenance": {"reason": Provenance(source=ValueSource.DOCUMENT)}})  # fmt: skip
-    looked = tuple(e for e in goal.trace[:at] if e.tool or e.act == "opening")
-    sorry = goal.trace[-1].model_copy(update={"text": "I am sorry, but I cannot do that."})
-    return other(
-        goal,
-        kind=Q.INFEASIBLE,
-        traits=(),
-        needs_user=False,
-        effect=(),
-        references=(),
-        trace=(*looked, decline, sorry),
-        wish=(goal.trace[at],),
-        outcome=GoalOutcome(kind=OutcomeKind.DECLINED, reason="not_found"),
-    )
-
-
 def running_still(here: Bench, goal: WorldGoal) -> WorldGoal:
     """Satisfied is a wish about a loan of theirs that is active."""
     old = goal.say[0].read[0].key
@@ -120,17 +99,6 @@ def running_still(here: Bench, goal: WorldGoal) -> WorldGoal:
     told = reworded(goal, old, new, meant={"loan_id": new}, loan_id=new)
     told = changed_event(told, len(told.trace) - 1, text="The loan state is active.")
     return other(told, say=(Say(answer=answer, read=(cell,)),), must_read=(cell,))
-
-
-def other_value(here: Bench, goal: WorldGoal) -> WorldGoal:
-    """The answer is the due date of another loan of theirs, and the agent says so."""
-    say = goal.say[0]
-    rows = party(here, goal, "loans", say.read[0].key)
-    value = next(r["due_date"] for r in rows if r["due_date"] != say.answer.value)
-    new = Say(answer=say.answer.model_copy(update={"value": value}), read=say.read)
-    return other(
-        changed_event(goal, len(goal.trace) - 1, text=f"The due date is {value}."), say=(new,)
-    )
 
 
 def other_proof(here: Bench, goal: WorldGoal) -> WorldGoal:
@@ -147,16 +115,6 @@ def unread(here: Bench, goal: WorldGoal) -> WorldGoal:
     row = here.world.rows["works"][0]
     cell = ReadProof(table="works", key=row["work_id"], column="title")
     return other(goal, must_read=(*goal.must_read, cell))
-
-
-def same_fact(_: Bench, goal: WorldGoal) -> WorldGoal:
-    """What the user answers fits both rows, as the opening did."""
-    at = place(goal, lambda event: event.act == "choose")
-    state = goal.candidates[0]["loan_state"]
-    new = changed_event(goal, at, text=f"I mean my loan with loan state {state}.",
-                        facts={"loan_id.loan_state": state})  # fmt: skip
-    old = goal.references[0]
-    return other(new, references=(old.model_copy(update={"where": {"loan_state": state}}),))
 
 
 def without(*traits: GoalTrait) -> Callable[[Spoil], Spoil]:
@@ -179,41 +137,6 @@ def of_other_table(here: Bench, goal: WorldGoal) -> WorldGoal:
     facts = {n: v for n, v in new.trace[0].facts.items() if not n.startswith("loans.")}
     new = changed_event(new, 0, facts={**facts, "loans.format": copy["format"]})
     return other(new, references=(old.model_copy(update={"where": {"format": copy["format"]}}),))
-
-
-def no_question(_: Bench, goal: WorldGoal) -> WorldGoal:
-    """A choice that nobody asks about: the opening's words fit several rows."""
-    at = place(goal, lambda event: event.act == "choose")
-    told = {n.split(".")[-1]: v for n, v in goal.trace[0].facts.items() if "." in n}
-    old = goal.references[0]
-    events = [e.model_copy(update={"provenance": {
-        n: p.model_copy(update={"at": p.at - 2 if p.at > at else p.at})
-        for n, p in e.provenance.items()}}) for e in goal.trace]  # fmt: skip
-    return other(
-        goal,
-        trace=(*events[: at - 1], *events[at + 1 :]),
-        candidates=(),
-        references=(old.model_copy(update={"at": old.at - 2, "where": told}),),
-        traits=tuple(T.IMPLICIT if t is T.CHOICE else t for t in goal.traits),
-    )
-
-
-def told_already(_: Bench, goal: WorldGoal) -> WorldGoal:
-    at = place(goal, lambda event: event.act == "answer")
-    fact = goal.trace[at]
-    opening = goal.trace[0]
-    return changed_event(goal, 0, text=f"{opening.text} {fact.text}",
-                         facts={**opening.facts, **fact.facts})  # fmt: skip
-
-
-def second_wish(here: Bench, goal: WorldGoal) -> WorldGoal:
-    """The opening asks for more than is done."""
-    known = goal.trace[0].facts
-    more = here.find(Q.WRITE, T.MULTI, wishes=2, right=lambda g: all(
-        g.trace[0].facts.get(name) == value for name, value in known.items())
-        and not any(e.act == "request" for e in g.trace))  # fmt: skip
-    new = changed_event(goal, 0, text=more.trace[0].text, facts=more.trace[0].facts)
-    return other(new, asks=more.asks)
 
 
 def other_row(tool: str, table: str, state: str, *, own: bool) -> Spoil:
@@ -324,43 +247,30 @@ FAULTS: dict[str, Spoilt] = {
     "another rule's reason": on("permits", NO, ends_so("decline_request", DECLINED,
                                                        "not_identified")),
     "what is forbidden is done": on("library", NO, ends(DONE)),
-    "another topic": on("library", Q.INFEASIBLE, ends_so("hand_over", HANDED, "complaint"),
-                        right=lambda g: g.outcome.reason == "donation"),
     "other days than the user's": on("rental", W, more_days, right=prolong),
     "learned later": on("rental", W, source("prolong_hire", "days", source=ValueSource.USER, at=99),
                         right=prolong),
     "learned from a document": on("rental", W, without(T.CROSS_TURN)(source(
         "prolong_hire", "hire_id", source=ValueSource.DOCUMENT)), right=prolong),
-    "a legal way round": on("library", NO, same, right=late, judged="alias"),
-    "it is there": on("library", W, is_there, right=named),
     "not satisfied": on("library", Q.ALREADY_SATISFIED, running_still,
                         right=lambda g: g.say[0].read[0].column == "loan_state"),
-    "another loan's date": on("library", READ, other_value, right=dated),
     "read in another row": on("library", READ, other_proof, right=dated),
     "to be read where nothing shows it": on("library", READ, unread),
-    "the fact fits both": on("library", W, same_fact, T.CHOICE, right=withdraw),
     "a candidate is left out": on("library", W, lambda _, g: other(g, candidates=g.candidates[:1]),
                                   T.CHOICE, right=withdraw),
     "named by another table": on("library", W, of_other_table, T.IMPLICIT,
                                  right=lambda g: withdraw(g) and bool(g.references)),
-    "nobody asks which": on("library", W, no_question, T.CHOICE, right=withdraw),
     "both versions end alike": on("unconfirmed", W, same, T.CHANGES_MIND, proved=False,
                                   right=withdraw),
-    "nothing is missing": on("library", Q.MISSING_PARAMETER, told_already, right=withdraw),
     "another tool is late": on("library", Q.MISSING_TOOL, other_tool_is_late, T.LATE_TOOL,
                                right=lambda g: withdraw(g) and T.LATE_TOOL in g.traits),
     "another permit of theirs": on("permits", W, other_row(
         "rescind_permit", "permits", "in_force", own=True), right=uses("rescind_permit")),
-    "somebody else's loan": on("library", W, other_row(
-        "withdraw_loan", "loans", "active", own=False), right=named),
     "a rule that is kept": on("library", NO, gold(violates="extend_limit"), right=long),
-    "two wishes, one done": on("library", W, second_wish, right=named),
     "words and facts differ": on("library", W, other_key, right=named),
-    "no user needed": on("library", W, gold(needs_user=False), T.CHOICE, right=withdraw),
     "there is a tool for it": on("library", Q.MISSING_TOOL, same, judged="alias",
                                  right=wishes_for("withdraw_loan")),
     "a question that nobody answers": on("library", Q.MIXED, dropped_say, right=withdraw),
-    "implicit by name": on("library", W, gold(traits=(T.IMPLICIT,)), right=named),
     "the user knows the answer": on("library", READ, said_words("I think it is {answer}. "),
                                     right=dated),
     "other days are wished": on("library", NO, days_wished(20, 22), right=long),
