@@ -15,7 +15,6 @@ from tests.worlds.second_strangers import (
     T,
     benches,
     call,
-    party,
     uses,
 )
 from tests.worlds.test_second_strangers_worlds import base
@@ -109,11 +108,6 @@ def one_yes_for_two(_: Bench, goal: WorldGoal) -> Trace:
 
 def told_first(_: Bench, goal: WorldGoal) -> Trace:
     return (goal.trace[0], goal.trace[-1], *goal.trace[1:-1], agent("It is as I said."))
-
-
-def dates(here: Bench, goal: WorldGoal) -> list[str]:
-    cell = goal.say[0].read[0]
-    return sorted({row[cell.column] for row in party(here, goal, cell.table, cell.key)})
 
 
 def any_day(here: Bench, goal: WorldGoal) -> Trace:
