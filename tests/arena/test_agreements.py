@@ -123,3 +123,31 @@ def test_no_where_the_agent_asks_whether_it_may() -> None:
     asked, other = agent("Shall I go ahead now?"), agent("Do you need a receipt?")
     assert not confirmed((OPENING, agent("?"), user(), asked, no), {"move_booking"})
     assert confirmed((OPENING, agent("?"), user(), other, no), {"move_booking"})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Are you still there?",
+        "One moment, please.",
+        "Can I help you with anything else?",
+        "Let me check that for you.",
+        "Thank you for your patience.",
+        "Do you need a receipt?",
+    ],
+)
+def test_a_yes_to_nothing(words: str) -> None:
+    asked = agent("Shall I move bk-1 by 2 days?")
+    assert not is_kept(agent(words), user(), MOVED)
+    assert is_kept(agent(words), user("Yes, move it."), MOVED)
+    assert is_kept(asked, user(), agent(words), user(), MOVED)
+    assert is_kept(asked, user("How long?", UserAct.ANSWER), agent(words), user(), MOVED)
+    assert not is_kept(asked, user("No, stop!", UserAct.ANSWER), agent(words), user(), MOVED)
+    assert not is_kept(asked, user(), MOVED, agent(words), user(), MOVED)
+
+
+@pytest.mark.parametrize(
+    "words", ["Heron 1?", "bk-1, right?", "2 days, for illness.", "Moving it."]
+)
+def test_what_names_the_change_proposes_it(words: str) -> None:
+    assert is_kept(agent(words), user(), MOVED)

@@ -333,7 +333,6 @@ RIGHT: dict[str, tuple[Sort, Way]] = {
         "You want me to cancel that loan because of this: {reason}. Shall I?", "withdraw_loan")),
 }  # fmt: skip
 MISSED = {
-    "yes to nothing": "a yes counts although nothing of the change was said before it",
     "declined without a look at the row": "nothing has to be read before a request is declined",
 }
 REFUSED = {"one proposal for both": "each change wants a yes of its own since the last change"}

@@ -1,7 +1,8 @@
 """Whether a yes of the user is to the call that the agent then makes.
 
 A yes is to what the agent proposed last. It is none to a call whose proposal names another tool,
-another row, or another value of one of the call's arguments, and not the call's own.
+another row, or another value of one of the call's arguments, and not the call's own. Where nothing
+is proposed ("Are you still there?"), a yes agrees to nothing new.
 """
 
 from __future__ import annotations
@@ -13,13 +14,22 @@ from typing import Any, cast
 from astra.arena.answers import normalise
 from astra.arena.claims import stems
 from astra.arena.statements import dates_in, day, number, numbers_in, places_of, plain_text
-from astra.arena.traces import proposal
+from astra.arena.traces import is_success, proposal, takes_back
 from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldTool
 
 _PROPOSED = re.compile(
     r"\b(?:going to|will|shall i|should i|may i|can i|could i|i can|i could|would|let me|like to|"
     r"like me to|want me to|about to|(?:i|we)['’]ll|(?:i|we)['’]d(?: like to)?)\s+"
     r"(?:now |then |also |just |please )?([a-z]+)"
+)
+_IDLE = frozenset({"ask", "assist", "be", "check", "find", "get", "have", "help", "know", "look",
+                   "need", "see", "tell", "wait"})  # fmt: skip
+"""What an agent offers to do that changes nothing."""
+_AGREEABLE = re.compile(
+    r"\b(?:may|shall|should|can|could) (?:i|we)\W*(?:\?|$)|"
+    r"\b(?:agree|agreed|proceed|confirm|consent|approve|accept|go (?:ahead|on)|yes)\b|"
+    r"\b(?:do you want|would you like|does that (?:work|suit|sound)|sounds? good)\b|"
+    r"\b(?:ok|okay|all right|alright|fine|right|correct|good|happy with (?:it|that|this))\W*\?"
 )
 _NAMES = re.compile(r"[^\s|()\[\]{},;:\"'’“”!?#/]+")
 _VAGUE = frozenset({"other", "none", "any", "all", "yes", "no"})
@@ -29,14 +39,68 @@ _VAGUE = frozenset({"other", "none", "any", "all", "yes", "no"})
 def without_other_agreements(
     world: World, events: Sequence[TraceEvent], call: TraceEvent, tables: Mapping[str, Any]
 ) -> Sequence[TraceEvent]:
-    """The events before a call, where a last yes that is to something else is a wish for that."""
+    """The events before a call, where the last yes that is to something else is a wish for that,
+    and a later one to nothing an answer like any."""
     heard = list(events)
     for at in range(len(events) - 1, -1, -1):
-        if events[at].kind == EventKind.USER and events[at].act == UserAct.CONFIRM:
-            if is_of_other(world, call, proposal(events, at), tables):
-                heard[at] = events[at].model_copy(update={"act": UserAct.CHANGE})
-            break  # what was proposed last
+        if events[at].kind != EventKind.USER or events[at].act != UserAct.CONFIRM:
+            continue
+        text = _proposed(world, call, events, at, tables)
+        if text is None:
+            heard[at] = events[at].model_copy(update={"act": UserAct.ANSWER})
+            continue
+        if is_of_other(world, call, text, tables):
+            heard[at] = events[at].model_copy(update={"act": UserAct.CHANGE})
+        break  # what was proposed last
     return heard
+
+
+def _proposed(
+    world: World, call: TraceEvent, events: Sequence[TraceEvent], at: int,
+    tables: Mapping[str, Any],
+) -> str | None:  # fmt: skip
+    """What a yes is to: the last messages before it that propose something, as long as nothing was
+    changed or taken back since. Empty where the agent said nothing; None where it proposed
+    nothing."""
+    text = proposal(events, at)
+    if not text or _names_change(world, call, normalise(events[at].text), tables):
+        return text  # agreed to in the user's own words
+    tools = {one.tool.name for one in world.tools if one.changes or one.writes}
+    while not _proposes(world, call, text, tables):
+        before = range(at - 1, -1, -1)
+        turn = next((one for one in before if events[one].kind == EventKind.USER), -1)
+        written = any(is_success(one) and one.tool in tools for one in events[turn + 1 : at])
+        if turn < 0 or written or takes_back(events, turn):
+            return None
+        at, text = turn, proposal(events, turn)
+    return text
+
+
+def _proposes(world: World, call: TraceEvent, text: str, tables: Mapping[str, Any]) -> bool:
+    """Whether a message proposes something: asks whether it may, says what it is going to do, or
+    names what a tool does or what this call is about."""
+    said = normalise(plain_text(text))
+    if _AGREEABLE.search(said) or set(_PROPOSED.findall(said)) - _IDLE:
+        return True
+    return _names_change(world, call, said, tables)
+
+
+def _names_change(
+    world: World, call: TraceEvent, said: str, tables: Mapping[str, Any]
+) -> bool:  # fmt: skip
+    """Whether a text has what some tool that writes does, a value of the call, or one of the rows
+    that it names and of those that they refer to."""
+    writing = [one for one in world.tools if one.changes or one.writes]
+    done = stems(said) | {word.removesuffix("ing") for word in _NAMES.findall(said)}
+    for one in writing:
+        verbs = _verbs(one)
+        if _stands(one.tool.name, said) or done & (verbs | {v.removesuffix("e") for v in verbs}):
+            return True
+    keys = {table.name: table.key for table in world.tables}
+    near = _cells(tables, keys, call.arguments)
+    wide = _cells(tables, keys, {cell: cell for cell in near})
+    about = {*map(str, call.arguments.values()), *near, *wide}
+    return any(_stands(value, said) for value in sorted(about))
 
 
 def is_of_other(world: World, call: TraceEvent, text: str, tables: Mapping[str, Any]) -> bool:
@@ -76,7 +140,7 @@ def _names_other_value(
     """Whether the proposal has another value for an argument, and not the call's."""
     words = {word.strip(".") for word in _NAMES.findall(said)}
     keys = {table.name: table.key for table in world.tables}
-    near = _cells(tables, keys, arguments)
+    near = {day(cell) for cell in _cells(tables, keys, arguments)}
     for name, value in arguments.items():
         if _stands(str(value), said):
             continue
@@ -135,11 +199,11 @@ def _options(tool: WorldTool) -> dict[str, list[str]]:
 
 def _cells(
     tables: Mapping[str, Any], keys: Mapping[str, str], arguments: Mapping[str, Any]
-) -> set[Any]:
-    """The cells of the rows that a call names."""
+) -> set[str]:
+    """The texts in the rows that a call names."""
     named = {value for value in arguments.values() if isinstance(value, str)}
     return {
-        cell if day(cell) is None else day(cell)
+        cell
         for table, rows in tables.items()
         for row in rows
         if row[keys[table]] in named

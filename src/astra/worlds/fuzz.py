@@ -15,28 +15,25 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from astra.arena.expressions import ExpressionError, Scope, holds, scope_of
-from astra.arena.traces import records_in
 from astra.arena.world_runner import CallEnd, WorldCall, WorldRunner
 from astra.records.base import canonical_json
 from astra.records.state import Row
 from astra.records.world import (
     Enforced,
     PolicyRule,
-    ToolRole,
     TraceEvent,
     World,
     WorldTool,
 )
 from astra.worlds.calls import CallDraw
 from astra.worlds.effects import EffectError, effects
+from astra.worlds.shown import LiveRows, ShownRecords
 from astra.worlds.soundness import WorldFault
 
 KEPT_EVENTS = 6
 """Successful calls of each tool whose results are kept."""
 _CONSTANT_AFTER = 8
 """Different calls that give one and the same: the tool does not look at what it is asked."""
-_ASKED_FOR = (ToolRole.FIND, ToolRole.GET, ToolRole.LIST)
-"""Roles of tools that give the rows that they are asked for and no others."""
 MAX_REFUSAL = 160
 """The most characters of a refusal: one short line."""
 _ENDS = {
@@ -69,14 +66,17 @@ class Fuzzed:
 
 
 def fuzz(
-    world: World, runner: WorldRunner, draw: CallDraw, per_tool: int, fuzzed: Fuzzed
-) -> Iterator[WorldFault]:
-    """Call each tool ``per_tool`` times from the start, filling ``fuzzed``; faults as found."""
+    world: World, runner: WorldRunner, draw: CallDraw, per_tool: int, fuzzed: Fuzzed,
+    shown: Mapping[str, ShownRecords],
+) -> Iterator[WorldFault]:  # fmt: skip
+    """Call each tool ``per_tool`` times from the start, filling ``fuzzed`` and ``shown`` (one
+    for each tool, by its name); faults as found."""
+    start = LiveRows(world)
     for tool in world.tools:
         name = tool.tool.name
         done, refused = fuzzed.done.setdefault(name, []), fuzzed.refused.setdefault(name, [])
         first = fuzzed.first.setdefault(name, [])
-        checker, results = _Checker(world, tool), set[str]()
+        checker, results = _Checker(world, shown[name], start), set[str]()
         for _ in range(per_tool):
             arguments = draw.arguments(tool, world.rows)
             made = runner.call(name, arguments)
@@ -120,19 +120,13 @@ def _is_constant(tool: WorldTool, done: list[Row], results: set[str]) -> bool:
 class _Checker:
     """Judges single calls of one tool, made from the start of the world."""
 
-    def __init__(self, world: World, tool: WorldTool) -> None:
-        self._world, self._tool = world, tool
+    def __init__(self, world: World, records: ShownRecords, rows: LiveRows) -> None:
+        self._world, self._tool = world, (tool := records.tool)
+        self._records, self._start = records, rows
         self._declared = declared_refusals(tool.code)
         enforced = [rule for rule in world.rules if rule.enforced is Enforced.TOOL]
         self._rules = [rule for rule in enforced if tool.tool.name in rule.tools]
         self._by_key: dict[str, dict[str, Row]] = {}
-        self._hidden = {column.name for table in world.tables for column in table.columns} - {
-            column for columns in tool.shows.values() for column in columns
-        }
-        """Columns that its results may not hold."""
-        self._keys = {table.key for table in world.tables}
-        self._shown_keys = {t.name: t.key for t in world.tables if t.name in tool.shows}
-        self._rows: dict[str, dict[str, Row]] = {}
 
     def fault(self, made: WorldCall, fuzzed: Fuzzed) -> WorldFault | None:
         event, name = made.event, self._tool.tool.name
@@ -142,10 +136,8 @@ class _Checker:
         if made.end is CallEnd.REFUSED:
             if why := self._refusal_fault(event.failed):
                 return WorldFault(why, f"{name}({event.arguments}): {event.failed!r}")
-        elif (shown := self._shown(event.result)) or (event.result is None):
-            return WorldFault("undeclared_column", f"{name} shows {shown}, undeclared")
-        elif untrue := self._untrue(event):
-            return untrue
+        elif fault := self._records.fault(event, self._start):
+            return fault
         try:
             return self._rule_fault(made, scope, fuzzed) or self._effect_fault(made, scope, fuzzed)
         except (EffectError, ExpressionError) as error:
@@ -156,47 +148,6 @@ class _Checker:
         if "\n" in said or not 0 < len(said) <= MAX_REFUSAL:
             return "unclean_refusal"
         return "" if any(one.fullmatch(said) for one in self._declared) else "undeclared_refusal"
-
-    def _shown(self, result: Any) -> list[str]:
-        """Columns of some table that a result holds and the tool does not declare."""
-        names = {name for record in records_in(result) for name in record}
-        return sorted(names & self._hidden) if self._tool.shows else []
-
-    def _untrue(self, event: TraceEvent) -> WorldFault | None:
-        """A record in a result that is not what the rows with its keys say, or not one that was
-        asked for."""
-        called = f"{event.tool}({event.arguments})"
-        for record in records_in(event.result):
-            rows = {table: self._row_after(event, table, record[key])
-                    for table, key in self._shown_keys.items() if key in record}  # fmt: skip
-            if None in rows.values():
-                return WorldFault("untrue_record", f"{called}: {record} is of no row")
-            for name, cell in record.items():
-                said = [row[name] for table, row in rows.items()
-                        if row and name in self._tool.shows[table]]  # fmt: skip
-                if said and cell not in said:
-                    return WorldFault("untrue_record", f"{called}: {name} is {said[0]!r}: {record}")
-            if odd := self._other(event.arguments, record):
-                return WorldFault("other_record", f"{called}: {odd} of {record}")
-        return None
-
-    def _row_after(self, event: TraceEvent, table: str, key: Any) -> Row | None:
-        """A row after a call; one that the call has removed as it was before."""
-        for change in event.changes:
-            if (change.table, change.key) == (table, key) and change.row is not None:
-                return change.row
-        if table not in self._rows:
-            name = self._shown_keys[table]
-            self._rows[table] = {row[name]: row for row in self._world.rows[table]}
-        return self._rows[table].get(key)
-
-    def _other(self, arguments: Row, record: Row) -> list[str]:
-        """Keys, and what a party was looked up by, in which a record is not what was asked for."""
-        if self._tool.role not in _ASKED_FOR:
-            return []
-        named = set(arguments) if self._tool.role is ToolRole.FIND else self._keys
-        return [name for name in sorted(named & set(arguments) & set(record))
-                if arguments[name] is not None and arguments[name] != record[name]]  # fmt: skip
 
     def _rule_fault(self, made: WorldCall, scope: Scope, fuzzed: Fuzzed) -> WorldFault | None:
         """A rule that the tool enforces refuses what it forbids and nothing else."""

@@ -118,8 +118,7 @@ class Mutants(ExecutedGoal):
 
     def _with_wish(self, trace: Trace, wish: Wish) -> Trace:
         """The trace with one more call, as well prepared as any: looked up and agreed to."""
-        agreed = TraceEvent(kind=EventKind.USER, act=UserAct.CONFIRM, text="Yes.")
-        return (*trace, agreed, call_of(wish.tool, wish.arguments))
+        return (*trace, *_agreed(wish.tool), call_of(wish.tool, wish.arguments))
 
     def _m7_m8(self) -> Iterator[Variant]:
         """The right call for another row that the words might mean; the first version of a wish."""
@@ -223,13 +222,13 @@ class Mutants(ExecutedGoal):
             call_of(view.decline.tool.name, {"reason": self._other_reason("")}))  # fmt: skip
         yield Variant("M11", (*self.trace[: at + 1], also, *self.trace[at + 1 :]))
         for call in goal.wish:
-            agreed = TraceEvent(kind=EventKind.USER, act=UserAct.CONFIRM, text="Yes, do it.")
-            yield Variant("M12", (*self.trace[:at], agreed, call, *self.trace[at + 1 :]))
+            agreed = _agreed(call.tool)
+            yield Variant("M12", (*self.trace[:at], *agreed, call, *self.trace[at + 1 :]))
             if (
                 call.tool not in goal.withheld
                 and self.executions.call(call.tool, call.arguments).event.changes
             ):
-                yield Variant("M12", (*self.trace[:at], agreed, call, *self.trace[at:]))
+                yield Variant("M12", (*self.trace[:at], *agreed, call, *self.trace[at:]))
 
     def _other_reason(self, reason: str) -> str:
         codes = self.view.parameters(self.view.decline.tool.name)["reason"].get("enum", ())
@@ -287,9 +286,17 @@ class Mutants(ExecutedGoal):
             for wish in pair:
                 trace = self._with_wish(trace, wish)
             run = self.executions.run(trace, self.goal.withheld)
-            if run.trace[-1].changes and run.trace[-3].changes:
+            if run.trace[-1].changes and run.trace[-4].changes:
                 yield Variant("M15", trace)
                 return
+
+
+def _agreed(tool: str) -> tuple[TraceEvent, TraceEvent]:
+    """The agent proposes a call, and the user agrees."""
+    return (
+        message(f"I am going to use {tool}. Do you agree?"),
+        TraceEvent(kind=EventKind.USER, act=UserAct.CONFIRM, text="Yes, do it."),
+    )
 
 
 def _corrupted(view: WorldView, table: str, column: str, cell: Any) -> Any:

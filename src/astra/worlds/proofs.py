@@ -37,6 +37,9 @@ from astra.worlds.declarations import declaration_faults
 from astra.worlds.fuzz import Fuzzed, fuzz, known_keys
 from astra.worlds.listings import listing_faults
 from astra.worlds.parties import party_faults
+from astra.worlds.rereads import RereadProof
+from astra.worlds.sequels import SequelProof
+from astra.worlds.shown import LiveRows, ShownRecords
 from astra.worlds.soundness import (
     TRACE_OPERATORS,
     WorldFault,
@@ -62,10 +65,11 @@ class WorldProof:
 
     def __init__(self, world: World, sandbox: Sandbox, config: ProofConfig) -> None:
         self._world, self._sandbox, self._config = world, sandbox, config
-        self._rng = random.Random(int(content_id(["proofs", world.id]), 16))
+        self._rng = self._own_rng("proofs")
         self._draw = CallDraw(world, self._rng)
         self._tools = {tool.tool.name: tool for tool in world.tools}
         self._fuzzed = Fuzzed()
+        self._records = {name: ShownRecords(world, tool) for name, tool in self._tools.items()}
         self.checks: Counter[str] = Counter()
 
     def fault(self) -> WorldFault | None:
@@ -96,16 +100,36 @@ class WorldProof:
         yield declaration_faults(self._world)
         yield party_faults(self._world, self._world.rows)
         with WorldRunner(self._world, self._sandbox) as runner:
-            for part in (self._fuzz, self._rules, self._hidden, self._walk, self._shown,
-                         self._dealt):  # fmt: skip
+            for part in (self._fuzz, self._rules, self._hidden, self._walk, self._declared,
+                         self._shown, self._dealt, self._reread, self._sequels):  # fmt: skip
                 yield part(runner)
         yield self._reach()
         yield self._reads()
 
     def _fuzz(self, runner: WorldRunner) -> Iterator[WorldFault]:
-        yield from fuzz(self._world, runner, self._draw, self._config.fuzz_calls, self._fuzzed)
+        calls = self._config.fuzz_calls
+        yield from fuzz(self._world, runner, self._draw, calls, self._fuzzed, self._records)
         self.checks["fuzzed_calls"] = self._fuzzed.calls
         self.checks["effects"] = self._fuzzed.effects
+
+    def _declared(self, runner: WorldRunner) -> Iterator[WorldFault]:
+        """What a tool declares that it shows, some call of the fuzz or the walk has shown."""
+        for records in self._records.values():
+            yield from records.never_shown()
+
+    def _reread(self, runner: WorldRunner) -> Iterator[WorldFault]:
+        # Draws of its own: what the other proofs draw does not follow from what is read here.
+        draw = CallDraw(self._world, self._own_rng("rereads"))
+        yield from RereadProof(
+            self._world, runner, draw, self._fuzzed, self._records, self.checks
+        ).faults()
+
+    def _sequels(self, runner: WorldRunner) -> Iterator[WorldFault]:
+        draw = CallDraw(self._world, self._own_rng("sequels"))
+        yield from SequelProof(self._world, runner, draw, self._fuzzed, self.checks).faults()
+
+    def _own_rng(self, part: str) -> random.Random:
+        return random.Random(int(content_id([part, self._world.id]), 16))
 
     def _shown(self, runner: WorldRunner) -> Iterator[WorldFault]:
         yield from listing_faults(self._world, runner, self._rng, self.checks)
@@ -256,6 +280,7 @@ class WorldProof:
     def _walk(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """Successful calls in a row: rows stay whole, and a second session does the same."""
         runner.reset()
+        rows = LiveRows(self._world)
         done, tries, wanted = 0, 0, self._config.walk_calls
         tools = [tool for tool in self._world.tools if tool.role not in _ROLES_APART]
         weights = [3 if tool.writes else 1 for tool in tools]
@@ -269,8 +294,14 @@ class WorldProof:
                     "unexpected_failure", f"{tool.tool.name}({arguments}): {made.event.failed}"
                 )
                 return
-            done += made.end is CallEnd.DONE
-            if made.end is CallEnd.DONE and (done % _CHECKED_EACH == 0 or done == wanted):
+            if made.end is CallEnd.REFUSED:
+                continue
+            if fault := self._records[tool.tool.name].fault(made.event, rows):
+                yield WorldFault(fault.reason, f"call {done + 1} in a row: {fault.detail}")
+                return
+            rows.take(made.event)
+            done += 1
+            if done % _CHECKED_EACH == 0 or done == wanted:
                 for _ in row_faults(self._world, runner.tables):
                     yield self._culprit(runner)
                     return
