@@ -74,7 +74,7 @@ def _parts(world: World, fault: WorldFault) -> tuple[str, ...]:
     named = _named(world, detail)
     if reason == "never_succeeds" and named:
         return (tool_part(named), ROWS)
-    if reason == "idle_argument" and named:
+    if reason in ("idle_argument", "never_shown") and named:
         return (tool_part(named), SCHEMA)
     if reason == "uncounted" and named:
         return (tool_part(named), RULES)

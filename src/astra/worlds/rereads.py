@@ -101,8 +101,8 @@ class RereadProof:
             for made in (one, other):
                 fault = made.end is CallEnd.DONE and self._shown[name].fault(made.event, after)
                 if fault:
-                    return WorldFault(fault.reason, f"{written}, {fault.detail}")
+                    return WorldFault(fault.reason, f"{fault.detail}; {written}")
             if (one.end, one.event.result) != (other.end, other.event.result):
                 why = f"{name}({arguments}) gives another result where it was called before too"
-                return WorldFault("not_repeatable", f"{written}, {why}")
+                return WorldFault("not_repeatable", f"{why}; {written}")
         return None

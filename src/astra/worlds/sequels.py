@@ -88,10 +88,9 @@ class SequelProof:
                     continue
                 self._checks["sequels"] += 1
                 for fault in row_faults(self._world, self._runner.tables):
-                    said = ", ".join(
-                        f"{one}({of})" for one, of in (*calls, (tool.tool.name, given))
-                    )
-                    return WorldFault(fault.reason, f"after {said}: {fault.detail}")
+                    before = ", ".join(f"{one}({of})" for one, of in calls)
+                    called = f"{tool.tool.name}({given}), which follows {before}"
+                    return WorldFault(fault.reason, f"after {called}: {fault.detail}")
                 self._go_to(calls)
         return None
 
