@@ -20,7 +20,9 @@ from astra.records.score import Rejection
 from astra.store.tables import read_records
 from walls_here import live_servers
 
-DATA_STAGES = "tools graph chains tasks trajectories sft_set qa qa_valid envs envs_merged".split()
+DATA_STAGES = (
+    "tools graph chains tasks trajectories sft_set worlds goals qa qa_valid envs envs_merged"
+).split()
 STAGES = [*DATA_STAGES, "sft", "rl", "bench"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * 900)]
 TIMEOUT_S = 900

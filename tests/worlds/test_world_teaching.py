@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.llm.chat_server import Answer, ChatServer, runtime
 from tests.worlds.conftest import FEW, small_world
 from tests.worlds.taught_parts import parts_of, rows_code
 
@@ -29,6 +28,7 @@ from astra.worlds.estimate import world_asks
 from astra.worlds.soundness import WorldFault
 from astra.worlds.subjects import WorldSubject
 from astra.worlds.teaching import TaughtWorld
+from chat_server import Answer, ChatServer, runtime
 
 MODELS = count()
 """Every run asks a model of its own name: no answer comes from an earlier run's cache."""

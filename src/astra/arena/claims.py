@@ -1,5 +1,6 @@
-"""What the agent's messages claim about one cell: a value is told once it is claimed, and nothing
-else is claimed beside it.
+"""What the agent's messages claim about one cell.
+
+A value is told once it is claimed, and nothing else is claimed beside it.
 
 A sentence that states one value of the column claims it of the row that it names, or of the one
 asked about where it names none. Of several values those count that stand in a clause with the

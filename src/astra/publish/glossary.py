@@ -29,6 +29,7 @@ QUESTION_KINDS: Mapping[str, str] = {
     QuestionKind.MISSING_PARAMETER: "a value that a tool needs is not given; likewise",
     QuestionKind.INFEASIBLE: "what is asked for cannot be done; likewise",
     QuestionKind.ALREADY_SATISFIED: "what is asked for is so already; nothing may be changed",
+    QuestionKind.FORBIDDEN: "what is asked for breaks a rule that no tool enforces; likewise",
     QuestionKind.CODE: "one tool runs Python; only the answer counts",
 }
 SCENARIOS: Mapping[str, str] = {

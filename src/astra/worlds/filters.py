@@ -83,7 +83,7 @@ def _filter(name: str, columns: Mapping[str, WorldColumn], keys: list[str]) -> R
 
 
 def _listed(world: World, tool: WorldTool) -> WorldTable:
-    """Of the tables that a tool shows, the one whose rows refer to the others."""
+    """The table that a tool shows whose rows refer to the others that it shows."""
     shown = [table for table in world.tables if table.name in tool.shows]
     return max(shown, key=lambda table: len(_tables_reached(world, table.name, ()) & {
         other.name for other in shown}))  # fmt: skip

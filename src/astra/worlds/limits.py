@@ -1,5 +1,7 @@
-"""Calls on both sides of a rule's limits: one value of a call or of a row is varied until the
-rule's expression decides otherwise, and the last value before is kept with the first one after.
+"""Calls on both sides of a rule's limits.
+
+One value of a call or of a row is varied until the rule's expression decides otherwise, and the
+last value before is kept with the first one after.
 
 A sentence that draws a line elsewhere than its expression is read otherwise at one of the two.
 """
@@ -54,9 +56,11 @@ def allowed(world: World, rule: PolicyRule, call: TriedCall) -> tuple[bool, bool
 def limit_pairs(
     world: World, rule: PolicyRule, tool: WorldTool, call: TriedCall, known: Container[Axis]
 ) -> Iterator[tuple[Axis, TriedCall, TriedCall]]:
-    """For each value that the rule looks at and each way to vary it, with the name of that limit:
-    the call next to it that the rule allows, and the one that it forbids. Limits that are ``known``
-    are left out, as are values that never change the decision."""
+    """Yields each limit: its name, the last call that the rule allows, and the one after it.
+
+    A limit is a value that the rule looks at and a way to vary it. Those ``known`` are left
+    out, as are values that never change the decision.
+    """
     try:
         first = allowed(world, rule, call)[1]
     except ExpressionError:
