@@ -36,9 +36,12 @@ from astra.records.tool import Tool
 from astra.records.world import (
     OUTCOMES,
     ColumnType,
+    EventKind,
     GoalOutcome,
     OutcomeKind,
     ToolRole,
+    TraceEvent,
+    UserAct,
     World,
     WorldColumn,
     WorldGoal,
@@ -241,7 +244,8 @@ def arenas(rows: Tables) -> tuple[Arena, Arena]:
     )  # fmt: skip
     world = delta_world(rows)
     goal = WorldGoal(
-        kind=QuestionKind.WRITE, trace=(), effect=tuple(writes),
+        kind=QuestionKind.WRITE, effect=tuple(writes),
+        trace=(TraceEvent(kind=EventKind.USER, text="?", act=UserAct.OPENING),),
         outcome=GoalOutcome(kind=OutcomeKind.DONE),
     )  # fmt: skip
     placed = arena_of(world_id=world.id, goal=goal.model_dump_json())
