@@ -117,7 +117,8 @@ class Workplace:
         for name in LINKED:
             if not (folder / name).exists():
                 (folder / name).symlink_to(self._base / name)
-        self._supply(stage, self._rows(stage, load.recorded))
+        # What a stage asks depends on all of its rows: where fewer are wanted, on those.
+        self._supply(stage, self._fewer.get(stage, self._rows(stage, load.recorded)))
         document = self._parameters(stage, "offline")
         (folder / "params.yaml").write_text(yaml.safe_dump(document, allow_unicode=True))
         command = [sys.executable, str(Path(__file__).resolve()), stage]
