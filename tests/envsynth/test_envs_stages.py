@@ -47,6 +47,7 @@ def _workspace(folder: Path, zygotes: int) -> Path:
     folder.mkdir()
     write_records(folder / "data/qa_valid.parquet", rows, QAInstance)
     write_records(folder / "data/tools.parquet", [server], ToolServer)
+    write_records(folder / "data/goals.parquet", [], Arena)
     # No call is meant to time out: a busy machine must not decide what is compared.
     patient = {"sandbox": SandboxLimits(call_timeout_s=20.0)}
     params = {

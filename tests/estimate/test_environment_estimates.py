@@ -16,6 +16,7 @@ from astra.estimate.questions import questions_of
 from astra.qa.config import QAConfig, QAValidConfig
 from astra.qa.estimate import expected_questions, expected_valid, question_asks, verdict_asks
 from astra.qa.free import count_requests
+from astra.records.environment import Arena
 from astra.records.tool import ToolServer
 from astra.settings import load
 from astra.store.tables import write_records
@@ -41,6 +42,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def built(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Build]:
     def more(folder: Path) -> None:
         write_records(folder / "data/tools.parquet", [], ToolServer)
+        write_records(folder / "data/goals.parquet", [], Arena)
 
     stages = ("qa", "qa_valid", "envs", "envs_merged")
     yield from made(tmp_path_factory.mktemp("environments"), root, OVERRIDES, stages, more)

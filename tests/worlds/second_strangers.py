@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tests.worlds.conftest import changed
-from tests.worlds.goal_samples import CONFIG, Shelf, changed_event, other, place
-from tests.worlds.test_second_strangers_worlds import base
+from goal_samples import CONFIG, Shelf, changed_event, other, place
+from small_worlds import changed
+from test_second_strangers_worlds import base
 
 from astra.records.qa import QuestionKind
 from astra.records.state import Row

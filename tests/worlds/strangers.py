@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.worlds.goal_samples import CONFIG, SORTS, Shelf
+from goal_samples import CONFIG, SORTS, Shelf
 
 from astra.records.qa import QuestionKind
 from astra.records.state import WriteAction

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from tests.worlds.goal_samples import changed_event, other, place
-from tests.worlds.second_strangers import (
+from goal_samples import changed_event, other, place
+from second_strangers import (
     Bench,
     Benches,
     Q,

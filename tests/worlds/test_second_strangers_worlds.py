@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.worlds.conftest import changed
+from small_worlds import changed
 
 from astra.records.state import WriteAction
 from astra.records.world import Change, World, WorldShape, WorldTool

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
-from tests.worlds.conftest import changed
-from tests.worlds.goal_samples import CONFIG, changed_event, other, place
-from tests.worlds.strangers import (
+from goal_samples import CONFIG, changed_event, other, place
+from small_worlds import changed
+from strangers import (
     LIBRARY,
     MUSEUM,
     PERMITS,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from tests.worlds.conftest import FEW, changed
-from tests.worlds.strangers import GYM, LIBRARY, PERMITS, Base, base, marked
+from small_worlds import FEW, changed
+from strangers import GYM, LIBRARY, PERMITS, Base, base, marked
 
 from astra.records.world import Change, World
 from astra.sandbox.local import LocalSandbox

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.worlds.conftest import changed, small_world
+from small_worlds import changed, small_world
 
 from astra.arena.expressions import holds, scope_of
 from astra.records.world import EventKind, PolicyRule, UserAct, World, WorldShape

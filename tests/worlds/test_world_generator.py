@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 
 import pytest
-from tests.worlds.conftest import small_world
+from small_worlds import small_world
 
 from astra.contamination.index import ContaminationConfig, ContaminationIndex
 from astra.contamination.suites import SuiteTexts

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.worlds.conftest import FEW, changed, small_world
+from small_worlds import FEW, changed, small_world
 
 from astra.records.state import WriteAction
 from astra.records.world import Change, Enforced, ToolRole, World, WorldShape, WorldTool

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worlds.conftest import FEW, small_world
-from tests.worlds.taught_parts import parts_of, rows_code
+from small_worlds import FEW, small_world
+from taught_parts import parts_of, rows_code
 
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig

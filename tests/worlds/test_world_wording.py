@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.worlds.conftest import small_world
+from small_worlds import small_world
 
 from astra.arena.expressions import holds, scope_of
 from astra.records.world import Enforced, World, WorldShape

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from tests.worlds.second_strangers import (
+from second_strangers import (
     Bench,
     Benches,
     Q,
@@ -17,7 +17,7 @@ from tests.worlds.second_strangers import (
     call,
     uses,
 )
-from tests.worlds.test_second_strangers_worlds import base
+from test_second_strangers_worlds import base
 
 from astra.arena.verdict import GoalVerdict, judge
 from astra.records.state import Row

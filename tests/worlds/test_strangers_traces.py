@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
-from tests.worlds.strangers import LIBRARY, Drawer, base, drawer, marked, owner
+from strangers import LIBRARY, Drawer, base, drawer, marked, owner
 
 from astra.arena.verdict import GoalVerdict, judge
 from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldGoal
