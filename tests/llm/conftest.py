@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chat_server import KEY
 
 from astra import prompting
 from astra.llm import endpoints, servers
+from chat_server import KEY
 
 TEMPLATES = {"demo/say": "Say {{ word }}.", "demo/other": "Repeat {{ word }}."}
 

@@ -12,13 +12,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from chat_server import Answer, ChatServer, runtime
 from pydantic import BaseModel
 
 from astra.llm import cache as caching
 from astra.llm.build import Teachers
 from astra.llm.cache import AnswerCache, CacheError
 from astra.llm.protocol import Ask, ModelConfig, Teacher
+from chat_server import Answer, ChatServer, runtime
 
 
 class Word(BaseModel):

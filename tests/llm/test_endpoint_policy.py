@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import Answer, ChatServer, runtime
 
 from astra.errors import AstraError, OutOfTokens
 from astra.llm.build import Teachers
 from astra.llm.protocol import ModelConfig, ParseError
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
+from chat_server import Answer, ChatServer, runtime
 
 CONFIG = ModelConfig(backend="openai", model="m")
 TOOL = Tool(name="find", description="finds", parameters={"type": "object", "properties": {}})

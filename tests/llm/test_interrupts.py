@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import Answer, ChatServer
 from word_stage import Said
 
 from astra.store.tables import read_records
+from chat_server import Answer, ChatServer
 
 STAGE = str(Path(__file__).with_name("word_stage.py"))
 QUICK, ASKS, AT_ONCE = 7, 24, 4

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from chat_server import Answer, ChatServer, runtime
 from pydantic import BaseModel
 
 from astra.errors import AstraError, StageStop
@@ -23,6 +22,7 @@ from astra.llm.protocol import Ask, ModelConfig, ModelsConfig, Teacher
 from astra.llm.servers import EndpointError, Pace
 from astra.llm.usage import Latency
 from astra.settings import Endpoint, Price, RuntimeConfig
+from chat_server import Answer, ChatServer, runtime
 
 T = TypeVar("T")
 CONFIG = ModelConfig(backend="openai", model="m", max_tokens=10)

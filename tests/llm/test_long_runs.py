@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import Answer, ChatServer
 from forks import Runs, forked
 from word_stage import Said
 
 from astra.records.score import Rejection
 from astra.store.tables import read_records
+from chat_server import Answer, ChatServer
 
 ASKS = 2000
 STAGE = Path(__file__).with_name("word_stage.py")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from chat_server import KEY, Answer, ChatServer, runtime
 from pydantic import BaseModel, ConfigDict
 
 from astra.errors import AstraError
@@ -24,6 +23,7 @@ from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Unfi
 from astra.llm.servers import EndpointError
 from astra.llm.wire import retry_after_s
 from astra.settings import Endpoint, RuntimeConfig
+from chat_server import KEY, Answer, ChatServer, runtime
 
 T = TypeVar("T")
 

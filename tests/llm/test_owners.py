@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from chat_server import Answer, ChatServer, runtime
 from pydantic import BaseModel
 
 from astra.llm.build import Teachers, teachers_from
@@ -17,6 +16,7 @@ from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, OfflineHandlers
 from astra.settings import RuntimeConfig
 from astra.stage import Reporter
+from chat_server import Answer, ChatServer, runtime
 
 CONFIG = ModelConfig(backend="openai", model="m")
 GOOD = Answer('{"word": "tree"}')

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from chat_server import Answer, ChatServer, runtime
 from pydantic import BaseModel
 
 from astra.llm.build import Teachers
 from astra.llm.protocol import Ask, ModelConfig, Teacher
 from astra.llm.served import ServedLimit, served
+from chat_server import Answer, ChatServer, runtime
 
 
 async def work(seconds: float) -> None:

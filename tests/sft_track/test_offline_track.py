@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import ChatServer
 from track import STAGES, Answer, Script, configure, counts, environments, prepare, run, servers
 
 from astra.agent.mcp import open_server
@@ -26,6 +25,7 @@ from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, ToolServer
 from astra.records.trajectory import SFTSample, Trajectory
 from astra.store.tables import count_records, read_records
+from chat_server import ChatServer
 from walls_here import walls
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import ChatServer
 from track import STAGES, Script, configure, prepare, run, servers
 
 from astra.llm.build import teachers_from
@@ -22,6 +21,7 @@ from astra.records.task import Task, TaskKind
 from astra.records.tool import ToolServer
 from astra.records.trajectory import SFTSample, Trajectory
 from astra.store.tables import read_records
+from chat_server import ChatServer
 
 # A model as user would write wishes of its own, which no rule has answers to.
 MODELS = {

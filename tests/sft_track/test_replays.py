@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 import yaml
-from chat_server import Answer, ChatServer
 from exchanges import recorded
 from forks import Runs, forked
 from homes import PERSON, PRICE, THING, given, output, server, step, task, tool
@@ -38,6 +37,7 @@ from astra.records.tool import Execution, ToolServer
 from astra.records.trajectory import SFTSample, StopReason, Trajectory
 from astra.store.journal import Journal
 from astra.store.tables import read_records, write_records
+from chat_server import Answer, ChatServer
 from configs import block, changed
 
 STAGES = ("trajectories", "sft_set")

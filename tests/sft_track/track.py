@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from chat_server import Answer
 from homes import (
     PERSON,
     THING,
@@ -34,6 +33,7 @@ from astra.records.graph import ArgumentOrigin, ArgumentSource, Chain, ChainStep
 from astra.records.tool import ToolServer
 from astra.records.trajectory import Trajectory
 from astra.store.tables import read_records, write_records
+from chat_server import Answer
 from walls_here import live_servers
 
 ROOT = Path(__file__).parents[2]

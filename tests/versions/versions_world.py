@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def _check_signatures(url: str) -> None:
         pass
 
 
-class Passage:
+class Passage(ABC):
     """Passes connections on to the store; what becomes of their bytes is for ``_pump`` to say."""
 
     def __init__(self, url: str, allowed: int) -> None:
@@ -158,8 +159,9 @@ class Passage:
     def _refused(self, near: socket.socket) -> bool:
         return False
 
+    @abstractmethod
     def _pump(self, source: socket.socket, sink: socket.socket, upward: bool) -> None:
-        raise NotImplementedError
+        """Pass bytes on until the source ends; ``upward`` is towards the store."""
 
 
 class Gate(Passage):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from goal_samples import Shelf, library, shelf_of
 from small_worlds import FEW
 
 from astra.records.world import World
@@ -23,3 +24,10 @@ def sandbox() -> Iterator[LocalSandbox]:
 @pytest.fixture(scope="session")
 def prove(sandbox: LocalSandbox) -> Callable[[World], WorldFault | None]:
     return lambda world: WorldProof(world, sandbox, FEW).fault()
+
+
+@pytest.fixture(scope="module")
+def shelf(sandbox: LocalSandbox) -> Iterator[Shelf]:
+    """Sound goals of a library, to spoil."""
+    with shelf_of(library(), sandbox) as made:
+        yield made

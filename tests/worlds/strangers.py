@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
-import pytest
 from goal_samples import CONFIG, SORTS, Shelf
 
 from astra.records.qa import QuestionKind
@@ -86,10 +84,3 @@ def loan(world: World, goal: WorldGoal, **cells: Any) -> str:
     wanted = {"member_id": owner(world, goal), **cells}
     return next(row["loan_id"] for row in world.rows["loans"]
                 if all(row[key] == value for key, value in wanted.items()))  # fmt: skip
-
-
-def marked(case: Any, missed: Mapping[str, str]) -> Any:
-    """A case for ``parametrize``, expected to fail where it is known to be judged wrongly."""
-    why = missed.get(case.name)
-    marks = [pytest.mark.xfail(strict=True, reason=why)] if why else []
-    return pytest.param(case, id=case.name, marks=marks)

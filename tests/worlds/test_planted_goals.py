@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,11 +14,9 @@ from goal_samples import (
     answer,
     changed_event,
     ends,
-    library,
     opening_adds,
     other,
     place,
-    shelf_of,
     unknown_wish,
     with_argument,
 )
@@ -48,12 +46,6 @@ from astra.worlds.view import WorldView
 from astra.worlds.wishes import WishPool
 
 Spoil = Callable[[WorldGoal, Shelf], WorldGoal]
-
-
-@pytest.fixture(scope="module")
-def shelf(sandbox: LocalSandbox) -> Iterator[Shelf]:
-    with shelf_of(library(), sandbox) as made:
-        yield made
 
 
 def is_write(shelf: Shelf) -> Callable[[TraceEvent], bool]:

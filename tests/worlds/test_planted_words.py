@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,11 +12,9 @@ from goal_samples import (
     answer,
     changed_event,
     ends,
-    library,
     opening_adds,
     other,
     place,
-    shelf_of,
     unknown_wish,
     with_argument,
 )
@@ -29,15 +27,8 @@ from astra.records.world import (
     UserAsk,
     WorldGoal,
 )
-from astra.sandbox.local import LocalSandbox
 
 Spoil = Callable[[WorldGoal, Shelf], WorldGoal]
-
-
-@pytest.fixture(scope="module")
-def shelf(sandbox: LocalSandbox) -> Iterator[Shelf]:
-    with shelf_of(library(), sandbox) as made:
-        yield made
 
 
 def reworded(goal: WorldGoal, old: str, new: str) -> WorldGoal:

@@ -234,10 +234,21 @@ def gold(**fields: Any) -> Spoil:
 
 DONE, DECLINED, HANDED = OutcomeKind.DONE, OutcomeKind.DECLINED, OutcomeKind.HANDED_OVER
 withdraw, prolong = uses("withdraw_loan"), uses("prolong_hire")
-named = lambda goal: withdraw(goal) and "loan_id" in goal.trace[0].facts  # noqa: E731
-dated: Right = lambda goal: [s.read[0].column for s in goal.say] == ["due_date"]  # noqa: E731
-long: Right = lambda goal: goal.violates == "extend_length"  # noqa: E731
-late: Right = lambda goal: goal.violates == "cancel_window"  # noqa: E731
+
+
+def named(goal: WorldGoal) -> bool:
+    return withdraw(goal) and "loan_id" in goal.trace[0].facts
+
+
+def dated(goal: WorldGoal) -> bool:
+    return [said.read[0].column for said in goal.say] == ["due_date"]
+
+
+def forbidden_by(rule: str) -> Right:
+    return lambda goal: goal.violates == rule
+
+
+long, late = forbidden_by("extend_length"), forbidden_by("cancel_window")
 W, READ, NO = Q.WRITE, Q.READ_ONLY, Q.FORBIDDEN
 FAULTS: dict[str, Spoilt] = {
     "a ledger row is left out": on("rental", W, no_ledger("postings"), right=uses("begin_hire")),
@@ -294,29 +305,15 @@ TWINS: dict[str, Spoilt] = {
     "a polite no": on("library", NO, lambda _, g: changed_event(
         g, len(g.trace) - 1, text="I would if I could. The rules do not allow it."), right=long),
 }  # fmt: skip
-MISSED: dict[str, str] = {}
-REFUSED: dict[str, str] = {}
 
 
-def _cases(spoilt: dict[str, Spoilt], known: dict[str, str]) -> list[Any]:
-    return [
-        pytest.param(
-            spoilt[name], id=name,
-            marks=[pytest.mark.xfail(strict=True, reason=known[name])] if name in known else [],
-        )
-        for name in spoilt
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("spoilt", _cases(FAULTS, MISSED))
+@pytest.mark.parametrize("spoilt", FAULTS.values(), ids=FAULTS)
 def test_a_spoiled_goal_is_rejected(spoilt: Spoilt, bench: Benches) -> None:
     here, goal = spoilt(bench)
-    reason = here.rejected(goal)
-    print(reason)
-    assert reason
+    assert here.rejected(goal)
 
 
-@pytest.mark.parametrize("spoilt", _cases(TWINS, REFUSED))
+@pytest.mark.parametrize("spoilt", TWINS.values(), ids=TWINS)
 def test_a_harmless_change_is_accepted(spoilt: Spoilt, bench: Benches) -> None:
     here, goal = spoilt(bench)
     assert not here.rejected(goal)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,7 +22,6 @@ from strangers import (
     base,
     drawer,
     loan,
-    marked,
     owner,
 )
 
@@ -364,7 +364,7 @@ CASES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [marked(case, {}) for case in CASES])
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_a_spoiled_goal_is_dropped(case: Case, draw: Callable[[World], Drawer]) -> None:
     world = base(case.base)
     of = draw(world)
@@ -372,7 +372,7 @@ def test_a_spoiled_goal_is_dropped(case: Case, draw: Callable[[World], Drawer]) 
     assert fault == case.reason
 
 
-@pytest.mark.parametrize("case", [marked(case, {}) for case in CASES if case.twin])
+@pytest.mark.parametrize("case", [case for case in CASES if case.twin], ids=attrgetter("name"))
 def test_its_harmless_twin_is_not(case: Case, draw: Callable[[World], Drawer]) -> None:
     world = base(case.base)
     of = draw(world)

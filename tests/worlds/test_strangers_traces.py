@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
-from strangers import LIBRARY, Drawer, base, drawer, marked, owner
+from strangers import LIBRARY, Drawer, base, drawer, owner
 
 from astra.arena.verdict import GoalVerdict, judge
 from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldGoal
@@ -215,13 +216,13 @@ RIGHT = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [marked(case, {}) for case in CHEATS])
+@pytest.mark.parametrize("case", CHEATS, ids=attrgetter("name"))
 def test_a_cheat_is_not_paid(case: Case, shelf: Drawer) -> None:
     goal = shelf.goal(case.sort)
     assert not verdict(shelf, goal, case.play(shelf.world, goal)).success
 
 
-@pytest.mark.parametrize("case", [marked(case, {}) for case in RIGHT])
+@pytest.mark.parametrize("case", RIGHT, ids=attrgetter("name"))
 def test_an_odd_way_is_paid(case: Case, shelf: Drawer) -> None:
     goal = shelf.goal(case.sort)
     assert verdict(shelf, goal, case.play(shelf.world, goal)).reasons == ()

@@ -6,11 +6,12 @@ They were planted by somebody who knew what worlds are for, but not how they are
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 from small_worlds import FEW, changed
-from strangers import GYM, LIBRARY, PERMITS, Base, base, marked
+from strangers import GYM, LIBRARY, PERMITS, Base, base
 
 from astra.records.world import Change, World
 from astra.sandbox.local import LocalSandbox
@@ -277,19 +278,19 @@ def _fault(world: World, sandbox: LocalSandbox) -> str:
     return "" if found is None else found.reason
 
 
-@pytest.mark.parametrize("case", [marked(case, {}) for case in CASES])
+@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_a_planted_world_is_rejected(case: Case, sandbox: LocalSandbox) -> None:
     fault = _fault(case.plant(base(case.base)), sandbox)
     assert fault == (case.reason or fault) != ""
 
 
-@pytest.mark.parametrize("case", [marked(case, {}) for case in CASES if case.twin])
+@pytest.mark.parametrize("case", [case for case in CASES if case.twin], ids=attrgetter("name"))
 def test_its_harmless_twin_is_not(case: Case, sandbox: LocalSandbox) -> None:
     assert case.twin is not None
     assert _fault(case.twin(base(case.base)), sandbox) == ""
 
 
-@pytest.mark.parametrize("case", [marked(case, {}) for case in HARMLESS])
+@pytest.mark.parametrize("case", HARMLESS, ids=attrgetter("name"))
 def test_what_the_runner_makes_harmless_is_not(case: Case, sandbox: LocalSandbox) -> None:
     assert _fault(case.plant(base(case.base)), sandbox) == ""
 

@@ -7,6 +7,7 @@ import itertools
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 from small_worlds import small_world
@@ -36,27 +37,26 @@ OFFLINE = ModelConfig(backend="offline", model="v1")
 SPLITS = {Split.TRAIN: 6, Split.DEV: 1, Split.HELDOUT: 3}
 
 
-def config(**fields: object) -> WorldsConfig:
-    return WorldsConfig(
-        **{
-            "seed": 0,
-            "shape": WorldShape.SMALL,
-            "domains": ("gym_classes", "library_loans"),
-            "variants": {Split.TRAIN: 1, Split.DEV: 1},
-            "composed": 0,
-            "attempts": 3,
-            "teacher": OFFLINE,
-            "judge": OFFLINE,
-            "subjects": (),
-            "inner_attempts": 1,
-            "max_asks": 1,
-            "agreement_cases": 2,
-            "proofs": ProofConfig(fuzz_calls=40, walk_calls=30),
-            "contamination": None,
-            "sandbox": SandboxLimits(cpu_s=60),
-            **fields,
-        }  # pyright: ignore[reportArgumentType]
-    )
+def config(**fields: Any) -> WorldsConfig:
+    given: dict[str, Any] = {
+        "seed": 0,
+        "shape": WorldShape.SMALL,
+        "domains": ("gym_classes", "library_loans"),
+        "variants": {Split.TRAIN: 1, Split.DEV: 1},
+        "composed": 0,
+        "attempts": 3,
+        "teacher": OFFLINE,
+        "judge": OFFLINE,
+        "subjects": (),
+        "inner_attempts": 1,
+        "max_asks": 1,
+        "agreement_cases": 2,
+        "proofs": ProofConfig(fuzz_calls=40, walk_calls=30),
+        "contamination": None,
+        "sandbox": SandboxLimits(cpu_s=60),
+        **fields,
+    }
+    return WorldsConfig(**given)
 
 
 def test_ten_domains_are_split_six_one_three() -> None:

@@ -213,10 +213,10 @@ class GoalMaker:
             wish = Wish("", {key: row[key]}, party)
             told = program.tell(wish, T.IMPLICIT in plan.traits)
             named = told.named[key].predicate
-            free = [c.name for c in view.answerable(table) if row[c.name] is not None
-                    and (named is None or c.name not in {*dict(named.where), named.least,
-                                                         named.most})]  # fmt: skip
-            free = [c for c in free if c in view.lister(table).shows[table]]  # type: ignore[union-attr]
+            shown = lister.shows[table] if (lister := view.lister(table)) else ()
+            used = {*dict(named.where), named.least, named.most} if named else set[str | None]()
+            names = [c.name for c in view.answerable(table) if row[c.name] is not None]
+            free = [name for name in names if name in shown and name not in used]
             if not free:
                 raise NoProgram("nothing_to_ask")
             asked.append((told, table, rng.choice(free)))

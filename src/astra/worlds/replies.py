@@ -221,7 +221,8 @@ def _no_rows(made: Any, names: set[str]) -> str:
     if strange := sorted(set(cast("Row", made)) - names):
         return f"there are no tables {strange}"
     for name, rows in cast("Row", made).items():
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):  # pyright: ignore[reportUnknownVariableType]
+        listed = cast("list[Any]", rows) if isinstance(rows, list) else [None]
+        if not all(isinstance(row, dict) for row in listed):
             return f"{name} is no list of objects"
     return ""
 

@@ -136,14 +136,15 @@ def _sort(view: WorldView, executions: Executions, pool: WishPool, wish: Wish) -
 def _find_unavailable(view: WorldView, executions: Executions, pool: WishPool) -> None:
     """Legal wishes for a row of nobody's, with another such row that is not to be had."""
     for tool, wishes in pool.legal.items():
-        free = [name for name in view.required(tool)
+        free = [(name, table.name) for name in view.required(tool)
                 if (table := view.table_of(name)) and not view.is_owned(table.name)
                 and table.name != view.party.name]  # fmt: skip
         for wish in wishes if free else ():
-            rows = list(view.rows[view.table_of(free[0]).name])  # type: ignore[union-attr]
+            name, held = free[0]
+            rows = list(view.rows[held])
             start = len(pool.unavailable) * 7
             for key in (rows[(start + at) % len(rows)] for at in range(12)):
-                arguments = {**wish.arguments, free[0]: key}
+                arguments = {**wish.arguments, name: key}
                 made = executions.call(tool, arguments)
                 named = any(names_rule(made.event.failed, rule) for rule in view.rules.values())
                 if made.end is CallEnd.REFUSED and not named and "already" not in made.event.failed:
