@@ -215,19 +215,39 @@ tests = ["tests/test_parts.py::test_with_a_corpus"]
 """
 
 
-def run_all(folder: Path, root: Path, target: str = "part", **variables: str) -> tuple[int, str]:
+LONG_TESTS = """
+import pytest
+
+
+@pytest.mark.long
+def test_for_minutes() -> None:
+    pass
+"""
+LONG_PART = """
+[patience]
+what = "many minutes"
+{long}
+skips = []
+tests = ["tests/test_patience.py"]
+"""
+
+
+def run_all(
+    folder: Path, root: Path, target: str = "part", table: str = "", *options: str, **variables: str
+) -> tuple[int, str]:
     (folder / "tests").mkdir(exist_ok=True)
     (folder / "Makefile").write_text(MAKEFILE)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = long\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = long\naddopts = -m 'not long'\n")
+    (folder / "tests/test_patience.py").write_text(LONG_TESTS)
     (folder / "tests/test_parts.py").write_text(TESTS)
-    (folder / "tests/optional.toml").write_text(TABLE.format(target=target))
+    (folder / "tests/optional.toml").write_text(TABLE.format(target=target) + table)
     known = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PYTEST", "MAKE", "MFLAGS"))
     }
     ended = subprocess.run(
-        [sys.executable, "-m", "astra.devtools.test_all"], cwd=folder, check=False,
+        [sys.executable, "-m", "astra.devtools.test_all", *options], cwd=folder, check=False,
         env=known | {"PYTHONPATH": str(root / "src")} | variables,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280,
     )  # fmt: skip
@@ -253,3 +273,25 @@ def test_what_fails_or_is_skipped_is_told_and_fails(root: Path, tmp_path: Path) 
     assert "skipped for want of a part that tests/optional.toml does not know: 1" in said
     assert "FAILED: tests/test_parts.py::test_with_a_corpus" in said
     assert "0 passed, 1 failed, 2 skipped; 0 more" in said
+
+
+@pytest.mark.slow
+def test_a_part_of_long_tests_is_left_for_those_who_have_the_time(
+    root: Path, tmp_path: Path
+) -> None:
+    table = LONG_PART.format(long="long = true")
+    code, said = run_all(tmp_path, root, "part", table)
+    assert code == 0, said
+    assert "left for LONG=1: patience, many minutes" in said
+    assert "2 passed, 0 failed, 0 skipped" in said
+    code, said = run_all(tmp_path, root, "part", table, "--long")
+    assert code == 0, said
+    assert "left for LONG=1" not in said
+    assert "3 passed, 0 failed, 0 skipped" in said
+
+
+@pytest.mark.slow
+def test_a_part_whose_tests_are_long_without_saying_so_fails(root: Path, tmp_path: Path) -> None:
+    code, said = run_all(tmp_path, root, "part", LONG_PART.format(long=""))
+    assert code == 1
+    assert "NOT TESTED: patience: pytest found no test of it" in said

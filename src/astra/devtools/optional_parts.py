@@ -24,6 +24,7 @@ class OptionalPart(BaseModel):
     made_by: tuple[str, ...] = ()
     given_by: str = ""
     machine: bool = False
+    long: bool = False
     environment: str = ""
     skips: tuple[str, ...]
     tests: tuple[str, ...]

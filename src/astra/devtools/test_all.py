@@ -236,7 +236,11 @@ def main() -> None:
             outcomes += run_tests(environment, tests, long)
         except (AstraError, OSError) as error:
             broken.append(str(error))
-    broken += [f"{name}: pytest found no test of it" for name in idle(parts, outcomes)]
+    called = [part for part in parts if long or not part.long]
+    broken += [f"{name}: pytest found no test of it" for name in idle(called, outcomes)]
+    for part in parts:
+        if part not in called:
+            log.info("left for LONG=1: %s, %s", part.name, part.what)
     if not report(parts, outcomes, uninstalled, broken):
         raise AstraError("something failed or was skipped; the lines above say what")
 
