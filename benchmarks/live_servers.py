@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,8 @@ class RealServer:
     env: dict[str, str]
     tools: tuple[str, ...]
     calls: tuple[tuple[str, dict[str, Any]], ...]
+    failing: frozenset[str]
+    """Tools whose calls failed where they were recorded: without a network."""
 
     @property
     def package(self) -> tuple[str, str]:
@@ -98,6 +101,7 @@ def _server(row: dict[str, Any]) -> RealServer:
         env=server["env"],
         tools=tuple(sorted(tool["name"] for tool in row["tools"])),
         calls=tuple((call["tool"], call["arguments"]) for call in row["example_calls"]),
+        failing=frozenset(call["tool"] for call in row["example_calls"] if not call["ok"]),
     )
 
 
@@ -201,8 +205,35 @@ def _placed(text: str, tools: Path) -> str:
     )
 
 
+_SPREADSHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PARTS = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+WORKBOOK = {
+    "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types">'
+    '<Default Extension="rels" '
+    'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    f'<Override PartName="/xl/workbook.xml" ContentType="{_PARTS}.sheet.main+xml"/>'
+    f'<Override PartName="/xl/sheet.xml" ContentType="{_PARTS}.worksheet+xml"/></Types>',
+    "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="a" '
+    f'Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+    "xl/workbook.xml": f'<workbook xmlns="{_SPREADSHEET}" xmlns:r="{_OFFICE}"><sheets>'
+    '<sheet name="Sheet1" sheetId="1" r:id="a"/></sheets></workbook>',
+    "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}/relationships">'
+    f'<Relationship Id="a" Type="{_OFFICE}/worksheet" Target="sheet.xml"/></Relationships>',
+    "xl/sheet.xml": f'<worksheet xmlns="{_SPREADSHEET}"><dimension ref="A1:B2"/><sheetData>'
+    '<row r="1"><c r="A1" t="inlineStr"><is><t>a</t></is></c>'
+    '<c r="B1" t="inlineStr"><is><t>b</t></is></c></row>'
+    '<row r="2"><c r="A2"><v>1</v></c><c r="B2"><v>2</v></c></row></sheetData></worksheet>',
+}
+"""A workbook with one sheet of two rows, as calls of the corpus read it."""
+
+
 def furnish(workdir: Path) -> None:
-    """A git repository with one commit, beside the setup files."""
+    """A git repository with one commit and a workbook, beside the setup files."""
+    with zipfile.ZipFile(workdir / "b.xlsx", "w") as book:
+        for name, text in WORKBOOK.items():
+            book.writestr(name, f'<?xml version="1.0" encoding="UTF-8"?>{text}')
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     repository = workdir / "repo"
     repository.mkdir(parents=True)

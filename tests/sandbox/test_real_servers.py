@@ -19,8 +19,8 @@ import live_servers
 from astra.agent.server_environments import ServerError
 from astra.sandbox.servers import CageWalls
 
-NEED_THE_INTERNET = {"get_earth_seasons"}
-"""Calls of examples that fail without a network, as they did where they were recorded."""
+NEED_MORE = {"get_statistics"}
+"""Calls of examples that name a session of the server where they were recorded."""
 
 
 @pytest.fixture(scope="module")
@@ -54,4 +54,5 @@ def test_thirty_servers_start_and_answer_in_the_cage(tools: Path) -> None:
     done = [said for said in calls if ": ok: " in said]
     assert len(calls) >= 60
     bad = {said.split(":")[0] for said in calls if said not in done}
-    assert bad <= NEED_THE_INTERNET, [s[:300] for s in calls if s not in done]
+    failing = frozenset[str]().union(*(server.failing for server in known))
+    assert bad <= failing | NEED_MORE, [s[:300] for s in calls if s not in done]
