@@ -371,6 +371,56 @@ def test_a_lost_reload_is_found_however_little_the_weights_moved(
         assert len(engine._somebody()) == 2
 
 
+@pytest.mark.parametrize("first", ["keeps its cache", "dies", "dies after it followed"])
+def test_a_lost_reload_is_found_of_a_server_that_was_left_out_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """What it holds is older than what the trainer has, by a step that noise would hide."""
+    version = 0
+
+    def scores(version: int, off: float) -> list[float]:
+        return [-1.0 - 0.1 * at - 1e-4 * version * (at % 3) + off for at in range(len(IDS) - 1)]
+
+    def load(folder: Path) -> Callable[[list[int]], list[float]]:
+        mine = int(folder.name.removeprefix("version-"))
+        return lambda ids: scores(mine, 0.003) if ids == IDS else [-1.0] * (len(ids) - 1)
+
+    begin = ScriptedVLLM._begin
+
+    def with_the_policy(server: ScriptedVLLM) -> None:
+        begin(server)
+        server._scorer = load(Path("version-0"))  # a real one starts with the policy's weights
+
+    monkeypatch.setattr(ScriptedVLLM, "_begin", with_the_policy)
+    with (
+        ScriptedVLLM(lambda body, _: [7], load=load) as one,
+        ScriptedVLLM(lambda body, _: [7], load=load) as well,
+    ):
+        engine = engine_of([one.url, well.url], tmp_path, lambda: (IDS, scores(version, 0.0)))
+        if first == "dies after it followed":
+            for version in range(3):
+                engine.sync(version)
+        if first == "keeps its cache":
+            one.faults.refuses_reset = True
+        else:
+            one.stop()
+        version += 1
+        engine.sync(version)
+        assert engine.faults == {"cache_kept" if first == "keeps its cache" else "unreachable": 1}
+        one.faults.refuses_reset = False
+        if first != "keeps its cache":
+            one.start()
+        one.faults.loses_reload = True
+        for version in range(version + 1, version + 4):
+            engine.sync(version)
+            assert [server.url for server in engine._somebody()] == [well.url]
+        assert engine.faults["weights_kept"] == 3
+        one.faults.loses_reload = False
+        version += 1
+        engine.sync(version)
+        assert len(engine._somebody()) == 2, "it is used again once it follows"
+
+
 def test_every_rank_leaves_out_what_the_one_that_gives_found(tmp_path: Path) -> None:
     ranks, told = threading.Barrier(2, timeout=20), [None, None]
 

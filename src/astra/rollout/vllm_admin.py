@@ -73,7 +73,10 @@ class Administration:
             ) from error
         self._first_gap: float | None = None
         self._anchor: tuple[Sequence[float], Sequence[float]] | None = None
-        """What it and the trainer computed when it was last shown to follow."""
+        """What it and the trainer computed when it was shown to follow, if it was the last time."""
+        self._offered: Sequence[float] | None = None
+        """What the trainer computed with the weights that it was given last; before it was given
+        any, with the first that it should have been given."""
 
     def _read_metrics(self) -> None:
         text = self.get("/metrics")
@@ -100,24 +103,37 @@ class Administration:
         ``expected`` is what the trainer computes with them. Raises ServerFault where the server
         is not there, refuses, keeps its cache or computes something else.
         """
+        ids, trained = expected
+        if self._offered is None:
+            self._offered = trained
+        process = self.started
         try:
             self.get("/health")
             self._read_metrics()
-            probe = self._probe(expected[0])
+            if self.started != process:
+                self._anchor = None
+            # Where it was not shown to follow last time, only this tells what it holds now.
+            held = self._anchor or (self._scored(ids), self._offered)
+            probe = self._probe(ids)
             self._cached(probe)  # now it is, by the old weights
         except OSError as error:
             raise ServerFault("unreachable", str(error)) from error
+        anchor, self._anchor = self._anchor, None
         try:
             transfer.give(self)
+            self._offered = trained
         except OSError as error:
             raise ServerFault(
                 "weights_refused", f"does not take the policy's weights ({error})"
             ) from error
         try:
             self._forget(probe)
-            self._follow(*expected)
+            told = self._follow(ids, trained, held)
         except OSError as error:
             raise ServerFault("unreachable", str(error)) from error
+        small = _mean_difference(trained, held[1]) <= MOVED
+        # An anchor stays while steps are small: they add up.
+        self._anchor = anchor if anchor is not None and small else (told, trained)
 
     def _probe(self, ids: Sequence[int]) -> list[int]:
         """A prompt of some whole blocks and the token that a full hit must leave to compute.
@@ -158,8 +174,14 @@ class Administration:
                 "with --enable-prefix-caching --enable-prompt-tokens-details",
             )
 
-    def _follow(self, ids: list[int], expected: list[float]) -> None:
-        """Raises ServerFault where the server does not compute what the trainer does."""
+    def _follow(
+        self, ids: list[int], expected: list[float], held: tuple[Sequence[float], Sequence[float]]
+    ) -> list[float]:
+        """What the server computes; ServerFault where that is not what the trainer does.
+
+        ``held`` is what the server computed before it was given the weights, and what the trainer
+        computed with those that the server held then, if it had taken all that it was given.
+        """
         told = self._scored(ids)
         gap = _mean_difference(told, expected)
         first = gap if self._first_gap is None else self._first_gap
@@ -170,11 +192,9 @@ class Administration:
                 f"computes other log-probabilities than the trainer ({gap:.4f} nats apart, at most "
                 f"{most:.4f}): it has not taken all of the policy's weights",
             )
-        if self._anchor is not None:
-            before, trained = self._anchor
-            moved = _mean_difference(expected, trained)
-            if moved <= MOVED:
-                return  # the anchor stays: small steps add up
+        before, trained = held
+        moved = _mean_difference(expected, trained)
+        if moved > MOVED:
             should = [a + b - c for a, b, c in zip(before, expected, trained, strict=True)]
             if _mean_difference(told, before) < 0.5 * _mean_difference(told, should):
                 raise ServerFault(
@@ -182,7 +202,8 @@ class Administration:
                     f"computes what it computed before, though the trainer moved by {moved:.2g} "
                     "nats: it has not taken the policy's weights",
                 )
-        self._first_gap, self._anchor = first, (told, expected)
+        self._first_gap = first
+        return told
 
     def _scored(self, ids: list[int]) -> list[float]:
         body = {"model": self._model, "prompt": ids, "max_tokens": 1, "prompt_logprobs": 0}
