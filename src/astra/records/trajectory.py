@@ -14,7 +14,8 @@ from astra.records.tool import Execution, Tool
 class StopReason(StrEnum):
     """Why an episode ended, in the order the limits are checked (agent/episode.py)."""
 
-    ANSWERED = "answered"  # an assistant turn without a tool call
+    ANSWERED = "answered"  # an assistant turn without a tool call; a user who talks is content
+    USER_LEFT = "user_left"  # a user who talks gave up
     MAX_TURNS = "max_turns"
     MAX_CALLS = "max_calls"
     MAX_TOKENS = "max_tokens"  # the policy's own budget of generated or context tokens

@@ -209,7 +209,22 @@ class UserAct(StrEnum):
     CHANGE = "change"  # wants something else from now on
     REQUEST = "request"  # the next of several wishes
     TOOL = "tool"  # hands the agent a tool that was missing
-    CLOSE = "close"
+    REJECT = "reject"  # does not want what the agent proposed or offered
+    UNKNOWN = "unknown"  # does not know what was asked for
+    NUDGE = "nudge"  # says nothing new: what the agent said leads nowhere
+    CLOSE = "close"  # has what they wanted, or knows why not, and ends the conversation
+    LEAVE = "leave"  # gives up: patience or turns are used up
+
+
+class AgentAct(StrEnum):
+    """What a message of the agent asks of the user. Of several, the first of this order counts."""
+
+    PROPOSE = "propose"  # says which change it is going to make, or asks whether it may
+    OFFER = "offer"  # puts two or more options before the user, who is to pick one
+    ASK = "ask"  # asks for something that only the user can tell
+    REFUSE = "refuse"  # says that it cannot, may not or will not do what is wanted
+    REPORT = "report"  # says what was done, or tells what was asked for
+    OTHER = "other"  # none of these: a greeting, thanks, "one moment", nothing at all
 
 
 class EventKind(StrEnum):
@@ -325,12 +340,57 @@ class UserAsk(Sparse):
     """A code of ``World.topics``."""
 
 
+class FactTime(StrEnum):
+    """When a user tells a fact."""
+
+    OPENING = "opening"  # says it at the start, and again when asked
+    ASKED = "asked"  # only when asked for it
+    CHANGE = "change"  # once they have changed their mind
+
+
+class UserFact(Frozen):
+    """Something that the user knows and an agent may need."""
+
+    slot: str
+    """A parameter of a tool (``days``), a column of a table (``loans.title``), or a datum of the
+    user's own (``own email``), as ``TraceEvent.facts`` name them."""
+    value: Any
+    when: FactTime
+
+
+class UserTurn(Sparse):
+    """One thing that the user can say, in words made beforehand."""
+
+    sparse: ClassVar[tuple[str, ...]] = ("slots", "adds_tools", "after")
+    act: UserAct
+    slots: tuple[str, ...] = ()
+    """The facts that it discloses, all of them in each wording."""
+    wordings: tuple[str, ...]
+    """Ways to say it; which one is drawn depends on the arena, the act and how often it came."""
+    adds_tools: tuple[str, ...] = ()
+    after: int = 0
+    """Of a REQUEST: how many calls that write must have been made as the goal's trace has them."""
+
+
+class UserScript(Frozen):
+    """A user as a finite automaton (``arena/user.py``): what they know, want and say."""
+
+    facts: tuple[UserFact, ...]
+    turns: tuple[UserTurn, ...]
+    """ANSWER: one turn a slot. CHOOSE, CHANGE, TOOL: at most one each. REQUEST: in order. CONFIRM,
+    REJECT, UNKNOWN, NUDGE, CLOSE and LEAVE: one each, which disclose nothing."""
+    patience: int
+    """So many replies of an agent that lead nowhere, and the user leaves."""
+    most_turns: int
+    """So many turns of the user, the opening included, and the user leaves."""
+
+
 class WorldGoal(Sparse):
     """What a user wants of a world, and how it is told whether they got it."""
 
     sparse: ClassVar[tuple[str, ...]] = ("traits", "effect", "say", "must_read", "violates",
                                          "withheld", "candidates", "references", "wish",
-                                         "asks")  # fmt: skip
+                                         "asks", "script")  # fmt: skip
     kind: QuestionKind
     traits: tuple[GoalTrait, ...] = ()
     needs_user: bool = False
@@ -356,3 +416,6 @@ class WorldGoal(Sparse):
     asks: tuple[UserAsk, ...] = ()
     """Everything that the user's words ask for, in the order of the words. Goals whose words
     nobody can take apart, such as another benchmark's, have none."""
+    script: UserScript | None = None
+    """The user who talks; None: nobody answers, and the first message without a call is the last
+    (goals of other benchmarks, and arenas that are to be played alone)."""
