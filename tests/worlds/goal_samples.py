@@ -32,7 +32,7 @@ from astra.worlds.wishes import draw_wishes
 Q, T = QuestionKind, GoalTrait
 DECLINED = OutcomeKind.DECLINED
 CONFIG = GoalsConfig(
-    seed=0, instances={Split.TRAIN: 40}, agreed=0.5, wishes=3, draws=60, attempts=8,
+    seed=0, instances={Split.TRAIN: 40}, agreed=0.5, successive=0.5, wishes=3, draws=60, attempts=8,
     kinds={Q.WRITE: 0.4, Q.MIXED: 0.15, Q.READ_ONLY: 0.1, Q.FORBIDDEN: 0.12, Q.INFEASIBLE: 0.05,
            Q.ALREADY_SATISFIED: 0.03, Q.MISSING_PARAMETER: 0.07, Q.MISSING_TOOL: 0.08},
     traits={T.IMPLICIT: 0.5, T.CHOICE: 0.2, T.CHANGES_MIND: 0.15, T.MULTI: 0.35, T.LATE_TOOL: 0.5},

@@ -11,12 +11,12 @@ from goal_samples import CONFIG, Shelf, changed_event, other, place
 from small_worlds import changed
 from test_second_strangers_worlds import base
 
+from astra.arena.effects import net_writes
 from astra.records.qa import QuestionKind
 from astra.records.state import Row
 from astra.records.world import GoalTrait, World, WorldGoal
 from astra.sandbox.protocol import Sandbox
 from astra.worlds.executions import Executions
-from astra.worlds.goal_effects import net_writes
 from astra.worlds.goals import GoalMaker, GoalPlan
 from astra.worlds.mutants import Mutants
 from astra.worlds.mutation import MutantCounts, mutant_fault
@@ -63,7 +63,7 @@ class Bench(Shelf):
         return mutant_fault(mutants, MutantCounts())
 
     def effect(self, *writes: tuple[str, Row]) -> Any:
-        return net_writes(self.view, writes)
+        return net_writes(self.view.world, writes)
 
 
 Benches = Callable[[str], Bench]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from small_worlds import small_world
 
+from astra.arena.effects import effects
 from astra.arena.expressions import holds, scope_of
 from astra.records.world import Enforced, World, WorldShape
 from astra.worlds.domain import load_domains
-from astra.worlds.effects import effects
 from astra.worlds.generator import generate, guard
 from astra.worlds.sentences import RuleWording
 from astra.worlds.sources import NotCompiled, Source

@@ -8,12 +8,34 @@ reported, or patience or turns are used up. It cannot leak, invent or leave earl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from astra.arena.acts import Reading, read_message
+from astra.arena.effects import net_writes
+from astra.arena.verdict import judge
+from astra.records.base import content_id
 from astra.records.state import Tables
 from astra.records.trajectory import StopReason
-from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldGoal
+from astra.records.world import (
+    AgentAct,
+    EventKind,
+    FactTime,
+    GoalOutcome,
+    OutcomeKind,
+    TraceEvent,
+    UserAct,
+    UserFact,
+    UserScript,
+    UserTurn,
+    World,
+    WorldGoal,
+)
+
+_A = UserAct
+_IDLE = frozenset({_A.NUDGE, _A.UNKNOWN, _A.REJECT})
+"""Replies to what leads nowhere; so is an answer that was given before."""
 
 
 class UserReply(NamedTuple):
@@ -42,13 +64,151 @@ class ScriptedUser:
     def __init__(self, world: World, goal: WorldGoal) -> None:
         if goal.script is None:
             raise ValueError("the goal has no script of a user")
-        self._world, self._goal = world, goal
+        self._world, self._goal, self._script = world, goal, goal.script
 
     def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
-        """STUB that follows the goal's trace turn by turn; the automaton takes its place."""
-        own = [event for event in self._goal.trace if event.kind == EventKind.USER]
-        said = sum(event.kind == EventKind.USER for event in trace)
-        if said < len(own):
-            return UserReply(own[said])
-        turn = TraceEvent(kind=EventKind.USER, act=UserAct.CLOSE, text="Thank you, goodbye.")
-        return UserReply(turn, StopReason.ANSWERED)
+        """The answer by the rules of the module; a pure function of the trace and the rows."""
+        heard = _Heard(self._script, trace)
+        turns = self._chosen(read_message(self._world, self._goal, trace), heard, rows)
+        act = turns[0].act
+        if act == _A.CLOSE:
+            return UserReply(self._said(turns, heard), StopReason.ANSWERED)
+        idle = act in _IDLE or heard.repeats(act, [slot for turn in turns for slot in turn.slots])
+        if (idle and heard.idle >= self._script.patience) or (
+            len(heard.turns) >= self._script.most_turns - 1
+        ):
+            return UserReply(self._said([self._turn(_A.LEAVE)], heard), StopReason.USER_LEFT)
+        return UserReply(self._said(turns, heard))
+
+    def _chosen(self, reading: Reading, heard: _Heard, rows: Tables) -> list[UserTurn]:
+        """The turns to say together; the first one's act is that of the reply."""
+        answers = [*self._answers(reading.slots, heard)]
+        match reading.act:
+            case AgentAct.PROPOSE if pending := self._pending(_A.CHANGE, heard):
+                return [pending]
+            case AgentAct.PROPOSE if reading.wanted:
+                return [self._turn(_A.CONFIRM)]
+            case AgentAct.PROPOSE:
+                return [self._turn(_A.REJECT), *answers]
+            case AgentAct.OFFER | AgentAct.ASK:
+                return answers or [self._turn(_A.UNKNOWN)]
+            case AgentAct.REFUSE if pending := self._pending(_A.TOOL, heard):
+                return [pending]
+            case AgentAct.REFUSE | AgentAct.REPORT if self._is_reached(heard, rows):
+                further = self._requests[heard.requests : heard.requests + 1]
+                if further and reading.act == AgentAct.REFUSE:
+                    return [self._turn(_A.NUDGE)]
+                return [*further] or [self._turn(_A.CLOSE)]
+            case _:
+                return [self._turn(_A.NUDGE)]
+
+    def _answers(self, slots: Iterable[str], heard: _Heard) -> Iterator[UserTurn]:
+        """What gives the facts that are asked for, as they are now, each once."""
+        said: list[UserTurn] = []
+        for slot in slots:
+            turn = self._giving(slot, heard)
+            if turn is not None and turn not in said:
+                said.append(turn)
+        # A choice gives its reply the act, so it comes first.
+        yield from sorted(said, key=lambda turn: turn.act != _A.CHOOSE)
+
+    def _giving(self, slot: str, heard: _Heard) -> UserTurn | None:
+        """The turn that gives a fact; None where the user has none, or none yet."""
+        told = [fact for fact in self._script.facts if fact.slot == slot and heard.may_tell(fact)]
+        if not told:
+            return None
+        changed = any(fact.when == FactTime.CHANGE for fact in told)
+        for turn in self._script.turns:
+            fits = turn.act == _A.ANSWER and turn.changed == changed
+            if slot in turn.slots and (turn.act == _A.CHOOSE or fits):
+                return turn
+        return None
+
+    def _pending(self, act: UserAct, heard: _Heard) -> UserTurn | None:
+        """The change of mind or the tool that is still to come."""
+        if any(event.act == act for event in heard.turns):
+            return None
+        return next((turn for turn in self._script.turns if turn.act == act), None)
+
+    def _is_reached(self, heard: _Heard, rows: Tables) -> bool:
+        """Whether all that was asked for so far is done and told: before a further wish what the
+        goal's own trace has done until then, at the end the whole goal."""
+        goal = (*self._parts, self._goal)[heard.requests]
+        verdict = judge(self._world, goal, heard.trace, rows)
+        return verdict.state and verdict.outcome and verdict.said
+
+    @cached_property
+    def _requests(self) -> list[UserTurn]:
+        return [turn for turn in self._script.turns if turn.act == _A.REQUEST]
+
+    @cached_property
+    def _parts(self) -> list[WorldGoal]:
+        """What is wanted before each further wish."""
+        goal, writing = self._goal, {tool.tool.name for tool in self._world.tools if tool.writes}
+        calls = [(event.tool, event.arguments) for event in goal.trace if event.tool in writing]
+        starts = [at for at, event in enumerate(goal.trace) if event.act == _A.REQUEST]
+        asked = [{ask.cell for ask in goal.asks if ask.at < start} for start in starts]
+        return [
+            goal.model_copy(update={
+                "effect": net_writes(self._world, calls[: request.after]),
+                "say": tuple(say for say in goal.say if cells & {*say.read}),
+                "outcome": GoalOutcome(kind=OutcomeKind.DONE),
+            })
+            for request, cells in zip(self._requests, asked, strict=True)
+        ]  # fmt: skip
+
+    def _turn(self, act: UserAct) -> UserTurn:
+        return next(turn for turn in self._script.turns if turn.act == act)
+
+    def _said(self, turns: Sequence[UserTurn], heard: _Heard) -> TraceEvent:
+        """Turns in words, as one event."""
+        act = turns[0].act
+        count = sum(event.act == act for event in heard.turns)
+        slots = [slot for turn in turns for slot in turn.slots]
+        return TraceEvent(
+            kind=EventKind.USER, act=act, text=" ".join(self._words(turn, count) for turn in turns),
+            facts={slot: heard.value(slot, act) for slot in slots},
+            adds_tools=tuple(name for turn in turns for name in turn.adds_tools),
+        )  # fmt: skip
+
+    def _words(self, turn: UserTurn, count: int) -> str:
+        """One of a turn's wordings: another each time that the act comes, the same for everyone."""
+        drawn = int(content_id([self._name, turn.act, turn.slots]), 16)
+        return turn.wordings[(drawn + count) % len(turn.wordings)]
+
+    @cached_property
+    def _name(self) -> str:
+        return content_id([self._world.id, self._goal.model_dump(mode="json")])
+
+
+class _Heard:
+    """What a trace says of the user so far."""
+
+    def __init__(self, script: UserScript, trace: Sequence[TraceEvent]) -> None:
+        self._script, self.trace = script, trace
+        self.turns = [event for event in trace if event.kind == EventKind.USER]
+        self._told: set[str] = set()
+        self._changed = any(event.act == _A.CHANGE for event in self.turns)
+        self.requests = sum(event.act == _A.REQUEST for event in self.turns)
+        self.idle = 0
+        """Replies so far to what led nowhere."""
+        for event in self.turns:
+            self.idle += event.act in _IDLE or self.repeats(event.act, event.facts)
+            self._told |= {*event.facts}
+
+    def repeats(self, act: UserAct | None, slots: Iterable[str]) -> bool:
+        """Whether a reply gives facts, and none that was not told before."""
+        return act in (_A.ANSWER, _A.CHOOSE) and self._told >= {*slots}
+
+    def may_tell(self, fact: UserFact) -> bool:
+        """Whether the user has come to a fact: not to that of a wish or a change still to come."""
+        if fact.when == FactTime.REQUEST:
+            return fact.slot in self._told
+        return fact.when != FactTime.CHANGE or self._changed
+
+    def value(self, slot: str, act: UserAct) -> object:
+        """The value that a turn of an act discloses for a slot."""
+        changed = self._changed or act == _A.CHANGE
+        values = {fact.when == FactTime.CHANGE: fact.value for fact in self._script.facts
+                  if fact.slot == slot}  # fmt: skip
+        return values[True] if changed and True in values else values[False]

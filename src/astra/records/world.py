@@ -346,6 +346,7 @@ class FactTime(StrEnum):
     OPENING = "opening"  # says it at the start, and again when asked
     ASKED = "asked"  # only when asked for it
     CHANGE = "change"  # once they have changed their mind
+    REQUEST = "request"  # with the wish that it belongs to, and again when asked
 
 
 class UserFact(Frozen):
@@ -361,7 +362,7 @@ class UserFact(Frozen):
 class UserTurn(Sparse):
     """One thing that the user can say, in words made beforehand."""
 
-    sparse: ClassVar[tuple[str, ...]] = ("slots", "adds_tools", "after")
+    sparse: ClassVar[tuple[str, ...]] = ("slots", "adds_tools", "after", "changed")
     act: UserAct
     slots: tuple[str, ...] = ()
     """The facts that it discloses, all of them in each wording."""
@@ -370,6 +371,8 @@ class UserTurn(Sparse):
     adds_tools: tuple[str, ...] = ()
     after: int = 0
     """Of a REQUEST: how many calls that write must have been made as the goal's trace has them."""
+    changed: bool = False
+    """Of an ANSWER: it gives the value that holds once the user has changed their mind."""
 
 
 class UserScript(Frozen):
@@ -377,10 +380,11 @@ class UserScript(Frozen):
 
     facts: tuple[UserFact, ...]
     turns: tuple[UserTurn, ...]
-    """ANSWER: one turn a slot. CHOOSE, CHANGE, TOOL: at most one each. REQUEST: in order. CONFIRM,
-    REJECT, UNKNOWN, NUDGE, CLOSE and LEAVE: one each, which disclose nothing."""
+    """ANSWER: one turn a slot, two where its value changes, none where CHOOSE gives it. CHOOSE,
+    CHANGE, TOOL: at most one each. REQUEST: in order. CONFIRM, REJECT, UNKNOWN, NUDGE, CLOSE and
+    LEAVE: one each, which disclose nothing."""
     patience: int
-    """So many replies of an agent that lead nowhere, and the user leaves."""
+    """So many messages of an agent that lead nowhere are borne; at the next the user leaves."""
     most_turns: int
     """So many turns of the user, the opening included, and the user leaves."""
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from astra.arena.effects import EffectError, effects
 from astra.arena.expressions import ExpressionError, Scope, evaluate, scope_of
 from astra.records.base import canonical_json, content_id
 from astra.records.state import Row
@@ -30,7 +31,6 @@ from astra.records.world import (
 )
 from astra.worlds.asks import DecideReply
 from astra.worlds.calls import CallDraw
-from astra.worlds.effects import EffectError, effects
 from astra.worlds.limits import ORDERED_WAYS, Axis, TriedCall, allowed, limit_pairs
 from astra.worlds.soundness import WorldFault, operations
 

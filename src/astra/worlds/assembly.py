@@ -23,7 +23,7 @@ from astra.worlds.asks import RulesReply, SchemaReply, TaughtRule, ToolBody, Too
 from astra.worlds.documents import world_tool
 from astra.worlds.layout import outcomes_table
 from astra.worlds.operations.accounts import decline, hand_over
-from astra.worlds.policy import REFUSALS, ending
+from astra.worlds.policy import REFUSALS, SAY_FIRST, ending
 from astra.worlds.subjects import WorldSubject
 
 HOST_TOOL_NAMES = ("decline_request", "hand_over")
@@ -80,7 +80,7 @@ def policy_of(
     sentences = [f"{rule.text} (`{rule.reason}`)" for rule in stated]
     if shape is WorldShape.SMALL:
         about = [f"{schema.title}. Today is {clock[:10]}.", rules.about, *sentences]
-        return " ".join([*filter(None, about), "Otherwise decline with that code."])
+        return " ".join([*filter(None, about), f"Otherwise decline with that code. {SAY_FIRST}"])
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
     opening = _OPENING.format(time=clock[11:16], day=clock[:10])
     return "\n\n".join(

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from astra.arena.effects import EffectError, effects
 from astra.arena.expressions import ExpressionError, Scope, holds, scope_of
 from astra.arena.world_runner import CallEnd, WorldCall, WorldRunner
 from astra.records.base import canonical_json
@@ -26,7 +27,6 @@ from astra.records.world import (
     WorldTool,
 )
 from astra.worlds.calls import CallDraw
-from astra.worlds.effects import EffectError, effects
 from astra.worlds.shown import LiveRows, ShownRecords
 from astra.worlds.soundness import WorldFault
 

@@ -37,6 +37,8 @@ class GoalsConfig(StageConfig):
     """How often a goal that could have a trait is to have it."""
     agreed: Share
     """How often a user whose first wish is to be agreed to agrees in the opening already."""
+    successive: Share
+    """How often a user with several wishes comes with each when the one before is met."""
     wishes: int = Field(ge=1, le=4)
     """The most wishes of a goal with several."""
     draws: int = Field(ge=1)

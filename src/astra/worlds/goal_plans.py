@@ -11,6 +11,7 @@ from astra.records.qa import QuestionKind, Split
 from astra.records.world import GoalTrait, World
 from astra.worlds.goal_config import GoalsConfig
 from astra.worlds.goals import GoalPlan
+from astra.worlds.view import WorldView
 
 T = GoalTrait
 _ACTING = frozenset({QuestionKind.WRITE, QuestionKind.MIXED})
@@ -39,9 +40,19 @@ def world_plans(worlds: Sequence[World], config: GoalsConfig) -> Iterator[WorldP
         there = [world for world in worlds if world.split is split]
         wanted = config.instances.get(split, 0) if there else 0
         for number, plan in enumerate(_plans(split, wanted, config)):
-            given[there[number % len(there)].id].append((number, plan))
+            world = there[number % len(there)]
+            given[world.id].append((number, _fitting(world, plan)))
     for world in worlds:
         yield WorldPlan(world, tuple(given[world.id]))
+
+
+def _fitting(world: World, plan: GoalPlan) -> GoalPlan:
+    """The plan without traits that the world leaves no room for: where no rule makes the agent ask
+    before a change, nobody can change their mind in time."""
+    view = WorldView(world)
+    if any(view.asks_consent(tool.tool.name) for tool in view.writing):
+        return plan
+    return plan._replace(traits=plan.traits - {T.CHANGES_MIND})
 
 
 def _plans(split: Split, wanted: int, config: GoalsConfig) -> list[GoalPlan]:
@@ -68,6 +79,7 @@ def _plan(kind: QuestionKind, config: GoalsConfig, rng: random.Random) -> GoalPl
     if config.wishes == 1:
         traits -= {T.MULTI}
     several = rng.choice(range(2, config.wishes + 1)) if config.wishes > 1 else 1
-    return GoalPlan(
-        kind, frozenset(traits), rng.random() < config.agreed, several if T.MULTI in traits else 1
-    )
+    agreed = rng.random() < config.agreed
+    successive = T.MULTI in traits and rng.random() < config.successive
+    wishes = several if T.MULTI in traits else 1
+    return GoalPlan(kind, frozenset(traits), agreed, wishes, successive)

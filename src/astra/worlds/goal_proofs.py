@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 from astra.arena.answers import matches
+from astra.arena.effects import rows_after, with_rows
 from astra.arena.expressions import all_rows
 from astra.arena.state import StateError
 from astra.arena.statements import states
@@ -30,7 +31,6 @@ from astra.records.world import (
 from astra.worlds import references, turns
 from astra.worlds.executions import Executed, Executions
 from astra.worlds.goal_config import GoalsConfig
-from astra.worlds.goal_effects import after_all, with_rows
 from astra.worlds.goal_faults import GoalFault, is_date, stated
 from astra.worlds.goal_refusals import refusal_codes
 from astra.worlds.goal_words import WordsProof
@@ -103,7 +103,7 @@ class GoalProof:
     def _effect(self, executed: Executed) -> Iterator[GoalFault]:
         """The writes' declared changes give what the goal says, apart from the tools' code."""
         writes = [(e.tool, e.arguments) for e in executed.trace if e.changes]
-        derived = {name: rows for name, rows in after_all(self._view, writes).items()
+        derived = {name: rows for name, rows in rows_after(self._view.world, writes).items()
                    if name != OUTCOMES}  # fmt: skip
         expected = expected_rows(self._view.world, self._goal)
         for name, rows in expected.items():
@@ -248,7 +248,7 @@ class GoalProof:
         tables = all_rows(self._view.world)
         for event in trace[:at]:
             rows = {(change.table, change.key): change.row for change in event.changes}
-            tables = with_rows(self._view, tables, rows)
+            tables = with_rows(self._view.world, tables, rows)
         return tables
 
     def _choice(self) -> Iterator[GoalFault]:

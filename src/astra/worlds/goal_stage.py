@@ -1,23 +1,26 @@
 """The flow of stage ``goals``: each world's goals are drawn, proved, mutated, and become arenas.
 
 Rejections name a goal by split and number: those of the proofs (``goal_proofs.py``), of draws that
-lead to no program (``goals.py``), ``mutant_<id>``, ``right_<id>``, ``idle_write`` and
-``duplicate_goal``.
+lead to no program (``goals.py``), those of the user's script (``script_proofs.py``),
+``not_solvable_with_user``, ``mutant_<id>``, ``right_<id>``, ``idle_write`` and ``duplicate_goal``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import NamedTuple
 
+from astra.arena.user import ScriptedUser
+from astra.arena.user_expert import converse
 from astra.llm.pool import flow
 from astra.records.base import canonical_json, compact_json, content_id
 from astra.records.environment import Arena
 from astra.records.qa import Answer, AnswerType, Scenario
 from astra.records.score import Rejection
-from astra.records.world import EventKind, GoalTrait, World, WorldGoal
+from astra.records.state import Tables
+from astra.records.world import EventKind, GoalTrait, TraceEvent, World, WorldGoal
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
 from astra.worlds.executions import Executions
@@ -28,6 +31,7 @@ from astra.worlds.goals import GoalMaker, GoalPlan
 from astra.worlds.mutants import Mutants
 from astra.worlds.mutation import MutantCounts, mutant_fault
 from astra.worlds.program import NoProgram
+from astra.worlds.script_proofs import script_faults
 from astra.worlds.undoing import undoings
 from astra.worlds.view import WorldView
 from astra.worlds.wishes import draw_wishes
@@ -115,6 +119,10 @@ class _Workshop:
             return "trait_missing", f"{sorted(lacking)}: {said}"
         if fault := GoalProof(self._view, self._executions, goal, self._config).fault():
             return fault.reason, f"{fault.detail}: {said}"
+        if fault := next(script_faults(self._view, goal), None):
+            return fault.reason, f"{fault.detail}: {said}"
+        if why := self._unsolved(goal):
+            return "not_solvable_with_user", f"{why}: {said}"
         counts = MutantCounts()
         mutants = Mutants(self._view, self._executions, self._pool, goal, self._undone)
         if wrong := mutant_fault(mutants, counts):
@@ -127,6 +135,18 @@ class _Workshop:
         self._known.add(meaning)
         self.counts.add(counts)
         return arena_of(self._world, goal)
+
+    def _unsolved(self, goal: WorldGoal) -> str:
+        """What keeps the goal's own trace from reaching it with its user; empty if nothing does."""
+
+        def execute(events: Sequence[TraceEvent]) -> tuple[Sequence[TraceEvent], Tables]:
+            return self._executions.run(events, goal.withheld)
+
+        played = converse(self._world, goal, goal.trace, ScriptedUser(self._world, goal), execute)
+        if played.success:
+            return ""
+        acts = [event.act for event in played.trace if event.kind == EventKind.USER]
+        return f"{played.ends} after {[*map(str, acts)]}, {played.verdict.reasons}"
 
 
 _KEPT = frozenset({GoalTrait.CHOICE, GoalTrait.CHANGES_MIND, GoalTrait.LATE_TOOL})

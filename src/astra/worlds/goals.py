@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from astra.arena.effects import effects, net_writes, rows_after
 from astra.arena.expressions import all_rows
 from astra.records.qa import Answer, AnswerType, QuestionKind
 from astra.records.state import Row
@@ -27,12 +28,11 @@ from astra.records.world import (
     WorldGoal,
 )
 from astra.worlds import turns
-from astra.worlds.effects import effects
 from astra.worlds.executions import Executions
-from astra.worlds.goal_effects import after_all, net_writes
 from astra.worlds.program import DOCUMENT, NoProgram, Program, Told, stored
 from astra.worlds.references import Predicate, among, loose
-from astra.worlds.scripts import WishScript, traits_of
+from astra.worlds.scripts import WishScript, changed_argument, numbered, traits_of
+from astra.worlds.user_scripts import user_script
 from astra.worlds.view import WorldView
 from astra.worlds.wishes import Wish, WishPool, nothing_there, satisfied
 
@@ -52,6 +52,8 @@ class GoalPlan(NamedTuple):
     agreed: bool
     """The user agrees in the opening."""
     wishes: int
+    successive: bool = False
+    """The wishes come one after another, each when the one before is met."""
 
 
 class GoalMaker:
@@ -80,26 +82,33 @@ class GoalMaker:
         told = [program.tell(wish, T.IMPLICIT in plan.traits) for wish in wishes]
         twist = self._twist(plan, program, told[0], rng)
         script = WishScript(plan.kind, plan.traits, told[0], twist)
-        governed = [self.view.governing(wish.tool, "confirmed") for wish in wishes]
+        governed = [self.view.asks_consent(wish.tool) for wish in wishes]
         # What is agreed to beforehand is the first change: a later one needs a word of its own.
-        agreed = plan.agreed and bool(governed[0]) and not any(governed[1:]) and script.plain
+        agreed = plan.agreed and governed[0] and not any(governed[1:]) and script.plain
         phrases = [
             turns.wish_phrase(
                 self.view, self.view.tools[one.wish.tool], script.phrases(program, one), rng
             )
             for one in told
         ]  # fmt: skip
-        hello, sentences = turns.introduction(self.view, known, rng), turns.wishes(phrases, rng)
-        facts: Row = {**turns.own(known), **script.opening_facts(told)}
+        sentences, facts = turns.wishes(phrases, rng), script.told_facts(told)
         asked = self._asked_after(wishes, rng) if plan.kind == "mixed" else None
         question = turns.question(asked[2], "it afterwards", rng) if asked else ""
         agreement = turns.agreement(rng, beforehand=True) if agreed else ""
-        text = hello + " ".join(filter(None, [*sentences, question, agreement]))
-        program.user(UserAct.CONFIRM if agreed else UserAct.OPENING, text, facts)
-        for sentence, one in zip(sentences, told, strict=True):
+        first = 1 if plan.successive else len(told)
+        words = [*sentences[:first], question if first == len(told) else "", agreement]
+        opening: Row = {key: cell for row in facts[:first] for key, cell in row.items()}
+        text = turns.introduction(self.view, known, rng) + " ".join(filter(None, words))
+        act = UserAct.CONFIRM if agreed else UserAct.OPENING
+        program.user(act, text, {**turns.own(known), **opening})
+        for sentence, one in zip(sentences[:first], told, strict=False):
             program.ask(sentence, script.opening(one))
         program.look_up(known)
         for at, one in enumerate(told):
+            if at >= first:
+                last = question if at == len(told) - 1 else ""
+                program.request(" ".join(filter(None, [sentences[at], last])), facts[at])
+                program.ask(sentences[at], one.wish)
             found = script.talk(program, one)
             if governed[at] and not agreed:
                 program.say(f"I am going to use {one.wish.tool} with "
@@ -113,7 +122,9 @@ class GoalMaker:
 
     def _chosen(self, plan: GoalPlan, rng: random.Random) -> list[Wish]:
         """Legal wishes of one party, each of another tool, whose calls also succeed in a row."""
-        tools = sorted(self._pool.legal)
+        # A user who is not asked before the change cannot change their mind in time.
+        tools = sorted(tool for tool in self._pool.legal if T.CHANGES_MIND not in plan.traits
+                       or self.view.asks_consent(tool))  # fmt: skip
         if not tools:
             raise NoProgram("no_wish")
         first = rng.choice(self._pool.legal[rng.choice(tools)])
@@ -142,7 +153,7 @@ class GoalMaker:
                 yield value
 
     def _breaks(self, before: Sequence[Wish], wish: Wish) -> bool:
-        tables = after_all(self.view, [(one.tool, one.arguments) for one in before])
+        tables = rows_after(self.view.world, [(one.tool, one.arguments) for one in before])
         return bool(self.view.broken(wish.tool, wish.arguments, tables))
 
     def _twist(self, plan: GoalPlan, program: Program, told: Told, rng: random.Random) -> Any:
@@ -150,7 +161,11 @@ class GoalMaker:
         if T.CHOICE in plan.traits:
             return self._choice(program, told)
         if T.CHANGES_MIND in plan.traits:
-            return self._other(told.wish, rng)
+            first = self._other(told.wish, rng)
+            # A row that takes another's place is named by its key, as that is.
+            name = changed_argument(told.wish, first)
+            told.named[name] = program.tell(told.wish, implicit=False).named[name]
+            return first
         if plan.kind == QuestionKind.MISSING_PARAMETER:
             open_ = [name for name in told.wish.arguments if self.view.table_of(name) is None]
             if not open_:
@@ -224,12 +239,18 @@ class GoalMaker:
             raise NoProgram("no_second_wish")
         questions = [turns.question(column, told.named[view.tables[table].key].phrase, rng)
                      for told, table, column in asked]  # fmt: skip
-        facts = {k: v for told, _, _ in asked for one in told.named.values()
-                 for k, v in one.facts.items()}  # fmt: skip
-        program.open(known, " ".join(questions), facts)
+        facts = numbered([
+            {k: v for one in told.named.values() for k, v in one.facts.items()}
+            for told, _, _ in asked
+        ])  # fmt: skip
+        first = 1 if plan.successive else len(asked)
+        opening: Row = {key: cell for row in facts[:first] for key, cell in row.items()}
+        program.open(known, " ".join(questions[:first]), opening)
         program.look_up(known)
         says: list[Say] = []
-        for (told, table, column), question in zip(asked, questions, strict=True):
+        for at, ((told, table, column), question) in enumerate(zip(asked, questions, strict=True)):
+            if at >= first:
+                program.request(question, facts[at])
             program.locate(told)
             program.refer(told.wish, told, len(program.events) - 1)
             row = view.rows[table][told.wish.arguments[view.tables[table].key]]
@@ -240,7 +261,7 @@ class GoalMaker:
         """A cell of the row that the last write makes or changes, which its result shows."""
         *before, wish = wishes
         view, tool = self.view, self.view.tools[wish.tool]
-        tables = after_all(view, [(one.tool, one.arguments) for one in before])
+        tables = rows_after(view.world, [(one.tool, one.arguments) for one in before])
         made = effects(view.world, tool, view.scope(wish.arguments, tables))
         for (table, _), row in sorted(made.items()):
             if row is None or table not in tool.shows:
@@ -258,13 +279,13 @@ class GoalMaker:
             return []
         table, row, column = asked
         key = self.view.tables[table].key
-        current = after_all(self.view, program.writes)[table]
+        current = rows_after(self.view.world, program.writes)[table]
         value = next(one for one in current if one[key] == row[key])[column]
         program.say(turns.answer_text(column, value))
         kind = _ANSWER[self.view.column(table, column).type]
         cell = ReadProof(table=table, key=row[key], column=column)
         if question:
-            program.asks.append(UserAsk(at=0, text=question, cell=cell))
+            program.ask_for(question, cell)
         return [Say(answer=Answer(type=kind, value=value), read=(cell,))]
 
     def _satisfied(self, plan: GoalPlan, rng: random.Random) -> WorldGoal:
@@ -394,7 +415,7 @@ class GoalMaker:
         wish: tuple[TraceEvent, ...] = (), violates: str = "",
     ) -> WorldGoal:  # fmt: skip
         users = [event for event in program.events if event.kind == EventKind.USER]
-        return WorldGoal(
+        goal = WorldGoal(
             kind=plan.kind,
             traits=traits_of(
                 program.events,
@@ -407,7 +428,7 @@ class GoalMaker:
             ),
             needs_user=len(users) > 1,
             trace=stored(program.events),
-            effect=net_writes(self.view, program.writes),
+            effect=net_writes(self.view.world, program.writes),
             outcome=outcome,
             say=tuple(says),
             must_read=tuple(proof for say in says for proof in say.read),
@@ -418,3 +439,5 @@ class GoalMaker:
             wish=wish,
             asks=tuple(program.asks),
         )
+        script = user_script(self.view, goal, program.rng)
+        return goal.model_copy(update={"script": script})

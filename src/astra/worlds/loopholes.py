@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from astra.arena.effects import EffectError, RowsAfter, effects, with_rows
 from astra.arena.expressions import ExpressionError, all_rows, scope_of
 from astra.arena.traces import records_in
 from astra.records.state import Row, Tables
 from astra.records.world import EventKind, TraceEvent, WorldGoal
-from astra.worlds.effects import EffectError, RowsAfter, effects
 from astra.worlds.executions import Executions
-from astra.worlds.goal_effects import with_rows
 from astra.worlds.view import WorldView
 
 Call = tuple[str, Row]
@@ -95,7 +94,7 @@ def _ways(
                 made = _effects(view, tables, call)
                 if not made:
                     continue
-                after = with_rows(view, tables, made)
+                after = with_rows(view.world, tables, made)
                 if _reached(view, after, target):
                     yield (*way, call)
                     continue
@@ -149,5 +148,5 @@ def _works(view: WorldView, executions: Executions, way: Sequence[Call], target:
             return False
         done.append((tool, arguments))
         rows = {(change.table, change.key): change.row for change in made.changes}
-        tables = with_rows(view, tables, rows)
+        tables = with_rows(view.world, tables, rows)
     return _reached(view, tables, target)

@@ -12,9 +12,12 @@ from astra.worlds.sentences import listed
 REFUSALS = {
     "not_found": "what the user names does not exist",
     "not_available": "what the user wants is not to be had at the moment",
-    "not_offered": "none of your tools does what the user wants",
-}
+    "not_offered": "none of your tools does what the user wants, and the user has none for you "
+                   "either",
+}  # fmt: skip
 """Codes of ``decline_request`` that every world has, and when each is right."""
+SAY_FIRST = "Before `not_offered`, tell the user."
+"""What every policy says, so that a user who has a tool for the agent can bring it."""
 A = Archetype
 
 
@@ -25,7 +28,7 @@ def policy_text(layout: Layout, clock: str, rules: Iterable[PolicyRule]) -> str:
     if layout.small:
         return (
             f"{layout.domain.title}. Today is {clock[:10]}. {' '.join(sentences)} "
-            "Otherwise decline with that code."
+            f"Otherwise decline with that code. {SAY_FIRST}"
         )
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
     return "\n\n".join([
@@ -106,7 +109,7 @@ def ending(topics: Mapping[str, str]) -> str:
         "## How a request ends\n\n"
         "What a rule forbids you decline with `decline_request` and the code behind that rule, "
         "even if the tool would do it. Other things that cannot be done you decline as well: "
-        f"{refusals}. Do not look for another way to the same end. With `hand_over` you give to "
+        f"{refusals}. {SAY_FIRST} Do not look for another way to the same end. With `hand_over` you give to "
         f"a colleague only what is not yours: {subjects}. Never decline or hand over what you may "
         "and can do yourself."
     )

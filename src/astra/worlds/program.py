@@ -13,6 +13,7 @@ from astra.records.state import Row
 from astra.records.world import (
     EventKind,
     Provenance,
+    ReadProof,
     RowReference,
     ToolRole,
     TraceEvent,
@@ -86,10 +87,25 @@ class Program:
         text = turns.introduction(self.view, known, self.rng) + words
         self.user(UserAct.OPENING, text, {**turns.own(known), **facts})
 
+    def request(self, words: str, facts: Row) -> None:
+        """What was asked for so far is reported, and the next wish comes in these words."""
+        if self.events[-1].kind != EventKind.ASSISTANT:
+            self.say("That is done.")
+        self.user(UserAct.REQUEST, words, facts)
+
     def ask(self, text: str, wish: Wish) -> None:
         """Note that the last turn of the user asks for a call, in these of its words."""
-        at = max(at for at, event in enumerate(self.events) if event.kind == EventKind.USER)
-        self.asks.append(UserAsk(at=at, text=text, tool=wish.tool, arguments=wish.arguments))
+        ask = UserAsk(at=self._last(), text=text, tool=wish.tool, arguments=wish.arguments)
+        self.asks.append(ask)
+
+    def ask_for(self, text: str, cell: ReadProof) -> None:
+        """Note that the last turn of the user that asks in these words asks for a cell."""
+        at = max(at for at, event in enumerate(self.events)
+                 if event.kind == EventKind.USER and text in event.text)  # fmt: skip
+        self.asks.append(UserAsk(at=at, text=text, cell=cell))
+
+    def _last(self) -> int:
+        return max(at for at, event in enumerate(self.events) if event.kind == EventKind.USER)
 
     def say(self, text: str) -> None:
         self.events.append(TraceEvent(kind=EventKind.ASSISTANT, text=text))

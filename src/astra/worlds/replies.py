@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from astra.arena.effects import EffectError, effects
 from astra.arena.expressions import ExpressionError, evaluate, holds, scope_of
 from astra.records.state import Row, Tables, WriteAction
 from astra.records.world import (
@@ -20,7 +21,6 @@ from astra.records.world import (
 from astra.text.schemas import schema_fault
 from astra.worlds.assembly import HOST_TOOL_NAMES, sample_arguments, sample_rows
 from astra.worlds.declarations import idle_faults, outline_faults
-from astra.worlds.effects import EffectError, effects
 from astra.worlds.parties import party_faults
 from astra.worlds.soundness import (
     WorldFault,

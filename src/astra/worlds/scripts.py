@@ -80,20 +80,18 @@ class WishScript:
             del phrases[self._twist]
         return phrases
 
-    def opening_facts(self, told: Sequence[Told]) -> Row:
-        """What the opening discloses."""
-        facts: Row = {}
-        for at, one in enumerate(told):
-            for name, named in one.named.items():
-                if at or not self._is_told_later(name):
-                    facts |= {f"{key} {at + 1}" if at and key in facts else key: value
-                              for key, value in named.facts.items()}  # fmt: skip
+    def told_facts(self, told: Sequence[Told]) -> list[Row]:
+        """What is disclosed with each wish, when the user comes with it."""
+        first = {key: value for name, named in told[0].named.items()
+                 if not self._is_told_later(name) for key, value in named.facts.items()}  # fmt: skip
         if self._changes:
             name, old = self._changed()
-            facts[name] = old
+            first[name] = old
         if self._choice:
-            facts |= {f"{self._twist[0]}.{c}": v for c, v in self._twist[1].where}
-        return facts
+            first |= {f"{self._twist[0]}.{c}": v for c, v in self._twist[1].where}
+        rest = [{key: value for named in one.named.values() for key, value in named.facts.items()}
+                for one in told[1:]]  # fmt: skip
+        return numbered([first, *rest])
 
     def talk(self, program: Program, one: Told) -> dict[str, Provenance]:
         """The reads for a wish, and the turns about it where it is the first; where each argument
@@ -139,7 +137,7 @@ class WishScript:
     def _changed(self) -> tuple[str, Any]:
         """The argument that changes, and its first value."""
         first: Wish = self._twist
-        name = next(k for k, v in self._told.wish.arguments.items() if first.arguments.get(k) != v)
+        name = changed_argument(self._told.wish, first)
         return name, first.arguments[name]
 
     def _phrase(self, program: Program, name: str, value: Any) -> str:
@@ -147,6 +145,21 @@ class WishScript:
         if table is None:
             return turns.form(value, program.rng)
         return turns.key_phrase(program.view, table.name, value)
+
+
+def changed_argument(wish: Wish, first: Wish) -> str:
+    """The argument in which a wish and its first version differ."""
+    return next(k for k, v in wish.arguments.items() if first.arguments.get(k) != v)
+
+
+def numbered(facts: Sequence[Row]) -> list[Row]:
+    """The facts of several wishes by slots that are theirs alone: a number tells them apart."""
+    taken: set[str] = set()
+    found: list[Row] = []
+    for at, row in enumerate(facts, start=1):
+        found.append({f"{slot} {at}" if slot in taken else slot: row[slot] for slot in row})
+        taken |= {*row}
+    return found
 
 
 def cross_turn(goal_trace: Sequence[TraceEvent]) -> bool:

@@ -136,3 +136,17 @@ def answer_text(column: str, value: Any) -> str:
 def listed(arguments: Row) -> str:
     """The arguments of a call as the agent announces them."""
     return ", ".join(f"{words(name)} {form(value)}" for name, value in arguments.items())
+
+
+def rephrased(sentence: str) -> list[str]:
+    """A wish or a question of these templates in the others' words, itself first; one that is of
+    none stays alone."""
+    for templates in ((*_PLEASE, *_NEXT), _ASK):
+        for one in templates:
+            names = re.findall(r"\{(\w+)\}", one)
+            pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(one))
+            if found := re.fullmatch(pattern, sentence):
+                given = {name: found[name] for name in names}
+                others = _PLEASE if templates != _ASK else _ASK
+                return [sentence, *(t.format(**given) for t in others if t != one)]
+    return [sentence]

@@ -122,6 +122,10 @@ class WorldView:
         )
         return next(rules, None)
 
+    def asks_consent(self, tool: str) -> bool:
+        """Whether a rule makes the agent ask the user before it calls a tool."""
+        return self.governing(tool, "confirmed") is not None
+
     def broken(self, tool: str, arguments: Row, tables: Tables | None = None) -> list[PolicyRule]:
         """The rules about rows, without an enforcing tool, that a call would break."""
         scope = scope_of(self.world, tables, arguments=arguments)
