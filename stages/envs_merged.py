@@ -3,7 +3,7 @@
 from astra.data_stage import data_stage
 from astra.embedding.build import build_embedder
 from astra.envsynth.envs_merged import Inputs, arenas, measure, summarise, with_goals
-from astra.envsynth.envs_merged_config import EnvsMergedConfig
+from astra.envsynth.envs_merged_config import EnvsMergedConfig, GoalsPassed
 from astra.envsynth.estimate import merge_asks
 from astra.envsynth.offline.handlers import HANDLERS
 from astra.estimate.questions import questions_of
@@ -34,8 +34,8 @@ def main() -> None:
         outcomes = arenas(
             inputs, teacher, embedder, sandbox, stage.config, stage.open_items, stage.metrics
         )
-        if stage.config.goals:
-            outcomes = with_goals(outcomes, stage.read("goals", Arena))
+        if stage.config.goals != GoalsPassed.NONE:
+            outcomes = with_goals(outcomes, stage.read("goals", Arena), stage.config.goals)
         stage.write(outcomes, Arena, measure)
         summarise(stage.metrics, embedder)
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from astra.arena.worlds import goal_of, resolve, world_texts
 from astra.envsynth.envs_merged import with_goals
+from astra.envsynth.envs_merged_config import GoalsPassed
 from astra.records.environment import Arena
 from astra.records.qa import QuestionKind, Split
 from astra.records.score import Rejection
@@ -105,16 +106,30 @@ def test_a_small_world_has_short_goals(sandbox: LocalSandbox) -> None:
         assert sum(event.tool in ("lesson_reserve",) for event in goal.trace) <= 1
 
 
-def test_goals_that_need_a_user_are_not_passed_on(made: list[MadeGoals]) -> None:
+@pytest.mark.parametrize("sort", GoalsPassed)
+def test_goals_are_passed_on_with_their_users_or_alone(
+    made: list[MadeGoals], sort: GoalsPassed
+) -> None:
     async def before() -> AsyncGenerator[Arena | Rejection, None]:
         yield Rejection(item="x", reason="why")
 
     async def all_of() -> list[Arena | Rejection]:
-        return [outcome async for outcome in with_goals(before(), arenas(made))]
+        return [outcome async for outcome in with_goals(before(), arenas(made), sort)]
 
     first, *passed = asyncio.run(all_of())
     assert isinstance(first, Rejection)
-    assert passed == [one for one in arenas(made) if not goal_of(one).needs_user]
+    goals = [goal_of(one) for one in passed if isinstance(one, Arena)]
+    if sort is GoalsPassed.TALKING:
+        assert passed == arenas(made)
+        assert all(goal.script for goal in goals)
+        return
+    alone = [one for one in arenas(made) if not goal_of(one).needs_user]
+    assert len(goals) == (len(alone) if sort is GoalsPassed.ALONE else 0)
+    for arena, goal, whole in zip(passed, goals, alone, strict=False):
+        assert isinstance(arena, Arena)
+        assert goal == goal_of(whole).model_copy(update={"script": None})
+        assert arena.id != whole.id
+        assert arena.qa_id == whole.qa_id
 
 
 def test_a_split_without_worlds_has_no_goals() -> None:

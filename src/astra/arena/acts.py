@@ -41,9 +41,8 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     script = goal.script
     facts = dict.fromkeys(fact.slot for fact in script.facts) if script is not None else {}
     if "?" in text:
-        chosen = (
-            [turn.slots for turn in script.turns if turn.act == UserAct.CHOOSE] if script else []
-        )
+        turns = script.turns if script is not None else ()
+        chosen = [turn.slots for turn in turns if turn.act == UserAct.CHOOSE]
         if " or " in text and chosen:
             return Reading(AgentAct.OFFER, chosen[0])
         slots = tuple(slot for slot in facts if _names(slot, text))

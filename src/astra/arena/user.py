@@ -38,6 +38,10 @@ _IDLE = frozenset({_A.NUDGE, _A.UNKNOWN, _A.REJECT})
 """Replies to what leads nowhere; so is an answer that was given before."""
 
 
+_SILENT = Reading(AgentAct.OTHER)
+"""An agent that has said nothing since the user's last turn."""
+
+
 class UserReply(NamedTuple):
     """What the user says to the agent's last message."""
 
@@ -69,7 +73,9 @@ class ScriptedUser:
     def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
         """The answer by the rules of the module; a pure function of the trace and the rows."""
         heard = _Heard(self._script, trace)
-        turns = self._chosen(read_message(self._world, self._goal, trace), heard, rows)
+        said = any(event.kind == EventKind.ASSISTANT for event in heard.since)
+        reading = read_message(self._world, self._goal, trace) if said else _SILENT
+        turns = self._chosen(reading, heard, rows)
         act = turns[0].act
         if act == _A.CLOSE:
             return UserReply(self._said(turns, heard), StopReason.ANSWERED)
@@ -147,11 +153,11 @@ class ScriptedUser:
         goal, writing = self._goal, {tool.tool.name for tool in self._world.tools if tool.writes}
         calls = [(event.tool, event.arguments) for event in goal.trace if event.tool in writing]
         starts = [at for at, event in enumerate(goal.trace) if event.act == _A.REQUEST]
-        asked = [{ask.cell for ask in goal.asks if ask.at < start} for start in starts]
+        asked = [[ask.cell for ask in goal.asks if ask.at < start] for start in starts]
         return [
             goal.model_copy(update={
                 "effect": net_writes(self._world, calls[: request.after]),
-                "say": tuple(say for say in goal.say if cells & {*say.read}),
+                "say": tuple(say for say in goal.say if any(one in cells for one in say.read)),
                 "outcome": GoalOutcome(kind=OutcomeKind.DONE),
             })
             for request, cells in zip(self._requests, asked, strict=True)
@@ -186,6 +192,9 @@ class _Heard:
 
     def __init__(self, script: UserScript, trace: Sequence[TraceEvent]) -> None:
         self._script, self.trace = script, trace
+        last = max((at for at, one in enumerate(trace) if one.kind == EventKind.USER), default=-1)
+        self.since = trace[last + 1 :]
+        """What happened since the user's last turn."""
         self.turns = [event for event in trace if event.kind == EventKind.USER]
         self._told: set[str] = set()
         self._changed = any(event.act == _A.CHANGE for event in self.turns)

@@ -1,11 +1,13 @@
-"""Ways through a goal without a model: the reference, and four floors that must not pay.
+"""Ways through a goal without a model: the reference, and five floors that must not pay.
 
-An agent that does nothing, one that declines or hands over whatever it is asked, and one that
-takes the first row it sees wherever the user's words leave a row to be found.
+An agent that does nothing, one that declines or hands over whatever it is asked, one that takes the
+first row it sees wherever the user's words leave a row to be found, and one that takes the first
+row or value that there is instead of asking for it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -21,6 +23,7 @@ from astra.records.world import (
     OutcomeKind,
     ToolRole,
     TraceEvent,
+    UserAct,
     World,
     WorldGoal,
 )
@@ -34,6 +37,7 @@ class WorldScript(StrEnum):
     DECLINE = "decline"  # declines at once, always with the same code
     HAND_OVER = "hand_over"  # hands over at once, likewise
     FIRST_CANDIDATE = "first_candidate"  # the reference with the first of the rows that it saw
+    NEVER_ASKS = "never_asks"  # the reference without its questions, with what comes first
 
 
 _ENDINGS = {
@@ -79,6 +83,8 @@ def goal_script(
         return goal.trace[:1]
     if script == WorldScript.FIRST_CANDIDATE:
         return first_candidate(runner.base.world, goal, runner.replay(goal.trace))
+    if script == WorldScript.NEVER_ASKS:
+        return never_asks(runner.base.world, goal)
     role, outcome = _ENDINGS[script]
     tool = next((tool for tool in runner.base.world.tools if tool.role == role), None)
     if tool is None:
@@ -116,11 +122,7 @@ def first_candidate(
 def _swaps(world: World, goal: WorldGoal, reference: Sequence[TraceEvent]) -> Iterator[_Swap]:
     tables = {table.name: table for table in world.tables}
     if goal.candidates:
-        columns = goal.candidates[0].keys()
-        table = next(one for one in world.tables if {c.name for c in one.columns} == columns)
-        keys = [row[table.key] for row in goal.candidates]
-        taken = next(key for row in world.rows[table.name] if (key := row[table.key]) in keys)
-        yield _Swap(0, table.name, keys[0], taken)
+        yield _chosen(world, goal)
     shows = {tool.tool.name: tool.shows for tool in world.tools}
     for one in goal.references:
         for event in reversed(reference[: one.at]):
@@ -131,6 +133,57 @@ def _swaps(world: World, goal: WorldGoal, reference: Sequence[TraceEvent]) -> It
             if one.key in keys and len(set(keys)) > 1:
                 yield _Swap(one.at, one.table, one.key, keys[0])
                 break
+
+
+def _chosen(world: World, goal: WorldGoal) -> _Swap:
+    """The first of the rows that the wording fits, for the one that is meant."""
+    columns = goal.candidates[0].keys()
+    table = next(one for one in world.tables if {c.name for c in one.columns} == columns)
+    keys = [row[table.key] for row in goal.candidates]
+    taken = next(key for row in world.rows[table.name] if (key := row[table.key]) in keys)
+    return _Swap(0, table.name, keys[0], taken)
+
+
+def never_asks(world: World, goal: WorldGoal) -> tuple[TraceEvent, ...] | None:
+    """The goal's trace without the questions that the user answers, and with the first row or value
+    that there is in place of what the answers tell. None where the user is asked for nothing."""
+    answers = [at for at, event in enumerate(goal.trace)
+               if event.act in (UserAct.ANSWER, UserAct.CHOOSE)]  # fmt: skip
+    if not answers:
+        return None
+    guesses: dict[Any, Any] = {}
+    for at in answers:
+        if goal.trace[at].act == UserAct.CHOOSE:
+            swap = _chosen(world, goal)
+            guesses[swap.meant] = swap.taken
+            continue
+        for slot, value in goal.trace[at].facts.items():
+            guesses[value] = _guess(world, goal, slot, value)
+    gone = {*answers, *(at - 1 for at in answers)}
+    return tuple(_guessed(event, guesses) for at, event in enumerate(goal.trace) if at not in gone)
+
+
+def _guess(world: World, goal: WorldGoal, slot: str, value: Any) -> Any:
+    """The first value that the document of the call's tool has for a parameter."""
+    taking = {event.tool for event in goal.trace if event.arguments.get(slot) == value}
+    tool = next(one.tool for one in world.tools if one.tool.name in taking)
+    schema = tool.parameters["properties"][slot]
+    if options := schema.get("enum"):
+        return options[0]
+    if schema.get("type") in ("integer", "number"):
+        return schema.get("minimum", 1)
+    return world.clock[:10]
+
+
+def _guessed(event: TraceEvent, guesses: Mapping[Any, Any]) -> TraceEvent:
+    text = event.text
+    for value, guess in guesses.items() if event.kind == EventKind.ASSISTANT else ():
+        told = re.escape(str(value).replace("_", " "))
+        said = str(guess).replace("_", " ")
+        text = re.sub(rf"(?<![\w-]){told}(?![\w-])", lambda _, said=said: said, text)
+    given = {name: guesses.get(value, value) if isinstance(value, str | int | float) else value
+             for name, value in event.arguments.items()}  # fmt: skip
+    return event.model_copy(update={"text": text, "arguments": given})
 
 
 def _matters(goal: WorldGoal, swap: _Swap) -> bool:

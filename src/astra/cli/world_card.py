@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from astra.arena.user import ScriptedUser
+from astra.arena.user_expert import converse_by_script
 from astra.arena.world_runner import WorldRunner
 from astra.arena.world_scripts import WorldScript, best_codes, goal_script, play_goal
 from astra.arena.world_table import WORLDS, read_arenas
@@ -19,7 +21,7 @@ from astra.arena.worlds import base_of, goal_of
 from astra.cli.arena_card import CardError
 from astra.records.environment import Arena
 from astra.records.qa import Split
-from astra.records.world import Enforced, World
+from astra.records.world import Enforced, TraceEvent, World, WorldGoal
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.sandbox.protocol import Sandbox
@@ -33,6 +35,7 @@ NOTES = {
     WorldScript.DECLINE: "declines at once, with the code that is right most often in training",
     WorldScript.HAND_OVER: "hands over at once, likewise",
     WorldScript.FIRST_CANDIDATE: "takes the first row it sees, where one has to be found",
+    WorldScript.NEVER_ASKS: "takes the first row or value there is, where one has to be asked for",
 }
 Reached = dict[tuple[Split, WorldScript], list[bool]]
 
@@ -54,10 +57,21 @@ def reached_goals(arenas: Sequence[Arena], sandbox: Sandbox) -> Reached:
                     events = goal_script(script, runner, goal, codes)
                     if events is None:
                         continue
-                    verdict = play_goal(runner, goal, events).verdict
-                    reached.setdefault((arena.split, script), []).append(verdict.success)
-                    _check(arena, script, verdict.success, verdict.reasons)
+                    success, reasons = _played(runner, goal, events)
+                    reached.setdefault((arena.split, script), []).append(success)
+                    _check(arena, script, success, reasons)
     return reached
+
+
+def _played(
+    runner: WorldRunner, goal: WorldGoal, events: Sequence[TraceEvent]
+) -> tuple[bool, Sequence[str]]:
+    """Whether events reach a goal, in a conversation where its user talks, and what is wrong."""
+    if goal.script is None:
+        verdict = play_goal(runner, goal, events).verdict
+        return verdict.success, verdict.reasons
+    played = converse_by_script(runner, goal, ScriptedUser(runner.base.world, goal), events)
+    return played.verdict.success, played.verdict.reasons
 
 
 def _check(arena: Arena, script: WorldScript, success: bool, reasons: Sequence[str]) -> None:
@@ -83,15 +97,15 @@ def world_card(worlds: Sequence[World], arenas: Sequence[Arena], reached: Reache
         "",
         "## Goals",
         "",
-        "Shares of the goals of a split. Those that need a user who talks are not passed on to",
-        "training.",
+        "Shares of the goals of a split. `envs_merged.goals=alone` leaves out those that need a",
+        "user who talks.",
         "",
         *_table(("", *Split), _goals(arenas)),
         "",
         "## Policies without a model",
         "",
-        "Goals reached, of those to which the policy applies. The goal's own trace reaches every",
-        "single one, and doing nothing none.",
+        "Goals reached in a conversation with the user, of those to which the policy applies. The",
+        "goal's own calls and messages reach every single one, and doing nothing none.",
         "",
         *_table(("policy", "what it does", *Split), [
             (script.value.replace("_", " "), NOTES[script],

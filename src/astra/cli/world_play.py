@@ -8,6 +8,7 @@ from typing import Any
 
 from astra.arena.changes import RowDiff, table_diffs
 from astra.arena.env import result_text
+from astra.arena.user import ScriptedUser
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import WorldRunner
 from astra.cli.play import Screen, readable, show_tools
@@ -16,9 +17,10 @@ from astra.records.world import EventKind, TraceEvent, World, WorldGoal
 
 HELP = """\
 NAME(key="text", ...)  call a tool; also NAME {"key": "text"}
-say TEXT               say something to the user; it decides where a goal asks for words
-user                   hear the user's next turn, as the goal has it
+say TEXT               say something to the user, who answers
+tell TEXT              say something beside a call, which the user does not answer
 next                   take the next step of the goal's own trace: a call, a message or a turn
+user                   hear the next turn of the goal's own trace, whatever you said
 diff                   what has become of the rows so far
 state TABLE            the rows of a table as they are; without a name, the tables
 verdict                judge what happened so far
@@ -35,8 +37,8 @@ class WorldPlay:
         self._runner, self._goal, self._screen = runner, goal, screen
         self._world: World = runner.base.world
         self._commands: Mapping[str, Callable[[str], object]] = {
-            "say": self._say, "user": self._user, "next": self._next, "diff": self._diff,
-            "state": self._state, "verdict": self._verdict, "goal": self._show_goal,
+            "say": self._say, "tell": self._tell, "user": self._user, "next": self._next,
+            "diff": self._diff, "state": self._state, "verdict": self._verdict, "goal": self._show_goal,
             "tools": self._tools, "policy": self._policy, "reset": self._reset,
             "help": lambda _: screen.say(HELP),
         }  # fmt: skip
@@ -94,9 +96,20 @@ class WorldPlay:
             told = "is gone" if row is None else "is now"
             self._screen.say(f"[{change.table} {change.key} {told}{row or ''}]", "cyan")
 
-    def _say(self, text: str) -> None:
+    def _tell(self, text: str) -> None:
         if text:
             self._event(TraceEvent(kind=EventKind.ASSISTANT, text=text))
+
+    def _say(self, text: str) -> None:
+        """A message, and what the user says to it where the goal has one."""
+        self._tell(text)
+        if not text or self._goal is None or self._goal.script is None:
+            return
+        user = ScriptedUser(self._world, self._goal)
+        reply = user.reply(self._runner.trace, self._runner.tables)
+        self._event(reply.turn)
+        if reply.ends is not None:
+            self._screen.say(f"the conversation is over: {reply.ends}; `quit` or `reset`", "yellow")
 
     def _user(self, _: str) -> None:
         trace = self._goal.trace if self._goal else ()

@@ -36,7 +36,7 @@ from astra.embedding.protocol import Embedder
 from astra.envsynth.bands import ToolPool, with_irrelevant
 from astra.envsynth.batching import Batcher, drawn_in_thread
 from astra.envsynth.candidates import CandidateTool
-from astra.envsynth.envs_merged_config import EnvsMergedConfig
+from astra.envsynth.envs_merged_config import EnvsMergedConfig, GoalsPassed
 from astra.envsynth.interpreter.arenas import code_arenas
 from astra.envsynth.merge import ArenaDraft, merge_tools, twin_tools
 from astra.envsynth.proof import Proof
@@ -110,15 +110,27 @@ async def arenas(
 
 
 async def with_goals(
-    outcomes: AsyncGenerator[Outcome, None], goals: Iterable[Arena]
+    outcomes: AsyncGenerator[Outcome, None], goals: Iterable[Arena], passed: GoalsPassed
 ) -> AsyncGenerator[Outcome, None]:
-    """The outcomes, and then the arenas in worlds whose goals need no user who talks."""
+    """The outcomes, and then the arenas in worlds: all with their users, or those without that
+    need none, or none."""
     async with aclosing(outcomes):
         async for outcome in outcomes:
             yield outcome
+    if passed == GoalsPassed.NONE:
+        return
     for arena in goals:
-        if not goal_of(arena).needs_user:
+        if passed == GoalsPassed.TALKING:
             yield arena
+        elif not goal_of(arena).needs_user:
+            yield _alone(arena)
+
+
+def _alone(arena: Arena) -> Arena:
+    """An arena in a world without its user, of another id."""
+    goal = goal_of(arena).model_copy(update={"script": None})
+    fields = {**dict(arena), "id": "", "goal": compact_json(goal.model_dump(mode="json"))}
+    return Arena(**fields)
 
 
 def _finished(

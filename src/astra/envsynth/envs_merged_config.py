@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -52,6 +53,14 @@ class CodeConfig(StageConfig):
         return bool(self.files) or any(self.instances.values())
 
 
+class GoalsPassed(StrEnum):
+    """Which goals in worlds become arenas."""
+
+    NONE = "none"
+    ALONE = "alone"  # those that need no user who talks, without their users
+    TALKING = "talking"  # all, each with its user
+
+
 class EnvsMergedConfig(StageConfig):
     teacher: ModelConfig
     nodes: Nodes
@@ -66,6 +75,6 @@ class EnvsMergedConfig(StageConfig):
     verify_batch: int = Field(ge=1)
     """Merged tools verified, or arenas replayed, together at most; bounds the open sessions."""
     code: CodeConfig
-    goals: bool
-    """Whether the goals of table ``goals`` that need no user who talks are passed on as arenas."""
+    goals: GoalsPassed
+    """Which goals of table ``goals`` are passed on as arenas."""
     sandbox: SandboxLimits

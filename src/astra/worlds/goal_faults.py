@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from astra.arena.statements import states
@@ -20,6 +21,11 @@ def stated(value: Any, text: str) -> bool:
     """Whether a text states a value of an argument, in any form."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return False
+    return _stated(value, text)
+
+
+@lru_cache(maxsize=1 << 16)  # the wordings of users are the same in many goals
+def _stated(value: int | float | str, text: str) -> bool:
     if not isinstance(value, str):
         return states(Answer(type=AnswerType.NUMBER, value=value), text)
     kind = AnswerType.DATE if is_date(value) else AnswerType.ENUM

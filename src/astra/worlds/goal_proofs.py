@@ -35,6 +35,7 @@ from astra.worlds.goal_faults import GoalFault, is_date, stated
 from astra.worlds.goal_refusals import refusal_codes
 from astra.worlds.goal_words import WordsProof
 from astra.worlds.loopholes import way_round
+from astra.worlds.policy import SAY_FIRST
 from astra.worlds.scripts import traits_of
 from astra.worlds.view import WorldView
 
@@ -184,6 +185,9 @@ class GoalProof:
         late = {e.tool for e in goal.trace if e.kind == EventKind.CALL} & set(goal.withheld)
         if GoalTrait.LATE_TOOL in goal.traits and not late:
             yield GoalFault("tool_not_needed", f"{goal.withheld}")
+        if goal.withheld and SAY_FIRST not in self._view.world.policy:
+            yield GoalFault("late_tool_unsaid", f"the policy does not say {SAY_FIRST!r}")
+        yield from self._requests()
         if GoalTrait.CHANGES_MIND in goal.traits:
             yield from self._change(users)
 
@@ -193,9 +197,26 @@ class GoalProof:
             yield GoalFault("no_change", "no turn of the user changes the wish")
             return
         first = self._goal.wish[0]
+        agreed = users[0].act is UserAct.CONFIRM
+        if agreed or not self._view.asks_consent(first.tool):
+            yield GoalFault("change_unasked", f"nothing makes the agent ask before {first.tool}")
         made = self._executions.call(first.tool, first.arguments).event
         if not made.changes or self._view.broken(first.tool, first.arguments):
             yield GoalFault("first_version", f"{first.tool}({first.arguments}) may not be done")
+
+    def _requests(self) -> Iterator[GoalFault]:
+        """A further wish asks for something, and nothing of it is done before it is asked for."""
+        goal = self._goal
+        for at, event in enumerate(goal.trace):
+            if event.act is not UserAct.REQUEST:
+                continue
+            asks = [ask for ask in goal.asks if ask.at == at]
+            if not asks:
+                yield GoalFault("empty_request", f"turn {at} asks for nothing")
+            before = [(one.tool, one.arguments) for one in goal.trace[:at]]
+            for ask in asks:
+                if ask.tool and (ask.tool, ask.arguments) in before:
+                    yield GoalFault("done_before_asked", f"{ask.text!r} is done before turn {at}")
 
     def _missing_parameter(self, users: Sequence[TraceEvent]) -> Iterator[GoalFault]:
         answers = [event for event in users if event.act is UserAct.ANSWER]

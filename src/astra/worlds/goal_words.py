@@ -176,11 +176,14 @@ class WordsProof:
     # Which rows and words ----------------------------------------------------------------------
 
     def _words(self, ask: UserAsk) -> str:
-        """The words of an ask, and those of other turns: what is missing is told later, and what
-        is changed has the rest before."""
+        """The words of an ask, and those of other turns up to the next wish: what is missing is
+        told later, and what is changed has the rest before."""
         first = 0 if self._trace[ask.at].act is UserAct.CHANGE else ask.at
-        more = [event.text for at, event in enumerate(self._trace)
-                if event.kind == EventKind.USER and at >= first and at != ask.at]  # fmt: skip
+        further = (at for at, event in enumerate(self._trace)
+                   if at > ask.at and event.act is UserAct.REQUEST)  # fmt: skip
+        last = next(further, len(self._trace))
+        more = [event.text for at, event in enumerate(self._trace[:last])
+                if event.kind == EventKind.USER and first <= at != ask.at]  # fmt: skip
         return "\n".join([ask.text, *more])
 
     def _is_named(self, table: str, key: str, words: str) -> bool:

@@ -109,7 +109,7 @@ def ending(topics: Mapping[str, str]) -> str:
         "## How a request ends\n\n"
         "What a rule forbids you decline with `decline_request` and the code behind that rule, "
         "even if the tool would do it. Other things that cannot be done you decline as well: "
-        f"{refusals}. {SAY_FIRST} Do not look for another way to the same end. With `hand_over` you give to "
-        f"a colleague only what is not yours: {subjects}. Never decline or hand over what you may "
-        "and can do yourself."
+        f"{refusals}. {SAY_FIRST} Do not look for another way to the same end. With "
+        f"`hand_over` you give to a colleague only what is not yours: {subjects}. Never decline or "
+        "hand over what you may and can do yourself."
     )

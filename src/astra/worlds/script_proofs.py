@@ -63,8 +63,8 @@ def _turns(goal: WorldGoal, script: UserScript) -> Iterator[GoalFault]:
     own = Counter(event.act for event in goal.trace if event.kind == EventKind.USER)
     for act in sorted(_OWN):
         if acts[act] != own[act]:
-            yield GoalFault("turn_missing" if acts[act] < own[act] else "turn_invented",
-                            f"{own[act]} turns {act} of the goal, {acts[act]} of the script")  # fmt: skip
+            reason = "turn_missing" if acts[act] < own[act] else "turn_invented"
+            yield GoalFault(reason, f"{act}: {own[act]} of the goal, {acts[act]} of the script")
     given = Counter((slot, turn.changed) for turn in script.turns
                     if turn.act in (A.ANSWER, A.CHOOSE) for slot in turn.slots)  # fmt: skip
     for fact in script.facts:
@@ -109,9 +109,6 @@ def _opening(goal: WorldGoal, script: UserScript) -> Iterator[GoalFault]:
     text = goal.trace[0].text
     told = [fact.value for fact in script.facts if fact.when is FactTime.OPENING]
     for fact in script.facts:
-        if (
-            fact.when is not FactTime.OPENING
-            and fact.value not in told
-            and stated(fact.value, text)
-        ):
+        held_back = fact.when is not FactTime.OPENING and fact.value not in told
+        if held_back and stated(fact.value, text):
             yield GoalFault("opening_leaks", f"the opening says {fact.slot} {fact.value}")

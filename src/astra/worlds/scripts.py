@@ -82,8 +82,8 @@ class WishScript:
 
     def told_facts(self, told: Sequence[Told]) -> list[Row]:
         """What is disclosed with each wish, when the user comes with it."""
-        first = {key: value for name, named in told[0].named.items()
-                 if not self._is_told_later(name) for key, value in named.facts.items()}  # fmt: skip
+        open_ = [one for name, one in told[0].named.items() if not self._is_told_later(name)]
+        first = {key: value for one in open_ for key, value in one.facts.items()}
         if self._changes:
             name, old = self._changed()
             first[name] = old
