@@ -66,7 +66,7 @@ TRACE = (
     said("I am sorry, I have no tool for that."),
     TOOL,
     called("book_boat", person_id="p1", boat_id="boat-1", day=DAY),
-    said("It is booked."),
+    said("All of that is done."),
 )
 SCRIPT = UserScript(
     facts=(UserFact(slot="day", value=DAY, when=FactTime.ASKED),),

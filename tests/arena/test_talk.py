@@ -6,7 +6,6 @@ import asyncio
 import json
 
 import pytest
-from world_samples import yard
 
 from astra.agent.episode import Episode
 from astra.agent.loop import Transcript, run_episode
@@ -33,6 +32,7 @@ from talking import (
     SCRIPT,
     TOOL,
     TRACE,
+    WORLD,
     ByTrace,
     Fails,
     Leaves,
@@ -77,7 +77,7 @@ def test_a_goal_without_a_script_has_no_user(sandbox: Sandbox) -> None:
 
 
 def test_anybody_may_take_the_users_place(env: ArenaEnv) -> None:
-    env.user = Leaves(yard(), GOAL)
+    env.user = Leaves(WORLD, GOAL)
     env.say("Hm.")
     assert env.reply() == UserReply(NUDGE)
 
@@ -103,7 +103,7 @@ def test_a_late_tool_is_on_offer_and_its_document_follows_the_words(env: ArenaEn
 
 
 def test_faults_of_users_are_raised_and_leave_no_turn(env: ArenaEnv) -> None:
-    env.user = Silent(yard(), GOAL)
+    env.user = Silent(WORLD, GOAL)
     env.say("Hello?")
     with pytest.raises(UserFault, match="said nothing"):
         env.reply()
@@ -112,7 +112,7 @@ def test_faults_of_users_are_raised_and_leave_no_turn(env: ArenaEnv) -> None:
         def reply(self, trace: object, rows: object) -> UserReply:
             return UserReply(user(UserAct.TOOL, "Here.", adds_tools=("fly",)))
 
-    env.user = Strange(yard(), GOAL)
+    env.user = Strange(WORLD, GOAL)
     with pytest.raises(UserFault, match="fly"):
         env.reply()
     assert env.trace == (OPENING, said("Hello?"))
@@ -148,7 +148,7 @@ def test_the_loop_of_a_teacher_talks_with_the_user_of_an_arena(env: ArenaEnv) ->
 
 def test_the_loop_ends_as_the_user_does_and_never_scores_their_faults(env: ArenaEnv) -> None:
     def play(kind: type[ByTrace]) -> Transcript:
-        env.user = kind(yard(), GOAL)
+        env.user = kind(WORLD, GOAL)
         policy = Script(["Hm."] * 9)
         return asyncio.run(
             run_episode(
@@ -166,13 +166,14 @@ def test_the_loop_ends_as_the_user_does_and_never_scores_their_faults(env: Arena
 
 
 def figures(*trace: TraceEvent, verdict: GoalVerdict = REACHED) -> dict[str, float]:
-    return talk_figures(GOAL, trace, verdict)
+    return talk_figures(WORLD, GOAL, trace, verdict)
 
 
 def test_figures_of_the_goals_own_trace() -> None:
     assert figures(*TRACE, CLOSE) == {
         "user_turns": 4.0, "questions_per_needed_fact": 1.0, "unneeded_questions": 0.0,
-        "nudges": 0.0, "rejections": 0.0, "user_left": 0.0, "early_end": 0.0, "leaks": 0.0,
+        "nudges": 0.0, "rejections": 0.0, "other_acts": 0.0, "user_left": 0.0,
+        "early_end": 0.0, "leaks": 0.0,
     }  # fmt: skip
 
 
@@ -198,4 +199,4 @@ def test_what_a_user_gives_away_is_a_leak_in_whatever_form() -> None:
 
 def test_a_goal_whose_user_does_not_talk_has_no_figures() -> None:
     alone = GOAL.model_copy(update={"script": None})
-    assert talk_figures(alone, TRACE, REACHED) == {}
+    assert talk_figures(WORLD, alone, TRACE, REACHED) == {}

@@ -129,7 +129,7 @@ def test_a_conversation_is_what_the_template_renders(name: str, sandbox: LocalSa
     assert rollout.score is not None
     assert rollout.score.success
     assert rollout.turns == 5
-    assert rollout.final_text == "It is booked."
+    assert rollout.final_text == "All of that is done."
     assert [one.content.split("\n")[0] for one in rollout.messages if one.role == "user"] == [
         one.text for one in GOAL.trace if one.kind == "user"
     ]

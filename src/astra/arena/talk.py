@@ -8,6 +8,7 @@ from typing import Any
 
 from astra.agent.episode import Episode
 from astra.agent.thoughts import split_thought
+from astra.arena.acts import read_message
 from astra.arena.env import ArenaEnv
 from astra.arena.prompt import user_message
 from astra.arena.statements import states
@@ -15,7 +16,16 @@ from astra.arena.verdict import GoalVerdict
 from astra.records.message import Message
 from astra.records.qa import Answer, AnswerType
 from astra.records.trajectory import StopReason
-from astra.records.world import EventKind, FactTime, TraceEvent, UserAct, UserScript, WorldGoal
+from astra.records.world import (
+    AgentAct,
+    EventKind,
+    FactTime,
+    TraceEvent,
+    UserAct,
+    UserScript,
+    World,
+    WorldGoal,
+)
 
 _TELLS = (UserAct.ANSWER, UserAct.CHOOSE)
 """Acts that answer a question with what was held back."""
@@ -64,7 +74,7 @@ class ArenaUser:
 
 
 def talk_figures(
-    goal: WorldGoal, trace: Sequence[TraceEvent], verdict: GoalVerdict
+    world: World, goal: WorldGoal, trace: Sequence[TraceEvent], verdict: GoalVerdict
 ) -> dict[str, float]:
     """Figures of one conversation; empty where the goal has no user who talks.
 
@@ -72,6 +82,7 @@ def talk_figures(
     facts that the goal's own trace has to ask for, the share that was asked for; left out where
     there are none. ``unneeded_questions``: those that told none of these for the first time.
     ``nudges`` and ``rejections``: replies to what led nowhere and to proposals that were wrong.
+    ``other_acts``: messages of the agent in which the user could read nothing.
     ``user_left``: whether the user gave up. ``early_end``: whether they were content though rows
     and outcome were not the goal's. ``leaks``: facts that their words gave away before they were
     told. The last two are faults of the user.
@@ -81,12 +92,15 @@ def talk_figures(
     turns = [event for event in trace if event.kind == EventKind.USER]
     needed = frozenset(_told(goal.trace, _TELLS))
     asked = frozenset(_told(turns, _ASKED)) & needed
+    heard = [trace[:at] for at, one in enumerate(trace) if at and one.kind == EventKind.USER]
+    other = [read_message(world, goal, before).act == AgentAct.OTHER for before in heard]
     closed = turns[-1].act == UserAct.CLOSE and not (verdict.state and verdict.outcome)
     figures = {
         "user_turns": float(len(turns)),
         "unneeded_questions": float(_unneeded(turns, needed)),
         "nudges": float(sum(turn.act == UserAct.NUDGE for turn in turns)),
         "rejections": float(sum(turn.act == UserAct.REJECT for turn in turns)),
+        "other_acts": float(sum(other)),
         "user_left": float(turns[-1].act == UserAct.LEAVE),
         "early_end": float(closed),
         "leaks": float(len(leaked(goal.script, turns))),

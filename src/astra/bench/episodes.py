@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
 from astra.arena.talk import talk_figures
-from astra.arena.worlds import goal_of
+from astra.arena.worlds import base_of, goal_of
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.message import CallStatus, MessageRole
 from astra.records.score import Score, Scored, Unscored
@@ -47,10 +47,10 @@ def rollout_scores(rollout: Rollout) -> dict[str, Score]:
 def _goal_scores(rollout: Rollout) -> dict[str, Score]:
     """Where a goal in a world decides: ``success``, which is also ``f1``, its parts, and figures of
     the talk with a user who talks."""
-    verdict = rollout.score.verdict if rollout.score else None
+    arena, verdict = rollout.arena, rollout.score.verdict if rollout.score else None
     if rollout.trace is None or verdict is None:
-        raise ValueError(f"arena {rollout.arena.id} plays in a world, and its rollout has no trace")
-    talk = talk_figures(goal_of(rollout.arena), rollout.trace, verdict)
+        raise ValueError(f"arena {arena.id} plays in a world, and its rollout has no trace")
+    talk = talk_figures(base_of(arena).world, goal_of(arena), rollout.trace, verdict)
     if talk:
         talk["user_fault"] = 0.0
     success = Scored(value=float(verdict.success))

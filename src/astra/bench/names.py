@@ -10,7 +10,7 @@ FLOOR = "floor"
 """A model that does nothing."""
 CEILING = "ceiling"
 """The gold calls, played by rule; arenas only."""
-WORLD_FLOORS = ("decline", "hand_over", "first_candidate")
+WORLD_FLOORS = ("decline", "hand_over", "first_candidate", "never_asks")
 """What is played by rule in worlds besides: see ``arena/world_scripts.py``."""
 REFERENCES = (FLOOR, CEILING)
 """What is played by rule in every arena."""

@@ -1,6 +1,7 @@
 """Scripted policies that bound every arena score: one does nothing, one knows the gold calls.
 
-In worlds there are three more that must not pay (``arena/world_scripts.py``).
+In worlds there are four more that must not pay (``arena/world_scripts.py``). Where a user talks,
+what each would write is found by playing it with that user first, who says the same to the same.
 
 They speak through the same engine protocol, tokenizer, parser, sandbox and scorer as a model,
 so a ceiling below 1 is a fault of the harness or of an arena.
@@ -17,10 +18,12 @@ from astra.agent.toolcalls import render_call
 from astra.arena.answers import render_answer
 from astra.arena.env import offered
 from astra.arena.prompt import initial_messages
+from astra.arena.user import ScriptedUser
+from astra.arena.user_expert import converse_by_script
 from astra.arena.world_runner import WorldRunner
 from astra.arena.world_scripts import WorldScript, agent_turns, best_codes, goal_script
 from astra.arena.worlds import base_of, goal_of
-from astra.bench.names import CEILING, FLOOR, REFERENCES
+from astra.bench.names import CEILING, FLOOR
 from astra.records.base import canonical_json
 from astra.records.environment import Arena
 from astra.records.world import TraceEvent
@@ -31,7 +34,8 @@ from astra.sandbox.protocol import Sandbox
 
 
 def oracle_turns(arena: Arena) -> list[str]:
-    """The gold calls, one turn per hop level, then the gold answer; in a world the goal's trace."""
+    """The gold calls, one turn per hop level, then the gold answer; in a world the goal's trace, as
+    far as no user answers otherwise."""
     if arena.world_id:
         return spoken_turns(goal_of(arena).trace)
     turns: list[str] = []
@@ -72,19 +76,24 @@ def reference_scripts(
     name: str, jobs: Sequence[EpisodeJob], sandbox: Sandbox
 ) -> dict[str, list[str]]:
     """What reference ``name`` writes, turn by turn, by arena; only arenas to which it applies."""
-    if name in REFERENCES:
-        write = {FLOOR: idle_turns, CEILING: oracle_turns}[name]
-        return {job.arena.id: write(job.arena) for job in jobs}
+    if name == FLOOR:
+        return {job.arena.id: idle_turns(job.arena) for job in jobs}
     placed = [job.arena for job in jobs if job.arena.world_id]
     codes = best_codes(goal_of(arena) for arena in placed)
-    scripts: dict[str, list[str]] = {}
+    script = WorldScript.REFERENCE if name == CEILING else WorldScript(name)
+    plain = [job.arena for job in jobs if name == CEILING and not job.arena.world_id]
+    scripts = {arena.id: oracle_turns(arena) for arena in plain}
     for _, members in groupby(
         sorted(placed, key=lambda arena: arena.world_id), key=lambda arena: arena.world_id
     ):
         first, *others = members
         with WorldRunner(base_of(first), sandbox) as runner:
             for arena in (first, *others):
-                events = goal_script(WorldScript(name), runner, goal_of(arena), codes)
+                goal = goal_of(arena)
+                events = goal_script(script, runner, goal, codes)
+                if events is not None and goal.script is not None:
+                    user = ScriptedUser(runner.base.world, goal)
+                    events = converse_by_script(runner, goal, user, events).trace
                 if events is not None:
                     scripts[arena.id] = spoken_turns(events)
     return scripts

@@ -16,7 +16,7 @@ from astra.records.score import Scored
 PARTS = ("goal_state", "goal_outcome", "goal_said", "goal_read", "goal_rules")
 """The parts of a verdict: all of them hold where a goal is reached."""
 TALK = ("user_turns", "questions_per_needed_fact", "unneeded_questions", "nudges", "rejections",
-        "user_left", "early_end", "leaks", "user_fault")  # fmt: skip
+        "other_acts", "user_left", "early_end", "leaks", "user_fault")  # fmt: skip
 """Figures of conversations (``arena/talk.py``), of the goals whose user talks."""
 DIGITS = 6
 

@@ -35,7 +35,7 @@ class BenchEpisode(Record):
     suite: str
     checkpoint: str
     """base | base_native | sft | rl or an endpoint's name; by rule: floor | ceiling, in worlds
-    decline | hand_over | first_candidate too."""
+    decline | hand_over | first_candidate | never_asks too."""
     arena_id: str
     scenario: Scenario
     kind: QuestionKind

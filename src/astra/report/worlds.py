@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from astra.arena.changes import RowDiff, table_diffs
+from astra.arena.user import ScriptedUser
+from astra.arena.user_expert import PlayedConversation, converse_by_script
 from astra.arena.world_runner import WorldRunner
 from astra.arena.world_scripts import PlayedGoal, play_goal
 from astra.arena.worlds import goal_of
@@ -122,8 +124,8 @@ def _goals(arenas: Sequence[Arena], worlds: Mapping[str, World]) -> Iterator[Goa
         for arena in arenas:
             world, goal = worlds[arena.world_id], goal_of(arena)
             with WorldRunner(world, sandbox) as runner:
-                reached = play_goal(runner, goal, goal.trace)
-                idle = play_goal(runner, goal, goal.trace[:1])
+                reached = _played(runner, goal, goal.trace)
+                idle = _played(runner, goal, goal.trace[:1])
             yield GoalView(
                 TaskView(
                     arena.id, clean(arena.main_question), _about(arena, goal),
@@ -132,6 +134,15 @@ def _goals(arenas: Sequence[Arena], worlds: Mapping[str, World]) -> Iterator[Goa
                 clean(world.policy, 10_000),
                 tuple(_cells(table_diffs(world, world.rows, reached.rows))),
             )  # fmt: skip
+
+
+def _played(
+    runner: WorldRunner, goal: WorldGoal, events: Sequence[TraceEvent]
+) -> PlayedGoal | PlayedConversation:
+    """Events as an agent would play them, with the goal's user where one talks."""
+    if goal.script is None:
+        return play_goal(runner, goal, events)
+    return converse_by_script(runner, goal, ScriptedUser(runner.base.world, goal), events)
 
 
 def _about(arena: Arena, goal: WorldGoal) -> str:
@@ -144,12 +155,15 @@ def _about(arena: Arena, goal: WorldGoal) -> str:
     return clean("; ".join(part for part in parts if part).replace("_", " "))
 
 
-def _episode(name: str, played: PlayedGoal) -> EpisodeView:
+def _episode(name: str, played: PlayedGoal | PlayedConversation) -> EpisodeView:
     verdict = played.verdict
     reasons = ", ".join(verdict.reasons).replace("_", " ") or "nothing is wrong"
     outcome = "reached" if verdict.success else "not reached"
     turns = tuple(turn for event in played.trace for turn in _turns(event))
-    return EpisodeView(name, outcome, verdict.success, (("verdict:", clean(reasons)),), turns)
+    facts = [("verdict:", clean(reasons))]
+    if isinstance(played, PlayedConversation):
+        facts.append(("ended:", played.ends.value.replace("_", " ")))
+    return EpisodeView(name, outcome, verdict.success, tuple(facts), turns)
 
 
 def _turns(event: TraceEvent) -> Iterator[TurnView]:

@@ -234,7 +234,7 @@ def _goal_figures(rollout: Rollout) -> dict[str, float]:
         **{name: float(held) for name, held in parts.items()},
         **{f"{label}_success": float(verdict.success) for label in (world.domain, *goal.traits)},
         **{f"broke_{rule}": float(rule in verdict.rules_broken) for rule in rules},
-        **talk_figures(goal, rollout.trace, verdict),
+        **talk_figures(world, goal, rollout.trace, verdict),
     }
 
 
