@@ -15,8 +15,10 @@ from astra.bench.config import BenchConfig
 from astra.bench.report import build_document
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.environment import Arena
+from astra.records.message import MessageRole
 from astra.records.qa import Split
 from astra.records.score import Scored
+from astra.records.trajectory import StopReason
 from astra.records.world import OutcomeKind, World, WorldShape
 from astra.rollout.chat import PolicyConfig
 from astra.settings import RuntimeConfig, validate
@@ -45,13 +47,13 @@ def config(root: Path) -> BenchConfig:
 
 @pytest.fixture(scope="module")
 def arenas(tmp_path_factory: pytest.TempPathFactory) -> list[Arena]:
-    """Held-out goals that need no user, as envs_merged hands them on."""
+    """Held-out goals with their users, as envs_merged hands them on."""
     folder = tmp_path_factory.mktemp("bench")
     world, made = worlds_and_goals("museum_ticketing", WorldShape.SMALL, 60)
     assert world.split == Split.HELDOUT
-    shipped = [one for one in made if not goal_of(one).needs_user]
+    assert any(goal_of(one).needs_user for one in made)
     write_records(folder / "worlds.parquet", [world], World)
-    write_records(folder / "envs_merged.parquet", sorted(shipped, key=lambda a: a.id), Arena)
+    write_records(folder / "envs_merged.parquet", sorted(made, key=lambda a: a.id), Arena)
     return list(read_arenas(folder / "envs_merged.parquet"))
 
 
@@ -94,6 +96,20 @@ def test_the_goals_own_traces_succeed_through_the_harness(
     assert len(ceiling) == len(arenas) >= 10
     assert {one.outcome for one in ceiling} == {EpisodeClass.SUCCESS}
     assert {one.world_id for one in ceiling} == {arenas[0].world_id}
+    assert {one.stop_reason for one in ceiling} == {StopReason.ANSWERED}
+    users = [sum(m.role == MessageRole.USER for m in one.messages) for one in ceiling]
+    assert max(users) > 1, "users talk"
+    roles = [[m.role for m in one.messages] for one in ceiling]
+    assert all(one[-1] == MessageRole.ASSISTANT for one in roles)
+
+
+def test_an_agent_that_never_asks_reaches_less_and_one_that_does_nothing_is_left(
+    arenas: list[Arena], episodes: list[BenchEpisode]
+) -> None:
+    never = of(episodes, "never_asks")
+    assert 0 < len(never) < len(arenas)
+    assert success(never) <= 0.5
+    assert {one.stop_reason for one in of(episodes, "floor")} == {StopReason.USER_LEFT}
 
 
 def test_doing_nothing_never_pays(episodes: list[BenchEpisode]) -> None:
@@ -137,7 +153,15 @@ def test_the_document_has_floors_and_parts_of_its_own(
     traits = {trait.value for arena in arenas for trait in goal_of(arena).traits}
     assert set(base["by_trait"]) - {"none"} == traits
     assert set(base["by_domain"]) == {"museum_ticketing"}
+    assert base["talk"]["questions_per_needed_fact"] == 1.0
+    assert {base["talk"][name] for name in ("nudges", "other_acts", "user_left", "early_end",
+                                            "leaks", "user_fault")} == {0.0}  # fmt: skip
+    assert "rules_broken" not in base
+    rules = {goal_of(arena).violates for arena in arenas} - {""}
+    assert set(base.get("by_rule", {})) == rules
     floor = worlds["floors"]["floor"]
+    assert floor["talk"]["user_left"] == 1.0
+    assert floor["talk"]["questions_per_needed_fact"] == 0.0
     assert floor["success"]["mean"] == 0.0
     assert all(block["success"] == 0.0 for block in floor["by_kind"].values())
 
