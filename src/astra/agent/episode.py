@@ -3,11 +3,14 @@
 Every driver shares it: trajectory synthesis over MCP servers, rollouts in arenas, benchmark
 runs. A driver alternates ``offer`` (an assistant message) and ``observe`` (results of the
 calls that ``offer`` returned) until ``stop_reason`` is set. Whatever the model writes, each
-of its calls gets exactly one tool message, in the order of the calls.
+of its calls gets exactly one tool message, in the order of the calls. Where a user answers a
+message without calls, ``converse`` takes the episode on.
 
 Limits end an episode with a StopReason, never an exception, checked in this order:
-answered (no call in the turn), max_turns, max_calls; max_tokens, timeout and infra are the
-driver's to report through ``abort``.
+answered (no call in the turn, and no user who goes on), user_left (the driver's to say, as it asks
+the user), max_turns, max_calls. The user is asked first: an episode whose last turn contents them
+is answered, and one that they leave is left, whatever limit that turn reached. max_tokens, timeout
+and infra are the driver's to report through ``abort``.
 """
 
 from __future__ import annotations
@@ -113,6 +116,19 @@ class Episode:
         elif len(self.calls) >= self._limits.max_calls:
             self.stop_reason = StopReason.MAX_CALLS
         return tuple(added)
+
+    def converse(self, message: Message, tools: Sequence[Tool]) -> None:
+        """Go on after an assistant message without calls, which the user answers with ``message``.
+
+        That turn counts against ``max_turns`` like one with calls. ``tools`` are all that may be
+        called from now on, those that the user brought included.
+        """
+        if self.stop_reason != StopReason.ANSWERED:
+            raise ValueError("a user answers only what the assistant said without a call")
+        self.messages.append(message)
+        self._tools = {tool.name: tool for tool in tools}
+        self.turn += 1
+        self.stop_reason = StopReason.MAX_TURNS if self.turn >= self._limits.max_turns else None
 
     def abort(self, reason: StopReason) -> None:
         """End the episode for a reason that only the driver can see."""

@@ -5,10 +5,11 @@ end is a StopReason: what the Episode itself decides, else
 
 - MAX_TOKENS: the policy raised OutOfTokens,
 - TIMEOUT: the caller's time limit is up,
-- INFRA: the policy or the environment failed (any other AstraError, or a result with status
-  INFRA).
+- USER_LEFT: a user who talks gave up,
+- INFRA: the policy, the environment or the user failed (any other AstraError, or a result with
+  status INFRA).
 
-The last two outrank a limit that the same turn reached: the transcript is then not the
+TIMEOUT and INFRA outrank a limit that the same turn reached: the transcript is then not the
 model's doing. A StageStop (an outage, a spent budget) concerns every episode and is raised, as
 programmer errors are.
 """
@@ -21,7 +22,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from astra.agent.episode import Episode, EpisodeLimits
-from astra.agent.protocols import Env, Policy
+from astra.agent.protocols import Env, Policy, Respondent
 from astra.errors import AstraError, OutOfTokens, StageStop
 from astra.records.message import CallStatus, ExecutedCall, Message, ToolCall, ToolResult
 from astra.records.trajectory import StopReason
@@ -56,8 +57,11 @@ async def run_episode(
     messages: Sequence[Message],
     limits: EpisodeLimits,
     time_limit: AbstractAsyncContextManager[object] | None = None,
+    user: Respondent | None = None,
 ) -> Transcript:
     """Play one episode until it stops. The caller closes ``env``.
+
+    ``user`` answers messages without calls; without one the first of these is the last.
 
     The episode runs within ``time_limit``, which raises TimeoutError when the time is up, as
     ``asyncio.timeout`` does; calls it interrupts are answered with TIMEOUT, so that every call
@@ -67,7 +71,7 @@ async def run_episode(
     cause = detail = ""
     try:
         async with time_limit or nullcontext():
-            await _drive(episode, policy, env)
+            await _drive(episode, policy, env, user)
     except TimeoutError as error:
         episode.stop_reason = StopReason.TIMEOUT
         cause, detail = type(error).__name__, str(error)
@@ -80,7 +84,7 @@ async def run_episode(
     )
 
 
-async def _drive(episode: Episode, policy: Policy, env: Env) -> None:
+async def _drive(episode: Episode, policy: Policy, env: Env, user: Respondent | None) -> None:
     """Alternate between policy and environment. Raises _Aborted for an end that is no limit."""
     while episode.stop_reason is None:
         try:
@@ -91,9 +95,27 @@ async def _drive(episode: Episode, policy: Policy, env: Env) -> None:
             raise _Aborted(StopReason.MAX_TOKENS, error) from error
         except AstraError as error:
             raise _Aborted(StopReason.INFRA, error) from error
+        if user is not None:
+            user.listen(message)
         calls = episode.offer(message)
         if calls:
             await _execute(episode, env, calls)
+        elif user is not None and not message.tool_calls:
+            await _ask(episode, env, user)
+
+
+async def _ask(episode: Episode, env: Env, user: Respondent) -> None:
+    """Let the user answer a message without calls: the episode goes on, or ends as they say."""
+    try:
+        reply = await user.respond()
+    except StageStop:
+        raise
+    except AstraError as error:
+        raise _Aborted(StopReason.INFRA, error) from error
+    if isinstance(reply, Message):
+        episode.converse(reply, env.tools)
+    else:
+        episode.stop_reason = reply
 
 
 async def _execute(episode: Episode, env: Env, calls: Sequence[ToolCall]) -> None:

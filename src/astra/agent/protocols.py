@@ -1,4 +1,4 @@
-"""Policy and environment: what acts in an episode, and what executes its calls."""
+"""Policy, environment and user: who acts in an episode, executes its calls, answers its words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Protocol
 
 from astra.records.message import Message, ToolCall, ToolResult
 from astra.records.tool import Tool
+from astra.records.trajectory import StopReason
 
 
 class Policy(Protocol):
@@ -34,3 +35,19 @@ class Env(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Respondent(Protocol):
+    """The user of one episode, who answers what the policy says."""
+
+    def listen(self, message: Message) -> None:
+        """Take note of a message of the policy, before any of its calls runs."""
+        ...
+
+    async def respond(self) -> Message | StopReason:
+        """The answer to the policy's last message, which has no call; or why the episode ends:
+        ANSWERED or USER_LEFT. Tools that the user brings are the environment's afterwards.
+
+        An AstraError means that the user failed, so that the episode says nothing about the policy.
+        """
+        ...

@@ -16,6 +16,7 @@ from astra.agent.episode import parse_arguments
 from astra.arena.delta import DELTA, WorldCopy, world_sources
 from astra.arena.irrelevant import without_record
 from astra.arena.state import entry_of, settle, state_of
+from astra.arena.user import ScriptedUser, User, UserReply
 from astra.arena.worlds import base_of, goal_of
 from astra.errors import AstraError
 from astra.records.environment import Arena, ArenaTool
@@ -49,6 +50,10 @@ Prepared = tuple[Session, str, Mapping[str, Any]]
 
 class ArenaError(AstraError):
     """An arena cannot be opened: two tools share a name, or a tool's code does not load."""
+
+
+class UserFault(AstraError):
+    """A user said nothing, or what no user can say: such an episode is never scored."""
 
 
 class ArenaLoadTimeout(ArenaError):
@@ -85,8 +90,14 @@ class ArenaEnv:
         self._world = self._state.world if self._state else None
         self._copy = WorldCopy(base_of(arena)) if arena.world_id else None
         self._trace: list[TraceEvent] = []
+        self.user: User | None = None
+        """Who answers the agent, by the goal's script unless somebody else is put in their place;
+        None where nobody does, and the first message without a call is the last."""
         if self._copy is not None:
-            self._trace.append(goal_of(arena).trace[0])
+            goal = goal_of(arena)
+            self._trace.append(goal.trace[0])
+            if goal.script is not None:
+                self.user = ScriptedUser(self._copy.base.world, goal)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -115,6 +126,29 @@ class ArenaEnv:
         """Note a message of the agent, which a goal in a world may ask for."""
         if self._copy is not None and text.strip():
             self._trace.append(TraceEvent(kind=EventKind.ASSISTANT, text=text))
+
+    def reply(self) -> UserReply | None:
+        """Ask the user for an answer to the agent's last message, and note it; None without one.
+
+        Raises UserFault for an answer that is none, and what else the user raises (AstraError).
+        """
+        if self.user is None or self._copy is None:
+            return None
+        if self._trace[-1].kind != EventKind.ASSISTANT:
+            # The agent said nothing at all: what it said before its last call is no answer.
+            self._trace.append(TraceEvent(kind=EventKind.ASSISTANT))
+        reply = self.user.reply(self.trace or (), self._copy.tables)
+        turn = reply.turn
+        known = {tool.tool.name for tool in self._copy.base.world.tools}
+        if turn.kind != EventKind.USER or not turn.text.strip():
+            raise UserFault(f"arena {self.arena.id}: the user said nothing")
+        if strange := set(turn.adds_tools) - known:
+            raise UserFault(
+                f"arena {self.arena.id}: the user brings tools that its world does not have: "
+                f"{', '.join(sorted(strange))}"
+            )
+        self.hear(turn)
+        return reply
 
     def hear(self, turn: TraceEvent) -> None:
         """Note a turn of the user, and offer the tools that it brings. For worlds alone."""

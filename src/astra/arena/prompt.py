@@ -1,11 +1,19 @@
-"""The first messages of an arena's episode."""
+"""The first messages of an arena's episode, and those of a user who talks."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Sequence
 
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
 from astra.arena.worlds import base_of
 from astra.records.environment import Arena
 from astra.records.message import Message, MessageRole
+from astra.records.tool import Tool
+from astra.records.world import TraceEvent
+
+NEW_TOOLS = "Functions that you may call from now on, one JSON document a line:"
+"""What stands between a user's words and the documents of the tools that they bring."""
 
 
 def initial_messages(arena: Arena) -> tuple[Message, Message]:
@@ -15,3 +23,12 @@ def initial_messages(arena: Arena) -> tuple[Message, Message]:
         Message(role=MessageRole.SYSTEM, content=system),
         Message(role=MessageRole.USER, content=arena.main_question),
     )
+
+
+def user_message(turn: TraceEvent, tools: Sequence[Tool]) -> Message:
+    """A turn of the user as the agent reads it: the words, then the documents of the tools that it
+    brings, which are among ``tools``. So a prompt that was rendered before has them too."""
+    brought = [tool for tool in tools if tool.name in turn.adds_tools]
+    lines = [json.dumps(tool.openai(), ensure_ascii=False) for tool in brought]
+    content = "\n".join([f"{turn.text}\n\n{NEW_TOOLS}", *lines]) if lines else turn.text
+    return Message(role=MessageRole.USER, content=content)

@@ -1,9 +1,9 @@
 """A policy on disk, and the one way its conversations become tokens.
 
 The chat template is saved with the model and used unchanged for SFT, rollouts and serving.
-Rollouts are token-in/token-out: sampled ids are appended as they are, tool messages as the
-template's difference, and history is never rendered again (decoding and encoding sampled ids
-changes a third of them).
+Rollouts are token-in/token-out: sampled ids are appended as they are, messages of tools and of
+users as the template's difference, and history is never rendered again (decoding and encoding
+sampled ids changes a third of them).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from astra.rollout.errors import PolicyError
 from astra.rollout.template_traits import (
     PROBE,
     PROBE_NAME,
+    SPOKEN_PROBE,
     Thoughts,
     examine,
     written_spans,
@@ -224,9 +225,12 @@ class ChatCodec:
         text = self._render([_document(m) for m in messages], _tools(tools), True)
         return self._encode(text)
 
-    def suffix_ids(self, tool_messages: Sequence[Message]) -> list[int]:
-        """What follows an assistant turn that was sampled up to EOS: results, next header."""
-        text = self._render([*PROBE, *(_document(m) for m in tool_messages)], [], True)
+    def suffix_ids(self, messages: Sequence[Message]) -> list[int]:
+        """What follows an assistant turn that was sampled up to EOS: the results of its calls, or
+        what the user says to one without calls, and the next header."""
+        calls = messages[0].role == MessageRole.TOOL
+        probe = PROBE if calls else SPOKEN_PROBE
+        text = self._render([*probe, *(_document(m) for m in messages)], [], True)
         eos = self.tokenizer.eos_token
         return self._encode(text[text.index(eos, text.index(PROBE_NAME)) + len(eos) :])
 

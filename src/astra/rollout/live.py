@@ -11,6 +11,8 @@ from astra.agent.toolcalls import parse_assistant
 from astra.arena.env import ArenaEnv
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import EpisodeScore, FinalAnswer, RewardMode, score_episode
+from astra.arena.talk import hear_user
+from astra.errors import AstraError, StageStop
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import (
     CallStatus,
@@ -42,7 +44,7 @@ class RolloutLimits(StageConfig):
     """Tokens of one assistant turn."""
     max_prompt_tokens: int
     max_response_tokens: int
-    """Tokens after the prompt: what the model writes and what its tools return."""
+    """Tokens after the prompt: what the model writes, what its tools return and its user says."""
 
     def episode(self) -> EpisodeLimits:
         return EpisodeLimits(
@@ -123,7 +125,12 @@ class LiveRollout:
     """An episode while it is played; a driver decides when what happens.
 
     ``take`` a turn; if it returns calls, ``answer`` them; then ``next_turn`` says what to feed the
-    engine, or that the episode is over.
+    engine, or that the episode is over. A turn without calls may have been answered by a user: then
+    the episode goes on as well.
+
+    What was sampled stays as it was, thoughts too: a template that forgets thoughts once the user
+    speaks again (``Thoughts.CURRENT``) forgets none within an episode, so that log-probabilities
+    are those of what was sampled from. Served, it does forget them.
     """
 
     def __init__(
@@ -154,12 +161,15 @@ class LiveRollout:
         return len(self.rollout.prompt_ids) + self._limits.max_response_tokens
 
     def budget(self, suffix: int = 0) -> int:
-        """Tokens that the next turn may have, after ``suffix`` tokens of tool results."""
+        """Tokens that the next turn may have, after ``suffix`` tokens of results or the user."""
         left = self._limits.max_response_tokens - len(self.rollout.completion_ids) - suffix
         return min(self._limits.max_turn_tokens, left)
 
     def take(self, turn: Turn) -> tuple[ToolCall, ...]:
-        """Append a turn as it was sampled; returns the calls to run before the next one."""
+        """Append a turn as it was sampled; returns the calls to run before the next one.
+
+        One without any is the user's to answer, where there is one.
+        """
         self.rollout.append(turn.ids, turn.logprobs)
         message = self._read(turn.ids)
         if turn.finish == "length":
@@ -171,7 +181,21 @@ class LiveRollout:
         before = len(self.episode.messages)
         calls = self.episode.offer(message)
         self._unread = self.episode.messages[before + 1 :]
+        if not message.tool_calls:
+            self._hear()
         return calls
+
+    def _hear(self) -> None:
+        """Go on with what the user answers, or end as they do. A user who fails ends it as our own
+        machinery does; only what concerns every episode (StageStop) is raised."""
+        try:
+            message = hear_user(self.env, self.episode)
+        except StageStop:
+            raise
+        except AstraError as error:
+            self.lose(f"the user failed: {error}")
+            return
+        self._unread = () if message is None else (message,)
 
     def _read(self, ids: Sequence[int]) -> Message:
         thought, spoken = split_thought(self._codec.decode(ids))
@@ -195,7 +219,8 @@ class LiveRollout:
         self.rollout.problem = problem
 
     def next_turn(self) -> tuple[list[int], int] | None:
-        """Tool results as ids, appended, and the budget of the turn to come; None at the end."""
+        """Tool results or the user's words as ids, appended, and the budget of the turn to come;
+        None at the end."""
         if self.ended:
             return None
         suffix = self._codec.suffix_ids(self._unread)

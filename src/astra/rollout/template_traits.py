@@ -45,6 +45,8 @@ PROBE: Documents = [
     },
 ]
 """A user message and a turn that calls, after which what follows a turn is rendered."""
+SPOKEN_PROBE: Documents = [_USER, {"role": "assistant", "content": PROBE_NAME}]
+"""The same with a turn without calls, which the user answers."""
 _TOOL = {
     "type": "function",
     "function": {
