@@ -32,7 +32,7 @@ from typing import Any, cast
 from astra.arena.answers import final_matches, is_small_domain, matches, parse_final, same_value
 from astra.arena.charges import cost
 from astra.arena.state import expected_tables, same_state, state_of
-from astra.arena.verdict import judge
+from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.worlds import base_of, goal_of
 from astra.records.environment import Arena, ArenaStep
 from astra.records.message import CallStatus, ExecutedCall
@@ -88,6 +88,8 @@ class EpisodeScore:
     """Whether the answer is right and earned: the steps it rests on are solved."""
     state_reached: bool | None = None
     """Whether the world ended as it should; None where no tool writes."""
+    verdict: GoalVerdict | None = None
+    """What decided in a persistent world; None for any other arena."""
 
 
 def score_episode(
@@ -165,7 +167,7 @@ def _score_goal(
         subtasks=1, solved=int(verdict.success), calls=charged, recall=share, precision=share,
         f1=share, answer_correct=verdict.said, success=verdict.success,
         reward=max(0.0, share - CALL_COST * charged), answer_counts=verdict.success,
-        state_reached=verdict.state,
+        state_reached=verdict.state, verdict=verdict,
     )  # fmt: skip
 
 

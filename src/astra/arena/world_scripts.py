@@ -178,18 +178,19 @@ class SpokenTurn(NamedTuple):
 
 
 def agent_turns(events: Sequence[TraceEvent]) -> list[SpokenTurn]:
-    """Events after the opening as turns of a chat: a call ends its turn, the last one has none.
-
-    Raises ValueError where the user speaks again: a chat without a user cannot say that.
-    """
+    """Events after the opening as the agent's turns of a chat: a call ends its turn, and so does
+    a turn of the user, which the user of the chat says. The last one has no call."""
     turns: list[SpokenTurn] = []
     said: list[str] = []
     for event in events[1:]:
         if event.kind == EventKind.USER:
-            raise ValueError(f"the user speaks again: {event.text!r}")
-        if event.kind == EventKind.ASSISTANT:
+            turns.append(SpokenTurn("\n".join(said), ()))
+            said = []
+        elif event.kind == EventKind.ASSISTANT:
             said.append(event.text)
         else:
             turns.append(SpokenTurn("\n".join(said), ((event.tool, event.arguments),)))
             said = []
-    return [*turns, SpokenTurn("\n".join(said), ())]
+    if said or not turns or turns[-1].calls:
+        turns.append(SpokenTurn("\n".join(said), ()))
+    return turns

@@ -94,7 +94,8 @@ def _episode(name: str, job: EpisodeJob, rollout: Rollout) -> BenchEpisode:
     arena, stop = rollout.arena, rollout.stop_reason
     if stop is None:
         raise ValueError(f"arena {arena.id}: the driver returned an episode that did not end")
-    scores = rollout_scores(rollout)
+    goal = goal_of(arena) if arena.world_id else None
+    verdict = rollout.score.verdict if rollout.score else None
     return BenchEpisode(
         suite=SUITE_NAME,
         checkpoint=name,
@@ -104,14 +105,16 @@ def _episode(name: str, job: EpisodeJob, rollout: Rollout) -> BenchEpisode:
         hops=arena.hops,
         domain=arena.domain,
         tools=len(arena.tools) + len(job.extra_tools),
-        scores=scores,
+        scores=rollout_scores(rollout),
         outcome=classify(rollout),
         stop_reason=stop,
         messages=rollout.messages,
         calls=rollout.calls,
         hard=arena.is_hard,
         world_id=arena.world_id,
-        goal_traits=goal_of(arena).traits if arena.world_id else (),
+        goal_traits=goal.traits if goal else (),
+        goal_rule=goal.violates if goal else "",
+        rules_broken=verdict.rules_broken if verdict else (),
     )
 
 

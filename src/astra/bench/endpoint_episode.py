@@ -13,8 +13,9 @@ from astra.agent.thoughts import split_thought
 from astra.arena.env import ArenaEnv, execute_batch
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import score_episode
+from astra.arena.talk import hear_user
 from astra.bench.harness.client import ChatClient, ContextOverflow
-from astra.errors import OutOfTokens
+from astra.errors import AstraError, OutOfTokens, StageStop
 from astra.llm.policy import wire_message
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall
 from astra.records.trajectory import StopReason
@@ -43,6 +44,7 @@ class EndpointEpisode:
         self._limits = limits
         self._fields = {"max_tokens": limits.max_turn_tokens, **fields}
         self._first_prompt = 0
+        self._user_failed = False
         self._spelling: str | None = None
         """The field in which the endpoint gives thoughts, and gets them back."""
 
@@ -55,14 +57,13 @@ class EndpointEpisode:
         try:
             env.open()
             episode = Episode(initial_messages(self._arena), env.tools, self._limits.episode())
-            tools = [tool.openai() for tool in env.tools]
             problem = ""
             while episode.stop_reason is None:
-                problem = self._turn(episode, env, tools)
+                problem = self._turn(episode, env)
             rollout = Rollout(
                 self._arena, [], 0, messages=tuple(episode.messages), calls=tuple(episode.calls),
                 stop_reason=episode.stop_reason, end_state=env.tables, trace=env.trace,
-                problem=problem,
+                problem=problem, user_failed=self._user_failed,
             )  # fmt: skip
         finally:
             env.close_now()
@@ -73,10 +74,11 @@ class EndpointEpisode:
             )  # fmt: skip
         return rollout
 
-    def _turn(self, episode: Episode, env: ArenaEnv, tools: list[dict[str, Any]]) -> str:
-        """One turn and its calls; what our own machinery failed, if it did."""
+    def _turn(self, episode: Episode, env: ArenaEnv) -> str:
+        """One turn and its calls, or the user's answer to it; what our own machinery failed, if it
+        did. Tools that the user brings are offered from then on."""
         try:
-            message = self._ask(episode, tools)
+            message = self._ask(episode, [tool.openai() for tool in env.tools])
         except ContextOverflow as error:
             self.overflow = str(error)
             episode.abort(StopReason.MAX_TOKENS)
@@ -86,6 +88,8 @@ class EndpointEpisode:
             return ""
         env.say(split_thought(message.content)[1])
         calls = episode.offer(message)
+        if not message.tool_calls:
+            return self._hear(episode, env)
         if not calls:
             return ""
         results = execute_batch([(env, call) for call in calls])
@@ -94,6 +98,18 @@ class EndpointEpisode:
         if failed:
             episode.stop_reason = StopReason.INFRA
         return failed[0] if failed else ""
+
+    def _hear(self, episode: Episode, env: ArenaEnv) -> str:
+        """Let the user answer, if there is one; why they failed, if they did."""
+        try:
+            hear_user(env, episode)
+        except StageStop:
+            raise
+        except AstraError as error:
+            episode.stop_reason = StopReason.INFRA
+            self._user_failed = True
+            return f"the user failed: {error}"
+        return ""
 
     def _ask(self, episode: Episode, tools: list[dict[str, Any]]) -> Message:
         """The next turn. Raises OutOfTokens where it, or what came before it, is too long."""

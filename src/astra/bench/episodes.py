@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from astra.arena.reward import FinalAnswer, RewardMode, score_episode
-from astra.arena.verdict import judge
-from astra.arena.worlds import base_of, goal_of
+from astra.arena.talk import talk_figures
+from astra.arena.worlds import goal_of
 from astra.records.bench import BenchEpisode, EpisodeClass
 from astra.records.message import CallStatus, MessageRole
 from astra.records.score import Score, Scored, Unscored
@@ -20,10 +20,11 @@ _MALFORMED = (CallStatus.MALFORMED, CallStatus.UNKNOWN_TOOL)
 def rollout_scores(rollout: Rollout) -> dict[str, Score]:
     """``f1`` counts the final answer as one more sub-task and call; ``f1_plain``, ``precision``
     and ``recall`` are the paper's and need at least one sub-task that needs a tool. In worlds the
-    verdict on the goal decides."""
+    verdict on the goal decides. Of an episode that our own machinery failed nothing is known but
+    whether its user did."""
     score = rollout.score
     if score is None:
-        return {}
+        return {"user_fault": Scored(value=1.0)} if rollout.user_failed else {}
     if rollout.arena.world_id:
         return _goal_scores(rollout)
     text = rollout.messages[-1].content if rollout.stop_reason == StopReason.ANSWERED else None
@@ -44,11 +45,14 @@ def rollout_scores(rollout: Rollout) -> dict[str, Score]:
 
 
 def _goal_scores(rollout: Rollout) -> dict[str, Score]:
-    """Where a goal in a world decides: ``success``, which is also ``f1``, and its parts."""
-    arena = rollout.arena
-    if rollout.trace is None or rollout.end_state is None:
-        raise ValueError(f"arena {arena.id} plays in a world, and its rollout has no trace")
-    verdict = judge(base_of(arena).world, goal_of(arena), rollout.trace, rollout.end_state)
+    """Where a goal in a world decides: ``success``, which is also ``f1``, its parts, and figures of
+    the talk with a user who talks."""
+    verdict = rollout.score.verdict if rollout.score else None
+    if rollout.trace is None or verdict is None:
+        raise ValueError(f"arena {rollout.arena.id} plays in a world, and its rollout has no trace")
+    talk = talk_figures(goal_of(rollout.arena), rollout.trace, verdict)
+    if talk:
+        talk["user_fault"] = 0.0
     success = Scored(value=float(verdict.success))
     return {
         "f1": success,
@@ -58,6 +62,7 @@ def _goal_scores(rollout: Rollout) -> dict[str, Score]:
         "goal_said": Scored(value=float(verdict.said)),
         "goal_read": Scored(value=float(verdict.read)),
         "goal_rules": Scored(value=float(not verdict.rules_broken)),
+        **{name: Scored(value=value) for name, value in talk.items()},
         **_effort(rollout),
     }
 
@@ -86,7 +91,7 @@ def classify(rollout: Rollout) -> EpisodeClass:
         return EpisodeClass.INFRA
     if score.success:
         return EpisodeClass.SUCCESS
-    if rollout.stop_reason != StopReason.ANSWERED:
+    if rollout.stop_reason not in (StopReason.ANSWERED, StopReason.USER_LEFT):
         return EpisodeClass.UNFINISHED
     if not rollout.arena.world_id:
         if score.answer_correct:

@@ -57,7 +57,8 @@ def idle_turns(arena: Arena) -> list[str]:
 
 
 def spoken_turns(events: Sequence[TraceEvent]) -> list[str]:
-    """What an agent writes to do the events after the opening."""
+    """What an agent writes to do the events after the opening, turn by turn; those of the user are
+    the user's to say."""
     written: list[str] = []
     for turn in agent_turns(events):
         calls = [

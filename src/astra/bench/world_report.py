@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +15,9 @@ from astra.records.score import Scored
 
 PARTS = ("goal_state", "goal_outcome", "goal_said", "goal_read", "goal_rules")
 """The parts of a verdict: all of them hold where a goal is reached."""
+TALK = ("user_turns", "questions_per_needed_fact", "unneeded_questions", "nudges", "rejections",
+        "user_left", "early_end", "leaks", "user_fault")  # fmt: skip
+"""Figures of conversations (``arena/talk.py``), of the goals whose user talks."""
 DIGITS = 6
 
 
@@ -24,7 +28,9 @@ def world_document(
 
     ``floors`` holds what is played by rule, with the same breakdowns: nothing at all (``floor``),
     the goal's own trace (``ceiling``), declining or handing over whatever is asked, and taking the
-    first row wherever one has to be found, over the goals that leave one to be found.
+    first row wherever one has to be found, over the goals that leave one to be found. ``by_rule``
+    is over the goals that a rule forbids; ``rules_broken`` is the share of all goals on whose way a
+    rule was broken, by rule. ``talk`` is over the goals whose user talks.
     """
     goals = {name: [one for one in episodes if one.world_id] for name, episodes in played.items()}
     blocks = {name: _block(rows, config) for name, rows in goals.items() if rows}
@@ -43,10 +49,19 @@ def _block(episodes: Sequence[BenchEpisode], config: BenchConfig) -> dict[str, A
     for part in PARTS:
         if held := _values(episodes, part):
             block[part] = round(sum(held) / len(held), DIGITS)
+    means = {name: found for name in TALK if (found := _values(episodes, name))}
+    if means:
+        block["talk"] = {n: round(sum(one) / len(one), DIGITS) for n, one in means.items()}
+    broken = Counter(rule for episode in episodes for rule in episode.rules_broken)
+    if broken:
+        block["rules_broken"] = {
+            rule: round(count / len(episodes), DIGITS) for rule, count in sorted(broken.items())
+        }
     groups: dict[str, dict[str, list[BenchEpisode]]] = {}
     for episode in episodes:
         traits = [trait.value for trait in episode.goal_traits] or ["none"]
-        labels = {"kind": [episode.kind.value], "trait": traits, "domain": [episode.domain]}
+        labels = {"kind": [episode.kind.value], "trait": traits, "domain": [episode.domain],
+                  "rule": [episode.goal_rule] if episode.goal_rule else []}  # fmt: skip
         for name, found_labels in labels.items():
             for label in found_labels:
                 groups.setdefault(f"by_{name}", {}).setdefault(label, []).append(episode)

@@ -30,7 +30,8 @@ class BenchEpisode(Record):
     """One episode of one checkpoint in one of our arenas."""
 
     identity: ClassVar[tuple[str, ...]] = ("suite", "checkpoint", "arena_id")
-    sparse: ClassVar[tuple[str, ...]] = ("hard", "world_id", "goal_traits")
+    sparse: ClassVar[tuple[str, ...]] = ("hard", "world_id", "goal_traits", "goal_rule",
+                                         "rules_broken")  # fmt: skip
     suite: str
     checkpoint: str
     """base | base_native | sft | rl or an endpoint's name; by rule: floor | ceiling, in worlds
@@ -53,6 +54,10 @@ class BenchEpisode(Record):
     """The persistent world that its arena plays in; empty for any other arena."""
     goal_traits: tuple[GoalTrait, ...] = ()
     """What makes the goal there harder than its calls."""
+    goal_rule: str = ""
+    """The rule that forbids what is wished for there."""
+    rules_broken: tuple[str, ...] = ()
+    """The rules without a tool that enforces them that were broken on the way."""
 
 
 class SuiteOutcome(StrEnum):

@@ -101,6 +101,8 @@ class Rollout:
     """What happened in a persistent world; None for any other arena."""
     problem: str = ""
     """Why our own machinery failed; empty where it did not."""
+    user_failed: bool = False
+    """Whether it was the user who failed."""
 
     @property
     def final_text(self) -> str | None:
@@ -194,6 +196,7 @@ class LiveRollout:
             raise
         except AstraError as error:
             self.lose(f"the user failed: {error}")
+            self.rollout.user_failed = True
             return
         self._unread = () if message is None else (message,)
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra.arena.irrelevant import draw
+from astra.arena.talk import talk_figures
+from astra.arena.worlds import base_of, goal_of
 from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.records.trajectory import StopReason
+from astra.records.world import Enforced
 from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
@@ -181,6 +184,9 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
     ``tool_errors_in_positives`` is the share of failed calls in rollouts with a reward;
     ``state_reached`` the share of worlds that ended as they should, of rollouts whose tools write.
+    Of goals in worlds also the share of each part of the verdict that held, success by domain and
+    trait (``implicit_success``), the share that broke each rule that no tool enforces
+    (``broke_confirm``), and figures of the talk where there was one (``arena/talk.py``).
     """
     scored = [(r, r.score) for r in rollouts if r.score is not None]
     if not scored:
@@ -210,7 +216,26 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     ends = [float(s.state_reached) for _, s in scored if s.state_reached is not None]
     if ends:
         figures["state_reached"] = sum(ends) / len(ends)
-    return figures
+    return figures | _means([one for r in rollouts if (one := _goal_figures(r))])
+
+
+def _goal_figures(rollout: Rollout) -> dict[str, float]:
+    """Figures of one rollout in a world; empty for any other."""
+    verdict = rollout.score.verdict if rollout.score else None
+    if verdict is None or rollout.trace is None:
+        return {}
+    parts = {
+        "goal_outcome": verdict.outcome, "goal_said": verdict.said, "goal_read": verdict.read,
+        "goal_rules": not verdict.rules_broken,
+    }  # fmt: skip
+    goal, world = goal_of(rollout.arena), base_of(rollout.arena).world
+    rules = [rule.id for rule in world.rules if rule.enforced == Enforced.POLICY]
+    return {
+        **{name: float(held) for name, held in parts.items()},
+        **{f"{label}_success": float(verdict.success) for label in (world.domain, *goal.traits)},
+        **{f"broke_{rule}": float(rule in verdict.rules_broken) for rule in rules},
+        **talk_figures(goal, rollout.trace, verdict),
+    }
 
 
 def mean_figures(groups: Sequence[Group]) -> dict[str, float]:
