@@ -127,3 +127,38 @@ def test_a_lone_surrogate_is_refused() -> None:
     assert parse_arguments(free, json.dumps({"a": "é"})) == {"a": "é"}
     with pytest.raises(ValueError, match="not valid JSON"):
         parse_arguments(free, '{"a": "\\ud800"}')
+
+
+SUB = ADD.model_copy(update={"name": "sub"})
+MORE = Message(role=MessageRole.USER, content="and then?")
+
+
+def test_a_user_takes_an_episode_on_and_brings_tools() -> None:
+    episode = Episode(START, [ADD], episode_limits())
+    episode.offer(turn(text="what?"))
+    assert episode.stop_reason == StopReason.ANSWERED
+    episode.converse(MORE, [ADD, SUB])
+    assert episode.stop_reason is None
+    assert episode.messages[-1] == MORE
+    assert [one.name for one in episode.offer(turn(call(0, name="sub")))] == ["sub"]
+    episode.observe([ok("-1")])
+    assert episode.calls[0].turn == 1, "a turn without calls is one"
+
+
+def test_turns_that_a_user_answers_count_and_the_user_is_asked_first() -> None:
+    episode = Episode(START, [ADD], episode_limits(max_turns=2))
+    episode.offer(turn(text="what?"))
+    episode.converse(MORE, [ADD])
+    episode.offer(turn(text="well"))
+    assert episode.stop_reason == StopReason.ANSWERED, "a user who is content ends the last turn"
+    episode.converse(MORE, [ADD])
+    assert episode.stop_reason == StopReason.MAX_TURNS
+    with pytest.raises(ValueError, match="a user answers only"):
+        episode.converse(MORE, [ADD])
+
+
+def test_a_user_does_not_answer_a_turn_with_calls() -> None:
+    episode = Episode(START, [ADD], episode_limits())
+    episode.offer(turn(call(0)))
+    with pytest.raises(ValueError, match="a user answers only"):
+        episode.converse(MORE, [ADD])
