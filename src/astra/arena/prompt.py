@@ -29,6 +29,11 @@ def user_message(turn: TraceEvent, tools: Sequence[Tool]) -> Message:
     """A turn of the user as the agent reads it: the words, then the documents of the tools that it
     brings, which are among ``tools``. So a prompt that was rendered before has them too."""
     brought = [tool for tool in tools if tool.name in turn.adds_tools]
-    lines = [json.dumps(tool.openai(), ensure_ascii=False) for tool in brought]
+    lines = [document(tool) for tool in brought]
     content = "\n".join([f"{turn.text}\n\n{NEW_TOOLS}", *lines]) if lines else turn.text
     return Message(role=MessageRole.USER, content=content)
+
+
+def document(tool: Tool) -> str:
+    """A tool's document as it stands in a message."""
+    return json.dumps(tool.openai(), ensure_ascii=False)

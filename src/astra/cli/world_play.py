@@ -8,6 +8,7 @@ from typing import Any
 
 from astra.arena.changes import RowDiff, table_diffs
 from astra.arena.env import result_text
+from astra.arena.user import ScriptedUser, User
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import WorldRunner
 from astra.cli.play import Screen, readable, show_tools
@@ -16,8 +17,9 @@ from astra.records.world import EventKind, TraceEvent, World, WorldGoal
 
 HELP = """\
 NAME(key="text", ...)  call a tool; also NAME {"key": "text"}
-say TEXT               say something to the user; it decides where a goal asks for words
-user                   hear the user's next turn, as the goal has it
+say TEXT               say something to the user; it decides where a goal asks for words. A user
+                       who talks answers at once
+user                   hear the user's next turn, as the goal has it; a user who talks answers
 next                   take the next step of the goal's own trace: a call, a message or a turn
 diff                   what has become of the rows so far
 state TABLE            the rows of a table as they are; without a name, the tables
@@ -40,6 +42,12 @@ class WorldPlay:
             "tools": self._tools, "policy": self._policy, "reset": self._reset,
             "help": lambda _: screen.say(HELP),
         }  # fmt: skip
+        self._user_talks: User | None = None
+        """Who answers what is said; None where the goal has nobody."""
+        if goal is not None and goal.script is not None:
+            self._user_talks = ScriptedUser(self._world, goal)
+        self._ended = False
+        """Whether the user has ended the conversation."""
         self._heard = 0
         """Events of the goal's trace up to the user's latest turn or the latest step."""
         self._brought: set[str] = set()
@@ -60,6 +68,8 @@ class WorldPlay:
                 self._commands[word](rest.strip())
             elif word:
                 self._call(line, lines)
+            if self._ended:
+                break
         return self._verdict("") if self._goal else None
 
     @property
@@ -97,8 +107,24 @@ class WorldPlay:
     def _say(self, text: str) -> None:
         if text:
             self._event(TraceEvent(kind=EventKind.ASSISTANT, text=text))
+            self._answer()
+
+    def _answer(self) -> None:
+        """Let a user who talks answer what was said last; they may end the conversation."""
+        if self._user_talks is None:
+            return
+        reply = self._user_talks.reply(tuple(self._runner.trace), self._runner.tables)
+        self._event(reply.turn)
+        if reply.ends is not None:
+            self._ended = True
+            self._screen.say(f"the user has ended it: {reply.ends.replace('_', ' ')}", "yellow")
 
     def _user(self, _: str) -> None:
+        if self._user_talks is not None:
+            if self._runner.trace[-1].kind != EventKind.ASSISTANT:
+                self._event(TraceEvent(kind=EventKind.ASSISTANT))
+            self._answer()
+            return
         trace = self._goal.trace if self._goal else ()
         for at in range(self._heard, len(trace)):
             if trace[at].kind == EventKind.USER:
@@ -114,7 +140,13 @@ class WorldPlay:
             return
         event = trace[self._heard]
         self._heard += 1
-        if event.kind == EventKind.CALL:
+        if self._user_talks is not None and event.kind == EventKind.USER:
+            self._next("")  # they have said it, or what the agent did led them to
+            return
+        spoken = event.kind == EventKind.ASSISTANT
+        if spoken and (self._heard == len(trace) or trace[self._heard].kind == EventKind.USER):
+            self._say(event.text)  # before a call, it is no turn that the user answers
+        elif event.kind == EventKind.CALL:
             self._screen.say(
                 f"{event.tool}({json.dumps(event.arguments, ensure_ascii=False)})", "dim"
             )

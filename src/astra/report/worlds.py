@@ -154,7 +154,11 @@ def _episode(name: str, played: PlayedGoal) -> EpisodeView:
 
 def _turns(event: TraceEvent) -> Iterator[TurnView]:
     if event.kind != EventKind.CALL:
-        yield TurnView(event.kind.value, event.kind.value, clean(event.text), ())
+        act = f" ({event.act.value})" if event.act else ""
+        brought = f"\n[brings {', '.join(event.adds_tools)}]" if event.adds_tools else ""
+        yield TurnView(
+            event.kind.value, f"{event.kind.value}{act}", clean(f"{event.text}{brought}"), ()
+        )
         return
     arguments = json.dumps(event.arguments, ensure_ascii=False)
     yield TurnView("assistant", "assistant", "", ((clean(event.tool), clean(arguments)),))

@@ -2,7 +2,8 @@
 
 A conversation that goes on is not rendered again: where its last assistant message is one that
 this server wrote, the prompt is the ids it was written with, followed by the template's
-difference, as in a rollout. (Decoding and encoding sampled ids changes a third of them.) Where the
+difference, as in a rollout. (Decoding and encoding sampled ids changes a third of them.) Tools
+that come later, whose documents the user's message holds, change nothing before it. Where the
 template forgets thoughts once the user speaks again, it is rendered then.
 """
 
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 from astra.agent.thoughts import THINK, THINK_END, split_thought
 from astra.agent.toolcalls import CLOSE, OPEN, parse_assistant
+from astra.arena.prompt import document
 from astra.records.base import content_id
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
@@ -47,12 +49,14 @@ class ChatHistory:
         spoken = any(one.role == MessageRole.USER for one in messages[last + 1 :])
         forgets = spoken and self.codec.thoughts == Thoughts.CURRENT
         if 0 <= last < len(messages) - 1 and not forgets:
-            key = _key(request.tools, messages[: last + 1])
-            known = self._known.get(key)
-            if known is not None:
-                self._known.move_to_end(key)
-                self.continued += 1
-                return known + self.codec.suffix_ids(messages[last + 1 :])
+            before = _without_brought(request.tools, messages[last + 1 :])
+            for tools in (request.tools, before):
+                key = _key(tools, messages[: last + 1])
+                known = self._known.get(key)
+                if known is not None:
+                    self._known.move_to_end(key)
+                    self.continued += 1
+                    return known + self.codec.suffix_ids(messages[last + 1 :])
         return self.codec.encode_prompt(messages, request.tools)
 
     def choice(self, request: ChatRequest, prompt: Sequence[int], generated: Generated) -> Choice:
@@ -94,6 +98,12 @@ def _whole(text: str) -> tuple[str, str]:
     if start >= 0 and CLOSE not in text[start:]:
         return text[:start], text[start:]
     return text, ""
+
+
+def _without_brought(tools: Sequence[Tool], messages: Sequence[Message]) -> list[Tool]:
+    """The tools less those whose documents stand in a message of the user."""
+    said = [one.content for one in messages if one.role == MessageRole.USER]
+    return [tool for tool in tools if not any(document(tool) in text for text in said)]
 
 
 def _key(tools: Sequence[Tool], messages: Sequence[Message]) -> str:

@@ -12,6 +12,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from astra.arena.irrelevant import draw
 from astra.records.environment import Arena
+from astra.records.world import EventKind
 from astra.rollout.driver import Driver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
@@ -142,7 +143,8 @@ def _greedy_job(arena: Arena, config: RLConfig) -> EpisodeJob:
 
 
 def trace_rollout(run: Run, rollout: Rollout, step: int) -> None:
-    """Log one rollout as a trace, with what it earned."""
+    """Log one rollout as a trace, with what it earned. The words with which a user ends it, which
+    are no message, are an attribute."""
     score = rollout.score
     attributes = {
         "step": step,
@@ -152,4 +154,6 @@ def trace_rollout(run: Run, rollout: Rollout, step: int) -> None:
         "stop_reason": str(rollout.stop_reason),
         "weight_version": rollout.weight_version,
     }
+    if rollout.trace and rollout.trace[-1].kind == EventKind.USER and len(rollout.trace) > 1:
+        attributes["last_words"] = rollout.trace[-1].text
     run.trace("rollout", rollout.messages, rollout.calls, attributes)
