@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -125,7 +126,7 @@ class Script:
         self._turns = iter(turns)
         self.offered: list[set[str]] = []
 
-    async def act(self, messages: object, tools: tuple[Tool, ...]) -> Message:
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
         self.offered.append({tool.name for tool in tools})
         return parse_assistant(next(self._turns))
 
