@@ -15,7 +15,7 @@ from astra.records.world import AgentAct, EventKind, TraceEvent, UserAct, World,
 
 _PROPOSE = re.compile(r"\b(?:am going to|will now|shall i|may i|do you agree)\b")
 _REFUSE = re.compile(r"\b(?:cannot|can['’]t|no tool|not able to|unable)\b")
-_REPORT = re.compile(r"\b(?:done|colleague|the [\w ]+ is)\b")
+_REPORT = re.compile(r"\b(?:done|colleague|the [\w -]+ is)\b")
 
 
 class Reading(NamedTuple):
