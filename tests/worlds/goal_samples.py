@@ -45,6 +45,12 @@ def _has(event: str) -> Callable[[WorldGoal], bool]:
     return lambda goal: any(one.act == event for one in goal.trace)
 
 
+def _gives_values_twice(goal: WorldGoal) -> bool:
+    """Whether a further wish discloses something, and the first one a value that is no key."""
+    further = any(event.act == "request" and event.facts for event in goal.trace)
+    return further and any(not name.endswith("_id") for name in goal.asks[0].arguments)
+
+
 SORTS: Sorts = {
     "write": (Q.WRITE, frozenset({T.IMPLICIT}), lambda g: bool(g.references) and _has("confirm")(g)
               and g.trace[0].act == "opening"),
@@ -59,6 +65,8 @@ SORTS: Sorts = {
     "changes": (Q.WRITE, frozenset({T.CHANGES_MIND}), lambda g: T.CHANGES_MIND in g.traits),
     "late": (Q.MISSING_TOOL, frozenset({T.LATE_TOOL}), lambda g: T.LATE_TOOL in g.traits),
     "not_offered": (Q.MISSING_TOOL, frozenset(), lambda g: True),
+    "successive": (Q.WRITE, frozenset({T.MULTI}), _gives_values_twice),
+    "questions": (Q.READ_ONLY, frozenset({T.MULTI}), _has("request")),
 }  # fmt: skip
 
 
@@ -83,7 +91,9 @@ class Shelf:
     ) -> WorldGoal:
         for seed in range(400):
             try:
-                goal = self.maker.make(GoalPlan(kind, traits, False, 1), random.Random(seed))
+                several = T.MULTI in traits
+                plan = GoalPlan(kind, traits, False, 1 + several, successive=several)
+                goal = self.maker.make(plan, random.Random(seed))
             except NoProgram:
                 continue
             if right(goal) and self._proof(goal).fault() is None:
