@@ -106,6 +106,7 @@ def made_goals(
     world = generate(load_domains()[domain], 0, shape, 0)
     given = yaml.safe_load(CONF.read_text("utf-8"))
     given |= {"instances": {world.split: goals}, "sandbox": LIMITS}
+    given["teacher"] = {"backend": "offline", "model": "rules"}
     given |= {"wishes": 1} if shape is WorldShape.SMALL else {}
     config = GoalsConfig.model_validate(given)
     (plan,) = world_plans([world], config)

@@ -290,7 +290,7 @@ def goals() -> Figures:
         made = drained(worlds(plans(planned), NOBODY, sandbox, planned, None, OPEN, metrics), World)
         wanted = list(world_plans(made, config))
         metrics = StageMetrics("goals")
-        arenas = drained(goal_arenas(wanted, sandbox, config, OPEN, metrics), Arena)
+        arenas = drained(goal_arenas(wanted, Nobody(), sandbox, config, OPEN, metrics), Arena)
         seconds = {"seconds": round(time.perf_counter() - begun), "cpu_seconds": round(
             cpu_seconds() - cpu)}  # fmt: skip
         reached = played(made, arenas, sandbox)

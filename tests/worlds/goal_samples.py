@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from astra.llm.protocol import ModelConfig
 from astra.records.qa import QuestionKind, Split
 from astra.records.world import (
     GoalOutcome,
@@ -22,7 +23,7 @@ from astra.sandbox.protocol import Sandbox
 from astra.worlds.domain import load_domains
 from astra.worlds.executions import Executions
 from astra.worlds.generator import generate
-from astra.worlds.goal_config import GoalsConfig
+from astra.worlds.goal_config import GoalsConfig, WordingsBy
 from astra.worlds.goal_proofs import GoalProof
 from astra.worlds.goals import GoalMaker, GoalPlan
 from astra.worlds.program import NoProgram
@@ -36,6 +37,7 @@ CONFIG = GoalsConfig(
     kinds={Q.WRITE: 0.4, Q.MIXED: 0.15, Q.READ_ONLY: 0.1, Q.FORBIDDEN: 0.12, Q.INFEASIBLE: 0.05,
            Q.ALREADY_SATISFIED: 0.03, Q.MISSING_PARAMETER: 0.07, Q.MISSING_TOOL: 0.08},
     traits={T.IMPLICIT: 0.5, T.CHOICE: 0.2, T.CHANGES_MIND: 0.15, T.MULTI: 0.35, T.LATE_TOOL: 0.5},
+    wordings=WordingsBy.RULES, teacher=ModelConfig(backend="offline", model="rules"),
     search_depth=2, search_calls=10, sandbox=SandboxLimits(cpu_s=60),
 )  # fmt: skip
 Sorts = dict[str, tuple[QuestionKind, frozenset[GoalTrait], Callable[[WorldGoal], bool]]]

@@ -234,6 +234,8 @@ def wording_fault(
         return "wording_names_tool"
     if turn.act not in (A.CHANGE, A.REJECT, A.LEAVE) and _takes_back(turn.act, text):
         return "wording_takes_back"
+    if turn.act is A.REJECT and not _takes_back(turn.act, text):
+        return "wording_rejects_nothing"
     return ""
 
 

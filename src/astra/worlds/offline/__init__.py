@@ -1,0 +1,1 @@
+"""What rules answer in place of a teacher of stage ``goals``: the words that they made."""
