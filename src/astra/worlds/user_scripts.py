@@ -1,4 +1,4 @@
-"""The script of a goal's user, derived from the finished goal: what they know, and how they say it.
+"""The script of a goal's user, derived from the goal: what they know, and how they say it.
 
 What the goal's own turns hold back comes only when it is asked for; the words are those of the
 goal's turns and others that say as much. ``wording_fault`` says what no wording may do.
