@@ -22,8 +22,10 @@ from astra.arena.delta import WorldBase
 from astra.arena.env import ArenaEnv
 from astra.arena.reward import score_episode
 from astra.arena.state import entry_of, settle
+from astra.arena.user import ScriptedUser
+from astra.arena.user_expert import converse_by_script
 from astra.arena.world_runner import CallEnd, WorldRunner
-from astra.arena.world_scripts import WorldScript, best_codes, goal_script, play_goal
+from astra.arena.world_scripts import WorldScript, best_codes, goal_script, never_asks
 from astra.arena.worlds import goal_of, resolve, world_texts
 from astra.devtools.params import compose
 from astra.llm.protocol import Ask
@@ -288,7 +290,7 @@ def goals() -> Figures:
         made = drained(worlds(plans(planned), NOBODY, sandbox, planned, None, OPEN, metrics), World)
         wanted = list(world_plans(made, config))
         metrics = StageMetrics("goals")
-        arenas = drained(goal_arenas(wanted, sandbox, config, OPEN, metrics), Arena)
+        arenas = drained(goal_arenas(wanted, Nobody(), sandbox, config, OPEN, metrics), Arena)
         seconds = {"seconds": round(time.perf_counter() - begun), "cpu_seconds": round(
             cpu_seconds() - cpu)}  # fmt: skip
         reached = played(made, arenas, sandbox)
@@ -330,7 +332,8 @@ def drained(outcomes: AsyncGenerator[Record, None], kind: type[Made]) -> list[Ma
 
 def played(made: Sequence[World], arenas: Sequence[Arena], sandbox: LocalSandbox) -> Figures:
     """How often the reference reaches its goal, and the floors on held-out domains: goals reached,
-    goals tried and the 95 % interval (Wilson); the first candidate over goals that leave a choice.
+    goals tried and the 95 % interval (Wilson); the first candidate over goals that leave a choice,
+    and who never asks over those where the user is to be asked. All talk with the goal's user.
     """
     training = [goal_of(arena) for arena in arenas if arena.split is Split.TRAIN]
     codes, tried, reached = best_codes(training), Counter[str](), Counter[str]()
@@ -341,11 +344,14 @@ def played(made: Sequence[World], arenas: Sequence[Arena], sandbox: LocalSandbox
                 if world.split is Split.HELDOUT:
                     names += [WorldScript.MUTE, WorldScript.DECLINE, WorldScript.HAND_OVER]
                     names += [WorldScript.FIRST_CANDIDATE] if goal.candidates else []
+                    names += [WorldScript.NEVER_ASKS] if never_asks(world, goal) else []
+                user = ScriptedUser(world, goal)
                 for name in names:
                     events = goal_script(name, runner, goal, codes)
                     tried[name] += 1
                     if events is not None:
-                        reached[name] += play_goal(runner, goal, events).verdict.success
+                        talk = converse_by_script(runner, goal, user, events)
+                        reached[name] += talk.verdict.success
     floors = {
         f"floor_{name}": [reached[name], tried[name], *wilson(reached[name], tried[name])]
         for name in WorldScript if name is not WorldScript.REFERENCE

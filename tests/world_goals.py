@@ -36,6 +36,7 @@ def worlds_and_goals(
     stated = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/goals/base.yaml"))
     assert isinstance(stated, dict)
     stated |= {"instances": {world.split: goals}, "sandbox": {"cpu_s": 600}, "draws": 60}
+    stated["teacher"] = {"backend": "offline", "model": "rules"}
     if shape == WorldShape.SMALL:
         stated["wishes"] = 1
     if late_tools:

@@ -111,6 +111,26 @@ def test_tools_that_are_withheld_come_with_the_user(
     assert last.startswith("error: ")
 
 
+def test_the_user_answers_what_is_said(
+    table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena = next(one for one in read_arenas(table) if goal_of(one).outcome.kind == OutcomeKind.DONE)
+    steps = ["next"] * len(goal_of(arena).trace)
+    said = ["say Please wait.", "tell I am looking.", "say Please wait."]
+    shown, _ = typed(
+        arena, [*said, "reset", *steps, "say All of that is done."], monkeypatch, capsys
+    )
+    assert sum(line.startswith("user (nudge): ") for line in shown) == 2
+    assert sum(line.startswith("user (close): ") for line in shown) == 1
+    assert "the conversation is over: answered; `quit` or `reset`" in shown
+    script = goal_of(arena).script
+    assert script is not None
+    alone = arena.model_copy(update={"goal": json.dumps(
+        goal_of(arena).model_copy(update={"script": None}).model_dump(mode="json"))})  # fmt: skip
+    shown, _ = typed(alone, said, monkeypatch, capsys)
+    assert not any(line.startswith("user (nudge)") for line in shown)
+
+
 def test_a_world_alone_has_no_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from astra.llm.protocol import ModelConfig
 from astra.records.qa import QuestionKind, Split
 from astra.records.world import (
     GoalOutcome,
@@ -22,7 +23,7 @@ from astra.sandbox.protocol import Sandbox
 from astra.worlds.domain import load_domains
 from astra.worlds.executions import Executions
 from astra.worlds.generator import generate
-from astra.worlds.goal_config import GoalsConfig
+from astra.worlds.goal_config import GoalsConfig, WordingsBy
 from astra.worlds.goal_proofs import GoalProof
 from astra.worlds.goals import GoalMaker, GoalPlan
 from astra.worlds.program import NoProgram
@@ -36,6 +37,7 @@ CONFIG = GoalsConfig(
     kinds={Q.WRITE: 0.4, Q.MIXED: 0.15, Q.READ_ONLY: 0.1, Q.FORBIDDEN: 0.12, Q.INFEASIBLE: 0.05,
            Q.ALREADY_SATISFIED: 0.03, Q.MISSING_PARAMETER: 0.07, Q.MISSING_TOOL: 0.08},
     traits={T.IMPLICIT: 0.5, T.CHOICE: 0.2, T.CHANGES_MIND: 0.15, T.MULTI: 0.35, T.LATE_TOOL: 0.5},
+    wordings=WordingsBy.RULES, teacher=ModelConfig(backend="offline", model="rules"),
     search_depth=2, search_calls=10, sandbox=SandboxLimits(cpu_s=60),
 )  # fmt: skip
 Sorts = dict[str, tuple[QuestionKind, frozenset[GoalTrait], Callable[[WorldGoal], bool]]]
@@ -43,6 +45,12 @@ Sorts = dict[str, tuple[QuestionKind, frozenset[GoalTrait], Callable[[WorldGoal]
 
 def _has(event: str) -> Callable[[WorldGoal], bool]:
     return lambda goal: any(one.act == event for one in goal.trace)
+
+
+def _gives_values_twice(goal: WorldGoal) -> bool:
+    """Whether a further wish discloses something, and the first one a value that is no key."""
+    further = any(event.act == "request" and event.facts for event in goal.trace)
+    return further and any(not name.endswith("_id") for name in goal.asks[0].arguments)
 
 
 SORTS: Sorts = {
@@ -59,6 +67,8 @@ SORTS: Sorts = {
     "changes": (Q.WRITE, frozenset({T.CHANGES_MIND}), lambda g: T.CHANGES_MIND in g.traits),
     "late": (Q.MISSING_TOOL, frozenset({T.LATE_TOOL}), lambda g: T.LATE_TOOL in g.traits),
     "not_offered": (Q.MISSING_TOOL, frozenset(), lambda g: True),
+    "successive": (Q.WRITE, frozenset({T.MULTI}), _gives_values_twice),
+    "questions": (Q.READ_ONLY, frozenset({T.MULTI}), _has("request")),
 }  # fmt: skip
 
 
@@ -83,7 +93,9 @@ class Shelf:
     ) -> WorldGoal:
         for seed in range(400):
             try:
-                goal = self.maker.make(GoalPlan(kind, traits, False, 1), random.Random(seed))
+                several = T.MULTI in traits
+                plan = GoalPlan(kind, traits, False, 1 + several, successive=several)
+                goal = self.maker.make(plan, random.Random(seed))
             except NoProgram:
                 continue
             if right(goal) and self._proof(goal).fault() is None:

@@ -107,18 +107,7 @@ def alias(governed: bool) -> World:
     return changed(world, tools=(*world.tools, twin), rules=rules)
 
 
-def unconfirmed() -> World:
-    """The library in which loans are withdrawn without a yes."""
-    world = base("library")
-    rules = tuple(
-        rule.model_copy(update={"tools": tuple(t for t in rule.tools if t != "withdraw_loan")})
-        if rule.id == "confirm" else rule for rule in world.rules
-    )  # fmt: skip
-    return changed(world, rules=rules)
-
-
 WORLDS: dict[str, Callable[[], World]] = {
-    "unconfirmed": unconfirmed,
     "alias": lambda: alias(False),
     "governed alias": lambda: alias(True),
 }

@@ -42,6 +42,7 @@ from astra.worlds.generator import generate
 from astra.worlds.goal_proofs import GoalProof
 from astra.worlds.mutants import Mutants
 from astra.worlds.mutation import MutantCounts, mutant_fault
+from astra.worlds.policy import SAY_FIRST
 from astra.worlds.view import WorldView
 from astra.worlds.wishes import WishPool
 
@@ -109,6 +110,18 @@ def other_reason(goal: WorldGoal, shelf: Shelf) -> WorldGoal:
     """Another code, declined with as well."""
     at = place(goal, lambda event: event.tool == "decline_request")
     return ends(with_argument(goal, at, reason="not_found"), DECLINED, "not_found")
+
+
+def next_wishs_value(goal: WorldGoal, shelf: Shelf) -> WorldGoal:
+    """A value of the first wish that stands in the words of the next one alone."""
+    ask = goal.asks[0]
+    name = next(name for name in ask.arguments if shelf.view.table_of(name) is None)
+    value = str(ask.arguments[name]).replace("_", " ")
+    text = ask.text.replace(value, "some")
+    spoiled = other(goal, asks=(ask.model_copy(update={"text": text}), *goal.asks[1:]))
+    spoiled = changed_event(spoiled, 0, text=goal.trace[0].text.replace(ask.text, text))
+    further = place(goal, lambda event: event.act is UserAct.REQUEST)
+    return changed_event(spoiled, further, text=f"{goal.trace[further].text} It is {value}.")
 
 
 ASSISTANT = EventKind.ASSISTANT
@@ -185,6 +198,14 @@ PLANTED: dict[str, tuple[str, str, Spoil]] = {
         g, withheld=("show_copy",))),
     "no change of mind": ("changes", "no_change", lambda g, s: changed_event(
         g, place(g, lambda e: e.act is UserAct.CHANGE), act=UserAct.REQUEST)),
+    "a change after the user has agreed": ("changes", "change_unasked", lambda g, s: changed_event(
+        g, 0, act=UserAct.CONFIRM)),
+    "a further wish for nothing": ("successive", "empty_request", lambda g, s: other(
+        g, asks=tuple(ask for ask in g.asks if not ask.at))),
+    "a further wish that is met before": ("successive", "done_before_asked", lambda g, s: other(
+        g, asks=tuple(ask.model_copy(update={"at": place(g, lambda e: e.act is UserAct.REQUEST)})
+                      for ask in g.asks))),
+    "words of the next wish": ("successive", "argument_untold", next_wishs_value),
     "words that fit nothing": ("write", "ambiguous_wording", lambda g, s: reference(
         g, where={"loan_id": "LN0000"})),
     "words that fit anything": ("write", "ambiguous_wording", lambda g, s: reference(
@@ -209,6 +230,21 @@ PLANTED: dict[str, tuple[str, str, Spoil]] = {
     "a missing tool that is there": ("not_offered", "tool_not_missing", lambda g, s: other(
         g, withheld=())),
 }  # fmt: skip
+
+
+def test_where_no_rule_makes_the_agent_ask_nobody_changes_their_mind(shelf: Shelf) -> None:
+    rules = tuple(rule for rule in shelf.world.rules if rule.id != "confirm")
+    view = WorldView(shelf.world.model_copy(update={"rules": rules}))
+    proof = GoalProof(view, shelf.executions, shelf.goals["changes"], CONFIG)
+    assert "change_unasked" in [fault.reason for fault in proof.faults()]
+
+
+@pytest.mark.parametrize("sort", ["late", "not_offered"])
+def test_the_policy_says_that_the_user_may_have_a_tool(shelf: Shelf, sort: str) -> None:
+    policy = shelf.world.policy.replace(SAY_FIRST, "")
+    view = WorldView(shelf.world.model_copy(update={"policy": policy}))
+    proof = GoalProof(view, shelf.executions, shelf.goals[sort], CONFIG)
+    assert [fault.reason for fault in proof.faults()] == ["late_tool_unsaid"]
 
 
 @pytest.mark.parametrize("sort", SORTS)

@@ -271,7 +271,7 @@ FAULTS: dict[str, Spoilt] = {
                                   T.CHOICE, right=withdraw),
     "named by another table": on("library", W, of_other_table, T.IMPLICIT,
                                  right=lambda g: withdraw(g) and bool(g.references)),
-    "both versions end alike": on("unconfirmed", W, same, T.CHANGES_MIND, proved=False,
+    "both versions end alike": on("library", W, same, T.CHANGES_MIND, proved=False,
                                   right=withdraw),
     "another tool is late": on("library", Q.MISSING_TOOL, other_tool_is_late, T.LATE_TOOL,
                                right=lambda g: withdraw(g) and T.LATE_TOOL in g.traits),

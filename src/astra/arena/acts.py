@@ -15,7 +15,7 @@ from astra.records.world import AgentAct, EventKind, TraceEvent, UserAct, World,
 
 _PROPOSE = re.compile(r"\b(?:am going to|will now|shall i|may i|do you agree)\b")
 _REFUSE = re.compile(r"\b(?:cannot|can['’]t|no tool|not able to|unable)\b")
-_REPORT = re.compile(r"\b(?:done|colleague|the [\w ]+ is)\b")
+_REPORT = re.compile(r"\b(?:done|colleague|the [\w -]+ is)\b")
 
 
 class Reading(NamedTuple):
@@ -23,13 +23,12 @@ class Reading(NamedTuple):
 
     act: AgentAct
     slots: tuple[str, ...] = ()
-    """Of ASK, OFFER and PROPOSE: slots of the script's facts that it asks for or puts up; of a
-    proposal that names a value for a slot held back: that slot."""
+    """Slots of the script's facts that an ASK, OFFER or PROPOSE asks for or puts up; a proposal
+    that names a value for one held back asks for it."""
     unknown: bool = False
-    """Of ASK: it asks for something that no fact of the script answers, besides ``slots``."""
+    """Whether an ASK asks for something that no fact of the script answers, besides ``slots``."""
     wanted: bool | None = None
-    """Of PROPOSE: whether the change proposed is one that the user wants now (True) or another
-    (False); None: not a proposal."""
+    """Whether the change that is proposed is one that the user wants now; None: no proposal."""
 
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> Reading:

@@ -38,8 +38,9 @@ class WorldPlay:
         self._world: World = runner.base.world
         self._commands: Mapping[str, Callable[[str], object]] = {
             "say": self._say, "tell": self._tell, "user": self._user, "next": self._next,
-            "diff": self._diff, "state": self._state, "verdict": self._verdict, "goal": self._show_goal,
-            "tools": self._tools, "policy": self._policy, "reset": self._reset,
+            "diff": self._diff, "state": self._state, "verdict": self._verdict,
+            "goal": self._show_goal, "tools": self._tools, "policy": self._policy,
+            "reset": self._reset,
             "help": lambda _: screen.say(HELP),
         }  # fmt: skip
         self._heard = 0

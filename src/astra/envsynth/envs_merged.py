@@ -30,6 +30,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from astra.arena.worlds import goal_of
 from astra.embedding.protocol import Embedder
@@ -129,7 +130,11 @@ async def with_goals(
 def _alone(arena: Arena) -> Arena:
     """An arena in a world without its user, of another id."""
     goal = goal_of(arena).model_copy(update={"script": None})
-    fields = {**dict(arena), "id": "", "goal": compact_json(goal.model_dump(mode="json"))}
+    fields: dict[str, Any] = {
+        **dict(arena),
+        "id": "",
+        "goal": compact_json(goal.model_dump(mode="json")),
+    }
     return Arena(**fields)
 
 

@@ -370,9 +370,10 @@ class UserTurn(Sparse):
     """Ways to say it; which one is drawn depends on the arena, the act and how often it came."""
     adds_tools: tuple[str, ...] = ()
     after: int = 0
-    """Of a REQUEST: how many calls that write must have been made as the goal's trace has them."""
+    """How many calls that write must have been made, as the goal's trace has them, before a REQUEST
+    comes."""
     changed: bool = False
-    """Of an ANSWER: it gives the value that holds once the user has changed their mind."""
+    """Whether an ANSWER gives the value that holds once the user has changed their mind."""
 
 
 class UserScript(Frozen):

@@ -15,10 +15,11 @@ from astra.worlds.subjects import WorldSubject
 
 SCHEMA, RULES, TOOLS = "worlds/schema", "worlds/rules", "worlds/tools"
 ROWS, DECIDE = "worlds/rows", "worlds/decide"
+WORDINGS = "worlds/wordings"
 HOST_TOOLS = 2
 """``decline_request`` and ``hand_over``, which every world has and no teacher writes."""
 
-HOST_WORDS = {WorldShape.FULL: 230, WorldShape.SMALL: 15}
+HOST_WORDS = {WorldShape.FULL: 245, WorldShape.SMALL: 20}
 """Words of a policy that the host writes, at most: the opening, codes, and how a request ends."""
 
 
@@ -137,6 +138,16 @@ class DecideReply(WorldReply):
     cases: list[CaseVerdict]
 
 
+class WordedTurn(WorldReply):
+    turn: int
+    wordings: list[str]
+
+
+class WordingsReply(WorldReply):
+    analysis: str = ""
+    turns: list[WordedTurn]
+
+
 @dataclass(frozen=True)
 class RefusedPart:
     """A reply that was refused, as the next ask for the same part shows it."""
@@ -198,6 +209,14 @@ def decide_ask(
     """Ask of some calls whether a rule allows them, by its sentence alone."""
     variables = {"text": text, "tables": tables, "tools": tools, "clock": clock, "cases": cases}
     return Ask(DECIDE, variables, DecideReply)
+
+
+def wordings_ask(
+    title: str, opening: str, persona: str, turns: list[dict[str, Any]], wanted: int
+) -> Ask[WordingsReply]:
+    """Ask for so many ways to say each turn of a user, in a persona's voice."""
+    variables = {"title": title, "opening": opening, "persona": persona, "turns": turns}
+    return Ask(WORDINGS, variables, WordingsReply, limits={"wanted": wanted})
 
 
 def _shown(schema: SchemaReply) -> dict[str, Any]:

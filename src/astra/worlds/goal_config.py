@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from astra.llm.protocol import ModelConfig
 from astra.records.qa import QuestionKind, Split
 from astra.records.world import GoalTrait
 from astra.sandbox.limits import SandboxLimits
@@ -23,6 +25,13 @@ DRAWN = frozenset(
     {GoalTrait.IMPLICIT, GoalTrait.CHOICE, GoalTrait.CHANGES_MIND, GoalTrait.MULTI,
      GoalTrait.LATE_TOOL}
 )  # fmt: skip
+
+
+class WordingsBy(StrEnum):
+    """Who words the turns of users."""
+
+    RULES = "rules"
+    TEACHER = "teacher"
 
 
 class GoalsConfig(StageConfig):
@@ -45,6 +54,10 @@ class GoalsConfig(StageConfig):
     """Calls of each tool that are drawn as possible wishes, per world."""
     attempts: int = Field(ge=1)
     """How many draws a goal has to pass its proofs."""
+    wordings: WordingsBy
+    """Who says the turns of users; a teacher whose words do not pass leaves those of the rules."""
+    teacher: ModelConfig
+    """The model that words turns."""
     search_depth: int = Field(ge=1, le=3)
     """The most writes that a way round a rule may take."""
     search_calls: int = Field(ge=1)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from astra.arena.user import ScriptedUser
 from astra.arena.user_expert import converse
 from astra.llm.pool import flow
+from astra.llm.protocol import Teacher
 from astra.records.base import canonical_json, compact_json, content_id
 from astra.records.environment import Arena
 from astra.records.qa import Answer, AnswerType, Scenario
@@ -24,7 +25,7 @@ from astra.records.world import EventKind, GoalTrait, TraceEvent, World, WorldGo
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
 from astra.worlds.executions import Executions
-from astra.worlds.goal_config import GoalsConfig
+from astra.worlds.goal_config import GoalsConfig, WordingsBy
 from astra.worlds.goal_plans import WorldPlan
 from astra.worlds.goal_proofs import GoalProof
 from astra.worlds.goals import GoalMaker, GoalPlan
@@ -35,6 +36,7 @@ from astra.worlds.script_proofs import script_faults
 from astra.worlds.undoing import undoings
 from astra.worlds.view import WorldView
 from astra.worlds.wishes import draw_wishes
+from astra.worlds.wordings import reworded
 
 
 class MadeGoals(NamedTuple):
@@ -47,13 +49,19 @@ class MadeGoals(NamedTuple):
 
 
 async def goal_arenas(
-    planned: list[WorldPlan], sandbox: Sandbox, config: GoalsConfig, open_items: int,
-    metrics: StageMetrics,
+    planned: list[WorldPlan], teacher: Teacher, sandbox: Sandbox, config: GoalsConfig,
+    open_items: int, metrics: StageMetrics,
 ) -> AsyncGenerator[Arena | Rejection, None]:  # fmt: skip
-    """What comes of each planned goal, in the plans' order. Counts every class of mutants."""
+    """What comes of each planned goal, in the plans' order. Counts every class of mutants, and the
+    turns of users that a teacher worded or that keep the words of rules."""
 
     async def work(plan: WorldPlan) -> list[MadeGoals]:
-        return [await asyncio.to_thread(make_goals, plan, sandbox, config)]
+        made = await asyncio.to_thread(make_goals, plan, sandbox, config)
+        if config.wordings is not WordingsBy.TEACHER:
+            return [made]
+        view = WorldView(plan.world)
+        told = [_worded(view, one, teacher, metrics) for one in made.outcomes]
+        return [made._replace(outcomes=list(await asyncio.gather(*told)))]
 
     async for made in flow(planned, work, open_items):
         metrics.count("executed_calls", made.calls)
@@ -68,6 +76,18 @@ async def goal_arenas(
             if isinstance(outcome, Arena) or outcome.final:
                 metrics.count("in")
             yield outcome
+
+
+async def _worded(
+    view: WorldView, outcome: Arena | Rejection, teacher: Teacher, metrics: StageMetrics
+) -> Arena | Rejection:
+    """An arena whose user has the words of a teacher."""
+    if not isinstance(outcome, Arena):
+        return outcome
+    told = await reworded(view, WorldGoal.model_validate_json(outcome.goal), teacher)
+    metrics.count("wordings_taught", told.taught)
+    metrics.count("wordings_kept_rules", told.kept)
+    return arena_of(view.world, told.goal, told.prompt_hash)
 
 
 def make_goals(plan: WorldPlan, sandbox: Sandbox, config: GoalsConfig) -> MadeGoals:
@@ -152,7 +172,7 @@ class _Workshop:
 _KEPT = frozenset({GoalTrait.CHOICE, GoalTrait.CHANGES_MIND, GoalTrait.LATE_TOOL})
 
 
-def arena_of(world: World, goal: WorldGoal) -> Arena:
+def arena_of(world: World, goal: WorldGoal, prompt_hash: str = "") -> Arena:
     """The arena of a goal: the world by its id, no tools and no rows."""
     text = compact_json(goal.model_dump(mode="json"))
     calls = [event.tool for event in goal.trace if event.kind == EventKind.CALL]
@@ -174,6 +194,7 @@ def arena_of(world: World, goal: WorldGoal) -> Arena:
         composition=":".join(["goal", world.domain, goal.kind.value, *sorted(set(calls))]),
         world_id=world.id,
         goal=text,
+        prompt_hash=prompt_hash,
     )
 
 

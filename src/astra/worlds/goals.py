@@ -91,14 +91,15 @@ class GoalMaker:
             )
             for one in told
         ]  # fmt: skip
-        sentences, facts = turns.wishes(phrases, rng), script.told_facts(told)
+        hello, sentences = turns.introduction(self.view, known, rng), turns.wishes(phrases, rng)
+        facts = script.told_facts(told)
         asked = self._asked_after(wishes, rng) if plan.kind == "mixed" else None
         question = turns.question(asked[2], "it afterwards", rng) if asked else ""
         agreement = turns.agreement(rng, beforehand=True) if agreed else ""
         first = 1 if plan.successive else len(told)
         words = [*sentences[:first], question if first == len(told) else "", agreement]
         opening: Row = {key: cell for row in facts[:first] for key, cell in row.items()}
-        text = turns.introduction(self.view, known, rng) + " ".join(filter(None, words))
+        text = hello + " ".join(filter(None, words))
         act = UserAct.CONFIRM if agreed else UserAct.OPENING
         program.user(act, text, {**turns.own(known), **opening})
         for sentence, one in zip(sentences[:first], told, strict=False):

@@ -1,4 +1,4 @@
-"""The script of a goal's user, derived from the finished goal: what they know, and how they say it.
+"""The script of a goal's user, derived from the goal: what they know, and how they say it.
 
 What the goal's own turns hold back comes only when it is asked for; the words are those of the
 goal's turns and others that say as much. ``wording_fault`` says what no wording may do.
@@ -234,6 +234,8 @@ def wording_fault(
         return "wording_names_tool"
     if turn.act not in (A.CHANGE, A.REJECT, A.LEAVE) and _takes_back(turn.act, text):
         return "wording_takes_back"
+    if turn.act is A.REJECT and not _takes_back(turn.act, text):
+        return "wording_rejects_nothing"
     return ""
 
 

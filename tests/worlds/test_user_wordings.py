@@ -1,0 +1,131 @@
+"""A teacher's words for a user: what passes is taken, all else keeps the words of the rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from goal_samples import CONFIG, Shelf
+
+from astra.estimate.asks import ExpectedAsks
+from astra.llm.protocol import Ask, ParseError, ProviderError, Reply
+from astra.records.world import UserAct, WorldGoal
+from astra.worlds.asks import WORDINGS, WordedTurn, WordingsReply
+from astra.worlds.estimate import wording_asks
+from astra.worlds.goal_config import WordingsBy
+from astra.worlds.offline.handlers import HANDLERS
+from astra.worlds.script_proofs import script_faults
+from astra.worlds.wordings import Reworded, reworded
+
+Words = Callable[[dict[str, Any]], list[str]]
+
+
+class Wordsmith:
+    """A teacher who words each turn by a rule, or fails."""
+
+    name = "test:wordsmith"
+
+    def __init__(self, words: Words, error: Exception | None = None) -> None:
+        self._words, self._error = words, error
+        self.asked: list[Ask[Any]] = []
+
+    async def ask(self, ask: Ask[Reply]) -> Reply:
+        self.asked.append(ask)
+        if self._error is not None:
+            raise self._error
+        turns = [WordedTurn(turn=one["turn"], wordings=self._words(one))
+                 for one in ask.variables["turns"]]  # fmt: skip
+        return cast(Reply, WordingsReply(turns=turns))
+
+
+def good(turn: dict[str, Any]) -> list[str]:
+    told = ", ".join(turn["tells"].values())
+    return [f"No matter {number} ... {told}" for number in ("what", "how", "when", "where")]
+
+
+def told_by(shelf: Shelf, goal: WorldGoal, teacher: Wordsmith) -> Reworded:
+    return asyncio.run(reworded(shelf.view, goal, teacher))
+
+
+def test_words_that_pass_are_taken(shelf: Shelf) -> None:
+    goal, teacher = shelf.goals["missing"], Wordsmith(good)
+    told = told_by(shelf, goal, teacher)
+    assert goal.script is not None
+    assert told.goal.script is not None
+    # What begins with a no takes back; only who rejects or leaves may.
+    assert told.kept == len(goal.script.turns) - told.taught
+    assert [fault.reason for fault in script_faults(shelf.view, told.goal)] == []
+    acts = {turn.act for turn in told.goal.script.turns if turn.wordings[0].startswith("No matter")}
+    assert {UserAct.REJECT, UserAct.LEAVE} <= acts
+    assert UserAct.ANSWER not in acts
+    assert told.prompt_hash
+    (ask,) = teacher.asked
+    assert ask.template == WORDINGS
+    assert goal.trace[0].text == ask.variables["opening"]
+
+
+def test_a_prompt_tells_of_each_turn_what_it_gives_and_nothing_else(shelf: Shelf) -> None:
+    goal, teacher = shelf.goals["changes"], Wordsmith(good)
+    told_by(shelf, goal, teacher)
+    assert goal.script is not None
+    shown = teacher.asked[0].variables["turns"]
+    assert len(shown) == len(goal.script.turns)
+    for one, turn in zip(shown, goal.script.turns, strict=True):
+        assert {*one["tells"]} == {*turn.slots}
+        assert one["says"] == turn.wordings[0]
+    changed = [one["tells"] for one, turn in zip(shown, goal.script.turns, strict=True)
+               if turn.changed or turn.act is UserAct.CHANGE]  # fmt: skip
+    assert len(changed) == 2
+    assert changed[0] == changed[1]
+
+
+BAD: dict[str, Words] = {
+    "leaks": lambda one: [f"{at} nobody@post.example {one['says']}" for at in range(4)],
+    "says nothing": lambda one: [],
+    "says one thing four times": lambda one: [one["says"]] * 4,
+    "names a tool": lambda one: [f"{at} prolong_loan {one['says']}" for at in range(4)],
+}
+
+
+@pytest.mark.parametrize("sort", BAD)
+def test_words_that_do_not_pass_leave_those_of_rules(shelf: Shelf, sort: str) -> None:
+    goal = shelf.goals["missing"]
+    assert goal.script is not None
+    secret = goal.script.facts[-1]
+    words: Words = (
+        (lambda one: [f"{at} {secret.value} {one['says']}" for at in range(4)])
+        if sort == "leaks" else BAD[sort]
+    )  # fmt: skip
+    told = told_by(shelf, goal, Wordsmith(words))
+    assert told.goal.script is not None
+    same = [new == old for new, old in zip(told.goal.script.turns, goal.script.turns, strict=True)]
+    leaking = [turn.slots == (secret.slot,) for turn in goal.script.turns]
+    assert same == ([not one for one in leaking] if sort == "leaks" else [True] * len(same))
+    assert told.kept == sum(same)
+
+
+@pytest.mark.parametrize("error", [ProviderError("down"), ParseError("no JSON")])
+def test_a_teacher_who_does_not_answer_changes_nothing(shelf: Shelf, error: Exception) -> None:
+    goal = shelf.goals["write"]
+    assert goal.script is not None
+    told = told_by(shelf, goal, Wordsmith(good, error))
+    assert told == Reworded(goal, 0, len(goal.script.turns), "")
+
+
+def test_offline_rules_leave_their_own_words(shelf: Shelf) -> None:
+    goal, teacher = shelf.goals["late"], Wordsmith(good)
+    told_by(shelf, goal, teacher)
+    reply = HANDLERS[WORDINGS](teacher.asked[0].variables, None)  # type: ignore[arg-type]
+    assert isinstance(reply, WordingsReply)
+    assert all(len(one.wordings) == 1 for one in reply.turns)
+
+
+def test_asks_are_counted_before_they_are_made() -> None:
+    assert wording_asks(CONFIG) == []
+    asked: list[ExpectedAsks] = wording_asks(
+        CONFIG.model_copy(update={"wordings": WordingsBy.TEACHER})
+    )
+    (one,) = asked
+    assert (one.kind, one.asks.about, one.asks.most) == (WORDINGS, 40, 40)
