@@ -30,7 +30,7 @@ from astra.records.world import (
     WorldTool,
 )
 
-MOST_CHARACTERS = 12_000
+MOST_CHARACTERS = 8_000
 """So much of a message is read, half of it from either end; no user reads more."""
 _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
@@ -38,7 +38,7 @@ _UNSPOKEN = (
     re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S | re.I),
     re.compile(r"<tool_?call>.*?(?:</tool_?call>|\Z)", re.S | re.I),
     re.compile(r"```.*?(?:```|\Z)", re.S),
-    re.compile(r"^\s*[{\[].*[}\]]\s*$", re.M),
+    re.compile(r"^[ \t]*[{\[][^\n]*[}\]][ \t]*$", re.M),
     re.compile(r"<\|[^|>]{0,40}\|>"),
 )
 """What is not said to the user: thoughts, calls, code, JSON, marks of a chat template."""
@@ -147,7 +147,7 @@ _NEEDED = re.compile(
     r"\blet (?:me|us) know (?:which|what|how|when|your|the|who|where|whether|why)\b|"
     r"\bmay i (?:have|ask|know|get)\b|\b(?:can|could) i (?:have|get|ask|also get|please have)\b|"
     r"^(?:provide|specify|enter|tell me|give me|share|choose|select|pick|confirm (?:your|the|which"
-    r"|what|how))\b|\b(?:is|are) (?:needed|required|missing)\b|\bi (?:was|am|'m) wondering\b"
+    r"|what|how))\b|\bneed\b[^.?!]{0,40}:$|\b(?:is|are) (?:needed|required|missing)\b|\bi (?:was|am|'m) wondering\b"
 )
 _QUESTION = re.compile(
     r"\b(?:is|are|was|were|do|does|did|can|could|shall|should|may|might|will|would|have|has|which|"
@@ -403,14 +403,14 @@ def _asked(
 def _offers(world: World, message: _Message, asking: Sequence[str]) -> bool:
     """Whether the user is to pick one of several things that the message puts up."""
     listed = [one for one, nested in message.said if nested and one not in asking]
-    either = _EITHER.search(message.text) is not None
-    several = len(listed) > 1 or either or _counts(world, message.text) > 1
     for one in asking:
         if _has_options(message, one):
             return True
         if _OR.search(_NO_OPTIONS.sub(" ", one)) and _counts(world, one) > 1:
             return True
-        if several and _PICK.search(one):
+        if _PICK.search(one) and (
+            len(listed) > 1 or _EITHER.search(message.text) or _counts(world, message.text) > 1
+        ):
             return True
     return False
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from astra.arena.answers import normalise
-from astra.arena.claims import stems
+from astra.arena.claims import name_stems, stems
 from astra.arena.statements import dates_in, day, number, numbers_in, places_of, plain_text
 from astra.arena.traces import is_success, proposal, takes_back
 from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldTool
@@ -130,7 +130,7 @@ def _names_other_tool(tool: WorldTool, rivals: Sequence[WorldTool], said: str) -
 def verbs_of(tool: WorldTool) -> frozenset[str]:
     """What a tool does, as its name and its document begin."""
     words = [tool.tool.name.split("_")[0], *tool.tool.description.split()[:1]]
-    return stems(" ".join(words))
+    return name_stems(" ".join(words))
 
 
 def _names_other_value(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from astra.arena.agreements import numbers_of
-from astra.arena.claims import stems
+from astra.arena.claims import name_stems, stems
 from astra.arena.statements import dates_in, places_of
 from astra.records.world import ColumnType, UserFact, World, WorldTable
 
@@ -123,19 +123,19 @@ def _is_asked(world: World, slot: Slot, asking: str, words: frozenset[str]) -> b
     """Whether a text names a slot: by its name, its document's words or one of its options."""
     if slot.fact.slot.startswith("own "):
         pattern = _OWN.get(slot.name.removeprefix("own "))
-        own = stems(slot.name) - stems("own")
+        own = name_stems(slot.name) - name_stems("own")
         named = pattern.search(asking) is not None if pattern else own <= words
         return named or _IDENTITY.search(asking) is not None
     if slot.table:
         return _is_row_asked(world, slot, asking)
     if slot.name == "days":
         return _DAYS.search(asking) is not None
-    own = stems(slot.name) - _FILLING
+    own = name_stems(slot.name) - _FILLING
     if own and own <= words:
         return True
     if _options_said(slot, asking):
         return True
-    described = [stems(str(one.get("description", ""))) - _FILLING for one in slot.shapes]
+    described = [name_stems(str(one.get("description", ""))) - _FILLING for one in slot.shapes]
     if any(one and one <= words for one in described):
         return True
     return "reason" in own and _WHY.search(asking) is not None
@@ -158,7 +158,7 @@ def _is_row_asked(world: World, slot: Slot, asking: str) -> bool:
         return True
     if any("paid with" in str(one.get("description")) for one in slot.shapes):
         return _PAY.search(asking) is not None
-    column = stems(slot.name) - _FILLING - stems(noun)
+    column = name_stems(slot.name) - _FILLING - name_stems(noun)
     return "." in slot.fact.slot and bool(column) and column <= stems(asking)
 
 
@@ -198,12 +198,12 @@ def _asks_more(
     own = {one.fact.slot for one in slots}
     if any(pattern.search(asking) for name, pattern in _OWN.items() if f"own {name}" not in own):
         return True
-    covered = frozenset[str]().union(*(stems(one.name) | stems(one.table) for one in found))
+    covered = frozenset[str]().union(*(name_stems(one.name) | name_stems(one.table) for one in found))
     words = stems(asking) - covered - _FILLING
     names = {column.name for table in world.tables for column in table.columns
              if column.type != ColumnType.ID and f"own {column.name}" not in own
              and column.name not in _OWN}  # fmt: skip
-    return any((own_words := stems(name) - _FILLING) and len(own_words) > 1 and own_words <= words
+    return any((own_words := name_stems(name) - _FILLING) and len(own_words) > 1 and own_words <= words
                for name in sorted(names))  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -402,6 +402,10 @@ def is_denied(before: str) -> bool:
 def stems(text: str) -> frozenset[str]:
     """The words of a text or name, without their endings."""
     return frozenset(_stem(word) for word in _WORD.findall(normalise(text)))
+
+
+name_stems = lru_cache(maxsize=4096)(stems)
+"""``stems`` of names of tools, tables, parameters and columns, which come again and again."""
 
 
 def _stem(word: str) -> str:
