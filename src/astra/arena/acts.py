@@ -34,6 +34,9 @@ MOST_CHARACTERS = 8_000
 """So much of a message is read, half of it from either end; no user reads more."""
 _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
+_SHORT = 6
+"""A question of so few words needs no verb: the number of days?"""
+_PLEASE = re.compile(r"^(?:your|the)\b.*\bplease\W*$")
 _UNSPOKEN = (
     re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S | re.I),
     re.compile(r"<tool_?call>.*?(?:</tool_?call>|\Z)", re.S | re.I),
@@ -47,7 +50,7 @@ _SHORTER = ((re.compile("[‘’ʼ]"), "'"), (re.compile(r"\be\.\s?g\.", re.I), 
             (re.compile(r"^(\s*(?:\*\*)?)\d{1,2}[.)]\s+", re.M), r"- \1"))  # fmt: skip
 
 _SKIPPED = (
-    r"(?:(?:now|then|also|just|please|next|first|again|still|gladly|immediately|go ahead and|"
+    r"(?:(?:now|then|also|just|please|next|first|again|still|gladly|immediately|go ahead and|go ahead with|"
     r"proceed (?:to|with|by)|start by|begin by|need to|have to|be able to|to|and|be|try to|"
     r"go on to|get|the|your|this|that|of|with|right away|hereby|happily|officially) )*"
 )
@@ -60,15 +63,16 @@ _MAY_I = re.compile(
     rf"\b(?:(?:shall|should|may|can|could|might|must) (?:i|we)|(?:want|like|prefer|need) (?:for )?"
     rf"(?:me|us) to|(?:ok|okay|fine|alright|all right|good) (?:with you )?(?:if|that|for me to)"
     rf"(?: i)?|mind if i|(?:permission|approval|consent|confirmation|go-ahead) (?:to|for)|"
-    rf"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|you(?: want|'d like| would "
-    rf"like| wish|r request is|r intention is|'re asking(?: me)?| are asking(?: me)?) to|"
+    rf"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|(?:^|that |so,? |confirm:? |, |: )you"
+    rf"(?: want|'d like| would like| wish|r request is|r intention is|'re asking(?: me)?| are "
+    rf"asking(?: me)?) to|"
     rf"(?:ready|sure) (?:(?:that )?you want )?to) {_SKIPPED}([a-z]+)"
 )
 _AGREE = re.compile(
     r"\b(?:is|are|does|do) (?:that|this|it|these|those|everything|all of (?:this|that)|the above|"
     r"the details|these details)\b.{0,40}"
     r"\b(?:correct|right|ok|okay|fine|alright|accurate|work|look|sound|good|acceptable|suit)\b|"
-    r"\bdo you (?:agree|accept|consent|approve|confirm)\b|"
+    r"\b(?:shall|should|may) (?:i|we)\W*\?|\bdo you (?:agree|accept|consent|approve|confirm)\b|"
     r"\b(?:proceed|go ahead|continue)\b[^.?!]{0,60}\?|\b(?:correct|right|agreed|okay|ok|yes)\W*\?|"
     r"\b(?:reply|respond|answer|say|type|write)\b.{0,20}\byes\b|\byes\W{0,4}(?:/|or)\W{0,4}no\b|"
     r"\b(?:please|kindly|could you|can you|would you|you to|to|you)(?: please| kindly| just)* "
@@ -95,13 +99,15 @@ _CHANGING = stems(
     "settle charge collect refund credit transfer reassign switch proceed process submit finalise "
     "finalize complete apply execute perform initiate issue increase reduce decrease enrol enroll "
     "sign end terminate restore file log swap call give go"
-) | stems("cancelling canceling renewing extending updating changing booking")  # fmt: skip
+) | stems(
+    "cancelling canceling extension cancellation renewal prolongation booking reservation payment "
+    "modification termination enrolment removal withdrawal adjustment"
+)  # fmt: skip
 _WAITING = re.compile(
     r"\b(?:once|after|as soon as|when|if|until|unless) (?:i (?:have|know|receive|get|verify)|you "
     r"(?:have |can |could |'ve )?(?:provide|tell|give|let|share|specify|choose|pick|select|send|"
     r"supply|identify|verif))|\b(?:so (?:that )?(?:i|we) can|in order (?:for me )?to|before i (?:can"
-    r"|proceed|do|make|go)|to (?:be able to )?(?:proceed|help|assist|do so|do this|do that|complete|"
-    r"process|find|renew|cancel|extend|continue|move forward|get started|make|look))\b"
+    r"|proceed|do|make|go))\b"
 )
 """What is only going to be done when something else is known."""
 _NO_OPTIONS = re.compile(
@@ -111,7 +117,7 @@ _NO_OPTIONS = re.compile(
     r"(?:leave|keep) (?:it|things|everything)|anything|something|any other|more|so\b|other)"
 )
 _PICK = re.compile(
-    r"\bwhich\b|\bprefer\b|\bpreference\b|\bchoose\b|\bchoice\b|\bpick\b|\bselect\b|\beither\b|"
+    r"\bwhich\b|\bprefer\b|\bpreference\b|\bchoose\b|\bchoice\b|\bpick\b|\bselect\b|"
     r"\boptions?\b|\bdo you mean\b|\bdid you mean\b|\bone of (?:the|these)\b|\bwhat would you like\b"
     r"|\bwhat do you want\b|\bhow would you like to (?:proceed|continue)\b|\balternatively\b"
 )
@@ -163,9 +169,9 @@ _REFUSED = re.compile(
     r"permitted|available|eligible|supported|offered|something (?:i|we) can)\b|\bimpossible\b|"
     r"\bunfortunately\b|\b(?:cannot|can't|could not|couldn't|may not|won't) be\b|\bnot be able\b|"
     r"\b(?:against|violates?|outside|beyond|not within|prohibited by|forbidden by) (?:the |our |my )?"
-    r"(?:\w+ )?(?:polic|rules?|scope|abilit|capabilit)|\bpolicy (?:does not|doesn't|forbids|"
-    r"prohibits|prevents)|\b(?:has|have|had) been (?:declined|refused|denied|rejected)\b|"
-    r"\bi(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut\b|\bno (?:tool|way|option|function|means) (?:to|"
+    r"(?:\w+ )?(?:polic|rules?|scope|abilit|capabilit)|\b(?:policy|rules?) (?:do not|don't|does not|doesn't|forbids|"
+    r"prohibits|prevents)|\b(?:has been|have been|had been|was|were|is) (?:declined|refused|denied|rejected)\b|"
+    r"\bi(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut\b|\bnone of (?:my|the) tools\b|\bcan only (?:help|assist)\b|\bno (?:tool|way|option|function|means) (?:to|"
     r"for|that|of)\b|\bmust decline\b|\bthere (?:is|are|was|were) no\b|\bno \w+ (?:was|were) found\b"
 )
 _HANDED = re.compile(
@@ -174,7 +180,7 @@ _HANDED = re.compile(
     r"transferr?al|route|routed)\b.{0,60}\b(?:colleague|human|agent|person|specialist|team|staff|"
     r"supervisor|representative|manager|department|someone|support)\b|"
     r"\b(?:colleague|specialist|team member|representative|human agent|human)s? (?:is going to|will|"
-    r"is going|can|shall|would)\b|\bescalat(?:e|ed|ing)\b|\bhand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}"
+    r"is going|can|shall|would)\b|\bescalat(?:e|ed|ing)\b|\btransfer(?:red|ring)? you\b|\bhand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}"
     r"\bover\b|\bcontact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)\b"
 )
 _DONE = re.compile(
@@ -202,7 +208,8 @@ _WH = re.compile(r"\b(?:which|what|when|how|why|who|where|whose)\b")
 _IF_WANTED = re.compile(r"\blet me know\b|\bconfirm\b|\bjust say\b|\bplease (?:say|reply)\b|"
                         r"\btell me if\b")  # fmt: skip
 _EITHER = re.compile(r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
-                     r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] ", re.S)  # fmt: skip
+                     r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] |"
+                     r"\b(?:i|we|you) (?:can|could)\b[^.?!]{1,200}\bor\b", re.S)  # fmt: skip
 _NAMES = re.compile(r"[^\s|()\[\]{},;:\"'“”!?#/.]+")
 _NOT_NOW = re.compile(r"\b(?:will|shall|going to|would|could|can|may|might|let me|'ll|'d|must|"
                       r"need|needs|should|if|once)\b")  # fmt: skip
@@ -237,7 +244,7 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     facts = goal.script.facts if goal.script else ()
     slots = slots_of(world, facts)
     asking = _asking(message)
-    if _proposes(world, message):
+    if _proposes(world, message, wanted_calls(world, goal, trace)):
         return _proposed(world, goal, slots, message, asking, trace)
     if _offers(world, message, asking):
         put = offered_slots(world, slots, message.text)
@@ -272,8 +279,9 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
         if one not in heard and not _CLOSING.search(one)
     )
     tools = _changing_tools(world)
-    verbs = frozenset[str]().union(*(verbs_of(one) for one in tools))
-    return _Message(said, "\n".join(one for one, _ in said), (verbs | _CHANGING) - _IDLE)
+    verbs = _CHANGING.union(*(verbs_of(one) for one in tools)) - _IDLE
+    changing = verbs | {one.removesuffix("e") for one in verbs}
+    return _Message(said, "\n".join(one for one, _ in said), changing)
 
 
 def _changing_tools(world: World) -> list[WorldTool]:
@@ -285,9 +293,13 @@ def _changing_tools(world: World) -> list[WorldTool]:
 # Proposals ----------------------------------------------------------------------------------
 
 
-def _proposes(world: World, message: _Message) -> bool:
+def _proposes(world: World, message: _Message, wanted: Sequence[TraceEvent]) -> bool:
     """Whether a message says which change is going to be made, or asks whether it may be."""
-    named = bool(stems(message.text) & message.changing) or _names_tool(world, message.text)
+    named = (
+        bool(stems(message.text) & message.changing)
+        or _names_tool(world, message.text)
+        or any(_sums_up(one, message.text) for one in wanted)
+    )
     return any(
         _announces(world, message, one) or _asks_leave(message, one, named)
         for one, _ in message.said
@@ -296,9 +308,15 @@ def _proposes(world: World, message: _Message) -> bool:
 
 def _names_tool(world: World, said: str) -> bool:
     return any(
-        next(places_of(one.tool.name, said, True), None) is not None
+        next(places_of(one.tool.name, said, False), None) is not None
         for one in _changing_tools(world)
     )
+
+
+def _sums_up(call: TraceEvent, said: str) -> bool:
+    """Whether a text has two of a call's values at least."""
+    values = {str(one) for one in call.arguments.values()}
+    return sum(next(places_of(one, said, True), None) is not None for one in values) > 1
 
 
 def _announces(world: World, message: _Message, sentence: str) -> bool:
@@ -338,9 +356,7 @@ def _proposed(
     return Reading(AgentAct.PROPOSE, tuple(dict.fromkeys((*put, *asked))), wanted=wanted)
 
 
-def wanted_calls(
-    world: World, goal: WorldGoal, trace: Sequence[TraceEvent]
-) -> list[TraceEvent]:
+def wanted_calls(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> list[TraceEvent]:
     """The calls that write which the user wants now and that have not been made: those of the
     goal's trace; before a change of mind, and where a wish is declined, those of the wish."""
     writing = {one.tool.name for one in world.tools if one.changes or one.writes}
@@ -375,7 +391,8 @@ def _asking(message: _Message) -> list[str]:
 
 def _is_asking(sentence: str) -> bool:
     asks = sentence.rstrip("\"')*_ ").endswith("?")
-    if asks and (_QUESTION.search(sentence) or len(sentence.split()) <= 6):
+    short = len(sentence.split()) <= _SHORT
+    if (asks and (short or _QUESTION.search(sentence))) or (short and _PLEASE.search(sentence)):
         return True
     return _ORDERED.search(sentence) is not None or _NEEDED.search(sentence) is not None
 
@@ -433,7 +450,9 @@ def _counts(world: World, said: str) -> int:
     words = set(_NAMES.findall(said))
     most = 0
     for table in world.tables:
-        most = max(most, len(words & {str(r[table.key]).casefold() for r in world.rows[table.name]}))
+        most = max(
+            most, len(words & {str(r[table.key]).casefold() for r in world.rows[table.name]})
+        )
     for one in _changing_tools(world):
         for options in options_of(one).values():
             named = sum(says(option, said) for option in options)
@@ -450,7 +469,7 @@ def _refuses(message: _Message, sentence: str) -> bool:
 
 def _reports(message: _Message, sentence: str) -> bool:
     """Whether a sentence tells something, and no plan or pleasantry."""
-    if sentence.endswith("?") or _CHATTER.match(sentence) and len(sentence.split()) < 6:
+    if sentence.endswith("?") or (_CHATTER.match(sentence) and len(sentence.split()) < 6):
         return False
     if _DONE.search(sentence):
         return True

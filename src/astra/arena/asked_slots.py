@@ -26,15 +26,25 @@ _DATE = re.compile(
     r"\bwhen\b|\b(?:what|which|preferred|new|exact|start|starting|first) (?:\w+ )?(?:date|day)s?\b|"
     r"\bdates?\b|\bfrom which day\b"
 )
+_START = re.compile(
+    r"\b(?:start|starting|begin|beginning|first)\b.{0,20}\b(?:date|day)\b|"
+    r"\b(?:when|which (?:date|day)|what (?:date|day))\b.{0,40}\b(?:start|begin)\b"
+)
+_HOW_MANY = re.compile(
+    r"\bhow many(?: more| additional| extra)?(?: would| do| should| did|\W*$)", re.M
+)
 _DAYS = re.compile(
     r"\bhow (?:many|much|long)\b.{0,20}\b(?:days?|longer|time|weeks?)\b|\bhow long\b|\bdays\b|"
     r"\bhow much (?:longer|time|more time)\b|\b(?:duration|length|extension period)\b|"
     r"\buntil (?:when|what|which)\b|\bhow many\W*$"
 )
+_SOME_DAYS = re.compile(r"\b(\d{1,4})(?: more| extra| additional)? days?\b")
 _COUNT = re.compile(r"\bhow many\b|\bquantity\b|\b(?:what|which|the) (?:number|amount)\b|"
                     r"\bnumber of\b")  # fmt: skip
 _WHY = re.compile(r"\bwhy\b|\breasons?\b|\bwhat (?:made|makes|is the cause)\b|\bmotive\b")
-_PAY = re.compile(r"\bpay(?:ment|ing)?\b|\bpaid\b|\bcharged?\b|\bbilled\b|\b(?:which|what) (?:\w+ )?card\b")
+_PAY = re.compile(
+    r"\bpay(?:ment|ing)?\b|\bpaid\b|\bcharged?\b|\bbilled\b|\b(?:which|what) (?:\w+ )?card\b"
+)
 _WHICH_ONE = re.compile(
     r"\bwhich (?:one|of (?:these|those|them|the))\b|\bwhich (?:one )?(?:do|did|would|should)\b|"
     r"\bwhich\W*$|\bone (?:do|did|would) you (?:mean|want|like|wish|prefer)\b|"
@@ -122,12 +132,14 @@ def asked_for(world: World, slots: Sequence[Slot], asking: str, text: str) -> Re
 def _is_asked(world: World, slot: Slot, asking: str, words: frozenset[str]) -> bool:
     """Whether a text names a slot: by its name, its document's words or one of its options."""
     if slot.fact.slot.startswith("own "):
-        pattern = _OWN.get(slot.name.removeprefix("own "))
+        pattern = _OWN.get(slot.name.rpartition("_")[2].removeprefix("own "))
         own = name_stems(slot.name) - name_stems("own")
         named = pattern.search(asking) is not None if pattern else own <= words
         return named or _IDENTITY.search(asking) is not None
     if slot.table:
         return _is_row_asked(world, slot, asking)
+    if any(one.get("format") == "date" for one in slot.shapes) and _START.search(asking):
+        return True
     if slot.name == "days":
         return _DAYS.search(asking) is not None
     own = name_stems(slot.name) - _FILLING
@@ -151,9 +163,11 @@ def _is_row_asked(world: World, slot: Slot, asking: str) -> bool:
     by which the user knows it."""
     table = next(one for one in world.tables if one.name == slot.table)
     noun = table.key.removesuffix("_id").replace("_", " ")
-    which = rf"\b(?:which|what)(?: specific| particular| exact| of your| of the)? {noun}"
+    which = rf"\b(?:which|what) (?:\w+ ){{0,3}}{noun}"
     named = rf"\b{noun}s?(?:['’]s)? (?:\w+ )?(?:id\b|ids\b|number|key\b|reference|identifier|code)"
-    asked = rf"{which}|{named}|\b(?:id|number|key|reference|identifier)s? (?:of|for) (?:\w+ )?{noun}"
+    asked = (
+        rf"{which}|{named}|\b(?:id|number|key|reference|identifier)s? (?:of|for) (?:\w+ )?{noun}"
+    )
     if re.search(asked, asking):
         return True
     if any("paid with" in str(one.get("description")) for one in slot.shapes):
@@ -184,8 +198,10 @@ def _rows_meant(world: World, slots: Sequence[Slot], text: str) -> list[Slot]:
 def _by_type(slots: Sequence[Slot], asking: str) -> list[Slot]:
     """The only slot whose type is asked with such words."""
     dates = [one for one in slots if any(shape.get("format") == "date" for shape in one.shapes)]
-    counts = [one for one in slots if any(shape.get("type") == "integer" for shape in one.shapes)]
-    for pattern, typed in ((_DATE, dates), (_COUNT, counts)):
+    counts = [one for one in slots if one.name != "days"
+              and any(shape.get("type") == "integer" for shape in one.shapes)]  # fmt: skip
+    days = [one for one in slots if one.name == "days"]
+    for pattern, typed in ((_DATE, dates), (_HOW_MANY, [*counts, *days]), (_COUNT, counts)):
         if len(typed) == 1 and pattern.search(asking):
             return typed
     return []
@@ -196,9 +212,12 @@ def _asks_more(
 ) -> bool:  # fmt: skip
     """Whether a text names a datum of the user's own, or a column, that is none of those found."""
     own = {one.fact.slot for one in slots}
-    if any(pattern.search(asking) for name, pattern in _OWN.items() if f"own {name}" not in own):
+    known = {one.rpartition("_")[2].removeprefix("own ") for one in own}
+    if any(pattern.search(asking) for name, pattern in _OWN.items() if name not in known):
         return True
-    covered = frozenset[str]().union(*(name_stems(one.name) | name_stems(one.table) for one in found))
+    covered = frozenset[str]().union(
+        *(name_stems(one.name) | name_stems(one.table) for one in found)
+    )
     words = stems(asking) - covered - _FILLING
     names = {column.name for table in world.tables for column in table.columns
              if column.type != ColumnType.ID and f"own {column.name}" not in own
@@ -250,6 +269,8 @@ def _values_said(world: World, slot: Slot, said: str) -> int:
         table = next(one for one in world.tables if one.name == slot.table)
         values = [str(row[table.key]) for row in world.rows[slot.table]]
         return sum(next(places_of(one, said, False), None) is not None for one in values)
+    if slot.name == "days":
+        return len(set(_SOME_DAYS.findall(said)))
     options = {str(option) for one in slot.shapes for option in one.get("enum", ())}
     return sum(says(one, said) for one in options)
 
