@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from astra.arena.agreements import is_of_other, options_of, verbs_of
 from astra.arena.asked_slots import Slot, asked_for, offered_slots, proposed_slots, says, slots_of
-from astra.arena.claims import sentences, stems
+from astra.arena.claims import name_stems, sentences, stems
 from astra.arena.statements import dates_in, numbers_in, places_of
 from astra.arena.traces import is_success, proposal
 from astra.records.world import (
@@ -26,6 +26,7 @@ from astra.records.world import (
     TraceEvent,
     UserAct,
     World,
+    WorldColumn,
     WorldGoal,
     WorldTool,
 )
@@ -247,9 +248,7 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     if _proposes(world, message, wanted_calls(world, goal, trace)):
         return _proposed(world, goal, slots, message, asking, trace)
     if _offers(world, message, asking):
-        put = offered_slots(world, slots, message.text)
-        request = asked_for(world, slots, "\n".join(asking), "" if put else message.text)
-        return Reading(AgentAct.OFFER, tuple(dict.fromkeys((*put, *request.slots))))
+        return Reading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
     if asking:
         return _asked(world, slots, message, asking)
     for act, does in ((AgentAct.REFUSE, _refuses), (AgentAct.REPORT, _reports)):
@@ -295,8 +294,10 @@ def _changing_tools(world: World) -> list[WorldTool]:
 
 def _proposes(world: World, message: _Message, wanted: Sequence[TraceEvent]) -> bool:
     """Whether a message says which change is going to be made, or asks whether it may be."""
+    nouns = [name for table in world.tables for name in (table.name, *map(_name, table.columns))]
+    changing = message.changing - frozenset[str]().union(*map(name_stems, nouns))
     named = (
-        bool(stems(message.text) & message.changing)
+        bool(stems(message.text) & changing)
         or _names_tool(world, message.text)
         or any(_sums_up(one, message.text) for one in wanted)
     )
@@ -311,6 +312,10 @@ def _names_tool(world: World, said: str) -> bool:
         next(places_of(one.tool.name, said, False), None) is not None
         for one in _changing_tools(world)
     )
+
+
+def _name(column: WorldColumn) -> str:
+    return column.name
 
 
 def _sums_up(call: TraceEvent, said: str) -> bool:
@@ -349,7 +354,8 @@ def _proposed(
     told = {slot for event in trace if event.kind == EventKind.USER for slot in event.facts}
     held = [one for one in slots if one.fact.when == FactTime.ASKED and one.fact.slot not in told]
     put = proposed_slots(world, held, message.text)
-    asked = asked_for(world, slots, "\n".join(asking), message.text).slots if asking else ()
+    asks = "\n".join(one for one in asking if not _asks_leave(message, one, named=True))
+    asked = asked_for(world, slots, asks, message.text).slots if asks else ()
     text = proposal(trace, len(trace))
     wanted = any(not is_of_other(world, call, text, world.rows)
                  for call in wanted_calls(world, goal, trace))  # fmt: skip
@@ -430,6 +436,15 @@ def _offers(world: World, message: _Message, asking: Sequence[str]) -> bool:
         ):
             return True
     return False
+
+
+def _put_up(world: World, slots: Sequence[Slot], message: _Message, asking: str) -> tuple[str, ...]:
+    """The slots whose values are options: those of the question, else those of the message."""
+    named = asked_for(world, slots, asking, "").slots
+    found = (*named, *offered_slots(world, slots, asking))
+    found = found or offered_slots(world, slots, message.text)
+    found = found or asked_for(world, slots, asking, message.text).slots
+    return tuple(dict.fromkeys(found))
 
 
 def _has_options(message: _Message, sentence: str) -> bool:
