@@ -33,6 +33,9 @@ from astra.records.world import (
 
 MOST_CHARACTERS = 8_000
 """So much of a message is read, half of it from either end; no user reads more."""
+_MY = re.compile(r"\bmy (?=(\w[^.?!]{0,30}))")
+_MINE = ("email", "name", "full name", "postcode", "account", "legal name", "reason")
+"""What users call their own, besides rows."""
 _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
 _SHORT = 6
@@ -173,7 +176,8 @@ _REFUSED = re.compile(
     r"(?:\w+ )?(?:polic|rules?|scope|abilit|capabilit)|\b(?:policy|rules?) (?:do not|don't|does not|doesn't|forbids|"
     r"prohibits|prevents)|\b(?:has been|have been|had been|was|were|is) (?:declined|refused|denied|rejected)\b|"
     r"\bi(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut\b|\bnone of (?:my|the) tools\b|\bcan only (?:help|assist)\b|\bno (?:tool|way|option|function|means) (?:to|"
-    r"for|that|of)\b|\bmust decline\b|\bthere (?:is|are|was|were) no\b|\bno \w+ (?:was|were) found\b"
+    r"for|that|of)\b|\bmust decline\b|\bturn (?:this|it|that|you|your request|down)\b.{0,20}\bdown\b|"
+    r"\b(?:isn't|is not|not) (?:a reason|among|one of)\b|\bthere (?:is|are|was|were) no\b|\bno \w+ (?:was|were) found\b"
 )
 _HANDED = re.compile(
     r"\b(?:hand|handed|handing|pass|passed|passing|transfer|transferred|transferring|escalat\w*|"
@@ -206,6 +210,7 @@ _NO_CHANGE = re.compile(r"\bmake (?:sure|certain|a note)\b|\bupdate you\b|\bgive
                         r"\bopen (?:up )?your\b|\bprocess(?:ing)? (?:that|this|your) (?:query|"
                         r"question)\b|\bgo (?:through|over|back)\b")  # fmt: skip
 _WH = re.compile(r"\b(?:which|what|when|how|why|who|where|whose)\b")
+_WISH = re.compile(r"\byou(?: want|'d like| would like| wish|'re asking| are asking)\b(?! to know)")
 _IF_WANTED = re.compile(r"\blet me know\b|\bconfirm\b|\bjust say\b|\bplease (?:say|reply)\b|"
                         r"\btell me if\b")  # fmt: skip
 _EITHER = re.compile(r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
@@ -275,12 +280,18 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     said = tuple(
         (one, nested)
         for one, nested in sentences(raw)
-        if one not in heard and not _CLOSING.search(one)
+        if one not in heard and not _CLOSING.search(one) and not _is_users(world, one)
     )
     tools = _changing_tools(world)
     verbs = _CHANGING.union(*(verbs_of(one) for one in tools)) - _IDLE
     changing = verbs | {one.removesuffix("e") for one in verbs}
     return _Message(said, "\n".join(one for one, _ in said), changing)
+
+
+def _is_users(world: World, sentence: str) -> bool:
+    """Whether a sentence is in the voice of a user: of what is mine."""
+    nouns = {table.key.removesuffix("_id").replace("_", " ") for table in world.tables}
+    return any(found[1].startswith((*_MINE, *nouns)) for found in _MY.finditer(sentence))
 
 
 def _changing_tools(world: World) -> list[WorldTool]:
@@ -299,6 +310,7 @@ def _proposes(world: World, message: _Message, wanted: Sequence[TraceEvent]) -> 
     named = (
         bool(stems(message.text) & changing)
         or _names_tool(world, message.text)
+        or _WISH.search(message.text) is not None
         or any(_sums_up(one, message.text) for one in wanted)
     )
     return any(
@@ -373,6 +385,9 @@ def wanted_calls(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     elif goal.wish and not changed:
         given_up = {one.tool for one in goal.wish}
         calls = [*goal.wish, *(one for one in calls if one.tool not in given_up)]
+    if not calls:  # what holds already is wanted as well
+        calls = [TraceEvent(kind=EventKind.CALL, tool=one.tool, arguments=one.arguments)
+                 for one in goal.asks if one.tool]  # fmt: skip
     made = [(one.tool, one.arguments) for one in trace if is_success(one)]
     return [one for one in calls if (one.tool, one.arguments) not in made]
 
@@ -484,8 +499,10 @@ def _refuses(message: _Message, sentence: str) -> bool:
 
 def _reports(message: _Message, sentence: str) -> bool:
     """Whether a sentence tells something, and no plan or pleasantry."""
-    if sentence.endswith("?") or (_CHATTER.match(sentence) and len(sentence.split()) < 6):
+    if sentence.endswith("?"):
         return False
+    if _CHATTER.match(sentence) and len(sentence.split()) < 9 and not _holds_value(sentence):
+        return _DONE.search(sentence) is not None
     if _DONE.search(sentence):
         return True
     if _NOT_NOW.search(sentence):

@@ -49,7 +49,8 @@ _WHICH_ONE = re.compile(
     r"\bwhich (?:one|of (?:these|those|them|the))\b|\bwhich (?:one )?(?:do|did|would|should)\b|"
     r"\bwhich\W*$|\bone (?:do|did|would) you (?:mean|want|like|wish|prefer)\b|"
     r"\b(?:do|did) you mean\b|\byou (?:are|['’]re) referring to\b|\bchoose (?:one|from)\b|"
-    r"\bpick one\b|\bselect one\b|\bwhich\b.{0,30}\b(?:refer|mean)"
+    r"\bpick one\b|\b(?:the|its|that) (?:id|number|reference|identifier)\b(?! of)|"
+    r"\bselect one\b|\bwhich\b.{0,30}\b(?:refer|mean)"
 )
 _IDENTITY = re.compile(
     r"\b(?:verif|identif|authenticat|confirm)\w*\b.{0,25}\b(?:identity|you\b(?! (?:want|would|wish|"
