@@ -60,10 +60,9 @@ class Labelled(NamedTuple):
 
 def lines(path: Path) -> Iterator[Any]:
     """The JSON objects of a file, packed or not."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as file:
-        for line in file:
-            yield json.loads(line)
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    return map(json.loads, text.splitlines())
 
 
 @cache

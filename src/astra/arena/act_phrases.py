@@ -30,11 +30,13 @@ SHORTER = (
 CLOSING = _any(
     r"(?:anything|something|any(?:thing)? (?:other|more|further)|what) (?:else|more|further)"
     r"(?!.{0,30}\b(?:know|tell|need from))",
-    r"any (?:other|further|more|additional) (?:question|request|assistance|help|concern|issue|thing|"
+    r"any (?:other|further|more|additional) (?:question|request|assistance|help|concern|issue|"
+    r"thing|"
     r"change|matter)s?",
     r"(?:how|what) (?:else |more )?(?:can|may|could|might|would) (?:i|we) (?:help|assist|do for|"
     r"be of)",
-    r"let (?:me|us) know if (?:you(?:'d| would)? (?:need|have|like (?:any|to know)|want any|require|"
+    r"let (?:me|us) know if (?:you(?:'d| would)? (?:need|have|like (?:any|to know)|want any|"
+    r"require|"
     r"run)|there(?:'s| is)|i can|any\w*)",
     r"(?:have|need|if) (?:you have )?(?:any )?(?:questions|concerns|help|assistance)",
     r"feel free", r"don't hesitate", r"how are you", r"(?:can|may) i (?:help|assist)",
@@ -50,7 +52,8 @@ _SKIPPED = (
     r"and|be|get|the|your|this|that|of|with|right away|hereby|happily|officially) )*"
 )
 ANNOUNCED = re.compile(
-    r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)| would "
+    r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
+    r" would "
     r"like to|'d like to| plan to| intend to| am| are|'m|'re)|let (?:me|us)|let's|going to) "
     rf"{_SKIPPED}([a-z]+)"
 )
@@ -61,13 +64,15 @@ MAY_I = re.compile(
     r"(?:ok|okay|fine|alright|all right|good) (?:with you )?(?:if|that|for me to)(?: i)?|mind if i|"
     r"(?:permission|approval|consent|confirmation|go-ahead) (?:to|for)|"
     r"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|"
-    r"(?:^|that |so,? |confirm:? |, |: )you(?: want|'d like| would like| wish|r request is|r intention "
+    r"(?:^|that |so,? |confirm:? |, |: )you(?: want|'d like| would like| wish|r request is|"
+    r"r intention "
     r"is|'re asking(?: me)?| are asking(?: me)?) to|"
     rf"(?:ready|sure) (?:(?:that )?you want )?to) {_SKIPPED}([a-z]+)"
 )
 """May I do it, do you want it done; the group is the verb."""
 AGREE = re.compile(
-    r"\b(?:is|are|does|do) (?:that|this|it|these|those|everything|all of (?:this|that)|the above|the "
+    r"\b(?:is|are|does|do) (?:that|this|it|these|those|everything|all of (?:this|that)|the above|"
+    r"the "
     r"details|these details)\b.{0,40}\b(?:correct|right|ok|okay|fine|alright|accurate|work|look|"
     r"sound|good|acceptable|suit)\b|"
     r"\b(?:shall|should|may) (?:i|we)\W*\?|\bdo you (?:agree|accept|consent|approve|confirm)\b|"
@@ -80,7 +85,8 @@ AGREE = re.compile(
 )
 """Do you agree, is that right, shall I: to whatever was said before."""
 CONFIRM_VALUE = re.compile(
-    r"\b(?:confirm|verify|double-check)(?: with me)? (?:me )?(?:which|what|when|how|whether you have|"
+    r"\b(?:confirm|verify|double-check)(?: with me)? (?:me )?(?:which|what|when|how|"
+    r"whether you have|"
     r"who|your|if you have|the (?!details|change|above|request|following|cancel|exten|renew))"
 )
 """What is to be confirmed is a datum."""
@@ -90,7 +96,8 @@ WAITING = _any(
     r"(?:once|after|as soon as|when|if|until|unless) (?:i (?:have|know|receive|get|verify)|you "
     r"(?:have |can |could |'ve )?(?:provide|tell|give|let|share|specify|choose|pick|select|send|"
     r"supply|identify|verify)\w*)",
-    r"so (?:that )?(?:i|we) can", r"in order (?:for me )?to", r"before i (?:can|proceed|do|make|go)",
+    r"so (?:that )?(?:i|we) can", r"in order (?:for me )?to", r"before i (?:can|proceed|do|make|"
+    r"go)",
 )  # fmt: skip
 """What is only going to be done when something else is known."""
 NO_CHANGE = _any(
@@ -98,14 +105,17 @@ NO_CHANGE = _any(
     r"process(?:ing)? (?:that|this|your) (?:query|question)", r"go (?:through|over|back)",
 )  # fmt: skip
 IDLE = frozenset(
-    "access again answer ask assist be check clarify come confirm connect consult do double explain "
-    "fetch find follow gather get give go guide have hear help identify inform inquire keep know let "
+    "access again answer ask assist be check clarify come confirm connect consult do double "
+    "explain "
+    "fetch find follow gather get give go guide have hear help identify inform inquire keep know "
+    "let "
     "like list locate look need note offer provide pull query read recheck retrieve review search "
     "see share show start take tell try understand use verify wait walk want work".split()
 )
 """What an agent does that changes nothing."""
 CHANGING = stems(
-    "add adjust annul apply arrange book call cancel cancelling charge close collect complete create "
+    "add adjust annul apply arrange book call cancel cancelling charge close collect complete "
+    "create "
     "credit decrease delete drop end enrol enroll execute extend file finalise finalize finish "
     "increase initiate issue lengthen log make mark modify move open order pay perform place "
     "postpone proceed process prolong reactivate reassign record reduce refund register reinstate "
@@ -124,14 +134,16 @@ QUESTION = _any(
     "when|who|whose|how|where|why"
 )
 NO_OPTIONS = re.compile(
-    r",? or (?:not|no\b|is there|are there|do you (?:have|need|want (?:something|anything|to change|"
+    r",? or (?:not|no\b|is there|are there|do you (?:have|need|want (?:something|anything|"
+    r"to change|"
     r"me to change|any))|would you (?:like|prefer) (?:something|anything|to (?:change|make|adjust|"
     r"wait|keep|leave|stop|hold))|if (?:you|there)|let me know|should i (?:wait|stop|hold|leave)|"
     r"(?:leave|keep) (?:it|things|everything)|anything|something|any other|more|so\b|other)"
 )
 """The other half of a question whose answer is yes or no."""
 PICK = _any(
-    "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|did) you mean",
+    "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
+    "did) you mean",
     "one of (?:the|these)", "what (?:would you like|do you want)",
     "how would you like to (?:proceed|continue)",
 )  # fmt: skip
@@ -156,7 +168,8 @@ ORDERED = re.compile(
 )
 NEEDED = re.compile(
     r"\b(?:i|we)(?: will|'ll| would|'d| do| also| still| just| first| only| may)* "
-    r"(?:need|require|am missing|are missing|want|like)(?: to)?(?: (?:know|ask|have|first|just|also|"
+    r"(?:need|require|am missing|are missing|want|like)(?: to)?(?: (?:know|ask|have|first|just|"
+    r"also|"
     r"confirm|verify|understand|a|an|some|one|few|two|more|bit|of|further|additional|the following|"
     r"following|from you|by|for|on|until|with))* (?:(?:two|three|few|couple of) (?:things|details)|"
     r"your|the|which|what|how|when|why|whether|where|who|information|details?|clarification|"
@@ -220,7 +233,8 @@ NOT_NOW = re.compile(
 CHATTER = re.compile(
     r"^\W*(?:hello|hi|hey|thank(?:s| you)|sure|certainly|of course|great|ok|okay|understood|got it|"
     r"no problem|absolutely|good (?:morning|afternoon|evening|day)|you're welcome|my pleasure|"
-    r"welcome|sorry|i apologi[sz]e|i(?:'m| am) (?:happy|glad|here|sorry|ready|an?\b)|have a|goodbye|"
+    r"welcome|sorry|i apologi[sz]e|i(?:'m| am) (?:happy|glad|here|sorry|ready|an?\b)|have a|"
+    r"goodbye|"
     r"bye|one moment|just a moment|please (?:wait|hold)|hold on|perfect|i understand|i see\b|"
     r"take care|alright|noted|apologies)\b"
 )

@@ -97,7 +97,7 @@ def slots_of(world: World, facts: Sequence[UserFact]) -> tuple[Slot, ...]:
     found: list[Slot] = []
     for fact in facts:
         name = _NUMBERED.sub("", fact.slot)
-        owner, dot, column = name.partition(".")
+        owner, _, column = name.partition(".")
         table = tables.get(owner) or _table_of(keys, owner)
         shapes = tuple(_shapes(world, table.key if table else name))
         found.append(Slot(fact, table.name if table else "", column or name, shapes))
@@ -223,8 +223,8 @@ def _asks_more(
     names = {column.name for table in world.tables for column in table.columns
              if column.type != ColumnType.ID and f"own {column.name}" not in own
              and column.name not in _OWN}  # fmt: skip
-    return any((own_words := name_stems(name) - _FILLING) and len(own_words) > 1 and own_words <= words
-               for name in sorted(names))  # fmt: skip
+    stated = (name_stems(name) - _FILLING for name in sorted(names))
+    return any(len(one) > 1 and one <= words for one in stated)
 
 
 def proposed_slots(world: World, held: Sequence[Slot], said: str) -> tuple[str, ...]:
