@@ -198,10 +198,14 @@ def _proposed(
 
 def wanted_calls(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> list[TraceEvent]:
     """The calls that write which the user wants now and that have not been made: those of the
-    goal's trace; before a change of mind, and where a wish is declined, those of the wish."""
+    goal's trace, up to a request that is still to come; before a change of mind, and where a wish
+    is declined, those of the wish."""
     writing = {one.tool.name for one in world.tools if one.changes or one.writes}
-    calls = [one for one in goal.trace if is_success(one) and one.tool in writing]
-    changed = any(one.kind == EventKind.USER and one.act == UserAct.CHANGE for one in trace)
+    heard = [one.act for one in trace if one.kind == EventKind.USER]
+    requests = [at for at, one in enumerate(goal.trace) if one.act == UserAct.REQUEST]
+    end = (*requests, len(goal.trace))[min(heard.count(UserAct.REQUEST), len(requests))]
+    calls = [one for one in goal.trace[:end] if is_success(one) and one.tool in writing]
+    changed = UserAct.CHANGE in heard
     if goal.wish and goal.outcome.kind != OutcomeKind.DONE:
         calls += goal.wish
     elif goal.wish and not changed:
