@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,8 @@ from astra.worlds.generator import generate
 
 PROPOSE, OFFER, ASK = AgentAct.PROPOSE, AgentAct.OFFER, AgentAct.ASK
 REFUSE, REPORT, OTHER = AgentAct.REFUSE, AgentAct.REPORT, AgentAct.OTHER
+MESSAGES = Path(__file__).with_name("agent_messages.jsonl")
+"""Messages with their acts, as ``read`` takes them."""
 OWN = {"own email": "zeno.lund47@post.example"}
 
 
@@ -101,7 +105,8 @@ ASKS: list[tuple[str, str, str]] = [
              "extended.", "days"),
     ("days", "Thank you, Zeno. I found your account and the loan **LN9811** (due 2026-10-02).\n\n"
              "Could you please specify the number of days you want it prolonged by?", "days"),
-    ("days", "I'd be happy to help you renew your loan! Please provide the number of days.", "days"),
+    ("days", "I'd be happy to help you renew your loan! Please provide the number of days.",
+     "days"),
     ("days", "Please let me know how many days you would like to add.", "days"),
     ("days", "I can extend that for you. By how many days?", "days"),
     ("days", "How long should I extend it for?", "days"),
@@ -179,11 +184,12 @@ PROPOSALS: list[tuple[str, str, str, bool]] = [
     ("days", "Your account is locked. Shall I unlock it first?", "", False),
     ("days", "Just to double-check, do you want me to renew LN9811?", "", True),
     ("days", "Should I proceed with the extension of loan LN9811?", "", True),
-    ("why", "I'm going to withdraw loan LN9811 because of illness. Please confirm.", "reason", True),
+    ("why", "I'm going to withdraw loan LN9811 because of illness. Please confirm.", "reason",
+     True),
     ("why", "I will now cancel your loan LN9811.", "", True),
     ("why", "Let me cancel that loan for you.", "", True),
-    ("lend", "I'll make a loan of copy CP4985 from 2026-09-04 for 12 days, paid with PC3193. Do you "
-             "agree?", "loan_date, payment_card_id", True),
+    ("lend", "I'll make a loan of copy CP4985 from 2026-09-04 for 12 days, paid with PC3193. Do "
+             "you agree?", "loan_date, payment_card_id", True),
     ("lend", "I'd like to book copy CP4985 for you starting 2026-09-05 for 12 days. Is that okay?",
      "loan_date", False),
     ("extra", "I'm adding 2 book lights to your loan LN9811 now.", "item, quantity", True),
@@ -229,8 +235,8 @@ def test_options_are_offered(name: str, text: str, slots: str) -> None:
 
 PLAIN: list[tuple[AgentAct, str]] = [
     (REFUSE, "I am sorry, but I cannot do that."),
-    (REFUSE, "Unfortunately, loan LN9811 is overdue and can't be extended. Is there anything else I "
-             "can help you with?"),
+    (REFUSE, "Unfortunately, loan LN9811 is overdue and can't be extended. Is there anything else "
+             "I can help you with?"),
     (REFUSE, "I'm afraid our policy does not allow this."),
     (REFUSE, "I have declined your request because the loan was renewed twice before."),
     (REFUSE, "I'm going to hand this over to a colleague."),
@@ -239,8 +245,8 @@ PLAIN: list[tuple[AgentAct, str]] = [
     (REFUSE, "I don't have access to a function that changes the branch."),
     (REFUSE, "A colleague is going to see to this."),
     (REPORT, "All of that is done."),
-    (REPORT, "Your loan LN9811 has been extended by 9 days. The new due date is 2026-10-11. Is there "
-             "anything else I can help you with?"),
+    (REPORT, "Your loan LN9811 has been extended by 9 days. The new due date is 2026-10-11. Is "
+             "there anything else I can help you with?"),
     (REPORT, "I've gone ahead and renewed it."),
     (REPORT, "Done! ✅ Let me know if you need anything else."),
     (REPORT, "The fee is 60."),
@@ -270,6 +276,12 @@ PLAIN: list[tuple[AgentAct, str]] = [
 @pytest.mark.parametrize(("act", "text"), PLAIN)
 def test_refusals_reports_and_the_rest(act: AgentAct, text: str) -> None:
     assert read("days", text) == Reading(act)
+
+
+@pytest.mark.parametrize("line", MESSAGES.read_text().splitlines())
+def test_messages_as_agents_write_them(line: str) -> None:
+    said = json.loads(line)
+    assert read(said["goal"], said["text"]).act == said["act"]
 
 
 def test_messages_since_the_last_turn_of_the_user_are_read_together() -> None:
