@@ -58,6 +58,16 @@ ANNOUNCED = re.compile(
     rf"{_SKIPPED}([a-z]+)"
 )
 """I am going to do it; the group is the verb."""
+IMPENDING = (
+    re.compile(r"\bwill (?:now |then |also |therefore )?be (?!charged|refunded|credited)([a-z]+)"),
+    re.compile(
+        r"^(?:(?:now|ok|okay|great|alright|all right|sure|perfect|thanks|thank you),? )?(?:i'm )?"
+        r"(?:now |proceeding (?:to|with) (?:the )?)?([a-z]+ing)\b"
+        r"(?!.*\b(?:is|are|was|were|isn't|aren't|requires?|needs?|means?|will|would|can|could|may|"
+        r"has|have|costs?|can't|cannot|not)\b)"
+    ),
+)
+"""It will be done, and doing it now; the group is the verb."""
 MAY_I = re.compile(
     r"\b(?:(?:shall|should|may|can|could|might|must) (?:i|we)|"
     r"(?:want|like|prefer|need) (?:for )?(?:me|us) to|"

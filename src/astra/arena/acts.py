@@ -159,10 +159,16 @@ def _sums_up(call: TraceEvent, said: str) -> bool:
 def _announces(world: World, message: _Message, sentence: str) -> bool:
     """Whether a sentence says that a change is going to be made, and waits for nothing to know."""
     said = phrases.NO_CHANGE.sub(" ", sentence)
-    verbs = phrases.ANNOUNCED.findall(said)
+    verbs = [*phrases.ANNOUNCED.findall(said), *_impending(said)]
     if not verbs or phrases.WAITING.search(said) or phrases.HANDED.search(said) or _is_asking(said):
         return False
     return bool(stems(" ".join(verbs)) & message.changing) or _names_tool(world, said)
+
+
+def _impending(sentence: str) -> list[str]:
+    """What a sentence says is being done, or is going to be, without saying by whom."""
+    found = (verb for pattern in phrases.IMPENDING for verb in pattern.findall(sentence))
+    return [verb.replace("ll", "l") for verb in found]
 
 
 def _asks_leave(message: _Message, sentence: str, named: bool) -> bool:
@@ -190,7 +196,9 @@ def _proposed(
     put = proposed_slots(world, held, message.text)
     asks = "\n".join(one for one in asking if not _asks_leave(message, one, named=True))
     asked = asked_for(world, slots, asks, message.text).slots if asks else ()
-    text = proposal(trace, len(trace))
+    impending = (found for one, _ in message.said for found in _impending(one))
+    # "Cancelling it now" in the form that proposals are told apart by
+    text = "\n".join((proposal(trace, len(trace)), *(f"I will {one}." for one in impending)))
     wanted = any(not is_of_other(world, call, text, world.rows)
                  for call in wanted_calls(world, goal, trace))  # fmt: skip
     return Reading(AgentAct.PROPOSE, tuple(dict.fromkeys((*put, *asked))), wanted=wanted)
