@@ -69,6 +69,9 @@ _OWN = {
 }  # fmt: skip
 """What a user says of themselves, by the parameter of the tool that finds them."""
 
+_NEW = re.compile(r"\b(?:new|updated|to be|would you like|instead|replace\w*)\b")
+"""Asks for what such a datum is to become."""
+
 
 class Request(NamedTuple):
     """What a message asks for."""
@@ -136,13 +139,16 @@ def _is_asked(world: World, slot: Slot, asking: str, words: frozenset[str]) -> b
         pattern = _OWN.get(slot.name.rpartition("_")[2].removeprefix("own "))
         own = name_stems(slot.name) - name_stems("own")
         named = pattern.search(asking) is not None if pattern else own <= words
-        return named or _IDENTITY.search(asking) is not None
+        renewed = _NEW.search(asking) is not None
+        return (named and not renewed) or _IDENTITY.search(asking) is not None
     if slot.table:
         return _is_row_asked(world, slot, asking)
     if any(one.get("format") == "date" for one in slot.shapes) and _START.search(asking):
         return True
     if slot.name == "days":
         return _DAYS.search(asking) is not None
+    if slot.name in _OWN and _NEW.search(asking) is None:
+        return False
     own = name_stems(slot.name) - _FILLING
     if own and own <= words:
         return True
