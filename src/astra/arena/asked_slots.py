@@ -69,7 +69,10 @@ _OWN = {
 }  # fmt: skip
 """What a user says of themselves, by the parameter of the tool that finds them."""
 
-_NEW = re.compile(r"\b(?:new|updated|to be|would you like|instead|replace\w*)\b")
+_NEW = re.compile(
+    r"\b(?:new|updated|to be|would you like|instead|"
+    r"(?:you want|you'd like) (?:it|to (?:use|have|set|change|register|update))|replace\w*)\b"
+)
 """Asks for what such a datum is to become."""
 
 
@@ -147,7 +150,7 @@ def _is_asked(world: World, slot: Slot, asking: str, words: frozenset[str]) -> b
         return True
     if slot.name == "days":
         return _DAYS.search(asking) is not None
-    if slot.name in _OWN and _NEW.search(asking) is None:
+    if slot.name in ("email", "name", "postcode") and _NEW.search(asking) is None:
         return False
     own = name_stems(slot.name) - _FILLING
     if own and own <= words:
