@@ -17,6 +17,11 @@ UNSPOKEN = (
     re.compile(r"<tool_?call>.*?(?:</tool_?call>|\Z)", re.S | re.I),
     re.compile(r"```.*?(?:```|\Z)", re.S),
     re.compile(r"^[ \t]*[{\[][^\n]*[}\]][ \t]*$", re.M),
+    re.compile(r"^[ \t]*\w+[ \t]*\(?\{.*", re.S | re.M),
+    re.compile(r"^[ \t]*\w+\([^\n]*\)[ \t]*$", re.M),
+    re.compile(r"^[ \t]*\w+\((?=[^\n]*[=\"'\d])[^)\n]*$", re.M),
+    re.compile(r"^[ \t]*[{\[][ \t]*[\"'].*", re.S | re.M),
+    re.compile(r"^[ \t]*\w+: \"[^\n]*\", \w+: .*", re.S | re.M),
     re.compile(r"<\|[^|>]{0,40}\|>"),
 )
 """What is not said to the user: thoughts, calls, code, JSON, marks of a chat template."""
@@ -53,8 +58,7 @@ _SKIPPED = (
 )
 ANNOUNCED = re.compile(
     r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
-    r" would "
-    r"like to|'d like to| plan to| intend to| am| are|'m|'re)|let (?:me|us)|let's|going to) "
+    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|let (?:me|us)|let's|going to) "
     rf"{_SKIPPED}([a-z]+)"
 )
 """I am going to do it; the group is the verb."""
@@ -80,6 +84,16 @@ MAY_I = re.compile(
     rf"(?:ready|sure) (?:(?:that )?you want )?to) {_SKIPPED}([a-z]+)"
 )
 """May I do it, do you want it done; the group is the verb."""
+DO_YOU_AGREE = re.compile(
+    r"\b(?:shall|should|may|can) (?:i|we) (?:do (?:that|this|it|so)|go ahead|proceed|"
+    r"continue)\b[^.!]*\?|"
+    r"\bdo you (?:agree|consent|authori[sz]e|approve)\b|"
+    r"\bdo i have your (?:approval|consent|permission|ok|okay|agreement|confirmation|go-ahead)\b|"
+    r"\b(?:ok|okay|happy|alright|fine)(?: with you)?(?: for me)? to (?:proceed|continue|"
+    r"go ahead)\b|"
+    r"\bwant me to (?:do (?:that|this|it|so)|go ahead|proceed)\b|\bis (?:this|that) what you want\b"
+)
+"""Do you agree: a change is meant, whether it is named or not."""
 AGREE = re.compile(
     r"\b(?:is|are|does|do) (?:that|this|it|these|those|everything|all of (?:this|that)|the above|"
     r"the "
@@ -94,6 +108,16 @@ AGREE = re.compile(
     r"go-ahead)|\blet me know if (?:that|this|it|you(?:'d| would) like (?:me )?to (?:proceed|go))"
 )
 """Do you agree, is that right, shall I: to whatever was said before."""
+IF_YOU_LIKE = re.compile(
+    r"\bif (?:you(?:'d)? (?:wish|like|want|agree|prefer)|that helps)[^.?!]{0,30}? i (?:can|"
+    r"could) ([a-z]+)|"
+    r"\bi (?:can|could) ([a-z]+)\b[^.?!]*\bif you(?:'d)? (?:wish|like|want|agree|prefer)\b"
+)
+"""I could do it if you like; a group is the verb."""
+UNDER_WAY = re.compile(
+    r"\b(?:i|we)(?:'m| am|'re| are|'ll| will)(?: now)? (?:going ahead|go ahead with|"
+    r"proceed(?:ing)?\b(?! to))|^proceeding\W*$"
+)
 CONFIRM_VALUE = re.compile(
     r"\b(?:confirm|verify|double-check)(?: with me)? (?:me )?(?:which|what|when|how|"
     r"whether you have|"
@@ -101,10 +125,16 @@ CONFIRM_VALUE = re.compile(
 )
 """What is to be confirmed is a datum."""
 IF_WANTED = _any("let me know", "confirm", "just say", "please (?:say|reply)", "tell me if")
-WISH = _any(r"you(?: want|'d like| would like| wish|'re asking| are asking)(?! to know)")
+WISH = _any(
+    r"you(?: want|'d like| would like| wish|'re asking| are asking)(?! to know)", "(?:would|"
+    r"will) be",
+    "rather than", "instead of",
+)  # fmt: skip
+"""How a change is named that no verb of a tool names."""
 WAITING = _any(
-    r"(?:once|after|as soon as|when|if|until|unless) (?:i (?:have|know|receive|get|verify)|you "
-    r"(?:have |can |could |'ve )?(?:provide|tell|give|let|share|specify|choose|pick|select|send|"
+    r"(?:once|after|as soon as|when|if|until) (?:i (?:have|know|receive|get|verify)|you "
+    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! me (?:the|your) (?:go|ok|appro|cons))|"
+    r"let|share|specify|choose|pick|select|send|"
     r"supply|identify|verify)\w*)",
     r"so (?:that )?(?:i|we) can", r"in order (?:for me )?to", r"before i (?:can|proceed|do|make|"
     r"go)",
@@ -123,7 +153,7 @@ IDLE = frozenset(
     "see share show start take tell try understand use verify wait walk want work".split()
 )
 """What an agent does that changes nothing."""
-CHANGING = stems(
+_CHANGES = (
     "add adjust annul apply arrange book call cancel cancelling charge close collect complete "
     "create "
     "credit decrease delete drop end enrol enroll execute extend file finalise finalize finish "
@@ -134,6 +164,7 @@ CHANGING = stems(
     "adjustment booking cancellation enrolment extension modification payment prolongation removal "
     "renewal reservation termination withdrawal"
 )
+CHANGING = stems(" ".join((_CHANGES, *(f"{one}ing" for one in _CHANGES.split()))))
 """What agents call the changes that tools make, whatever the tools are called."""
 
 # What the user is to pick or tell --------------------------------------------------------------
@@ -154,7 +185,7 @@ NO_OPTIONS = re.compile(
 PICK = _any(
     "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
     "did) you mean",
-    "one of (?:the|these)", "what (?:would you like|do you want)",
+    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want)",
     "how would you like to (?:proceed|continue)",
 )  # fmt: skip
 OR = _any("or|alternatively")
@@ -163,14 +194,22 @@ EITHER = re.compile(
     r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] |\b(?:i|we|you) (?:can|could)\b[^.?!]{1,200}\bor\b",
     re.S,
 )
-ONE_OR_OTHER = _any(r"one\b.*\bor\b.*\bone", "either", "(?:do|did) you mean", "prefer")
+ONE_OR_OTHER = _any(
+    r"one\b.*\bor\b.*\bone",
+    r"the first\b.*\bor\b",
+    "(?:would you|"
+    r"you'd) rather",
+    "either",
+    "(?:do|did) you mean",
+    "prefer",
+)
 GIVE = _any(
     "provide|tell|give|share|send|supply|specify|enter|state", r"what(?:'s| is| are)(?: your)?",
     "(?:have|know|need|with) your", "by(?: your)?",
 )  # fmt: skip
 ORDERED = re.compile(
-    r"\b(?:please|kindly|could you|can you|would you|will you|you(?:'ll)? need to|i need you to|"
-    r"i'd need you to|i ask you to|you could|you can|you to|if you (?:could|can|would))"
+    r"\b(?:please|kindly|could you|can you|would you|will you|i need you to|"
+    r"i'd need you to|i ask you to|you to|if you (?:could|can|would))"
     r"(?: please| kindly| also| first| just| either| now)* (?:provide|tell|give|specify|share|"
     r"let (?:me|us) know|enter|supply|state|confirm|indicate|choose|pick|select|reply|respond|send|"
     r"clarify|verify|identify|mention|describe|explain|say|type|name|elaborate|check|advise|inform|"
@@ -180,12 +219,13 @@ NEEDED = re.compile(
     r"\b(?:i|we)(?: will|'ll| would|'d| do| also| still| just| first| only| may)* "
     r"(?:need|require|am missing|are missing|want|like)(?: to)?(?: (?:know|ask|have|first|just|"
     r"also|"
-    r"confirm|verify|understand|a|an|some|one|few|two|more|bit|of|further|additional|the following|"
+    r"a|an|some|one|few|two|more|bit|of|further|additional|the following|"
     r"following|from you|by|for|on|until|with))* (?:(?:two|three|few|couple of) (?:things|details)|"
     r"your|the|which|what|how|when|why|whether|where|who|information|details?|clarification|"
     r"from you|for you to|following|you to (?:tell|provide|give|specify|choose|confirm|share|pick|"
     r"clarify|verify))|'m missing (?:the|your|a|some)|"
-    r"\blet (?:me|us) know (?:which|what|how|when|your|the|who|where|whether|why)\b|"
+    r"\blet (?:me|us) know (?:(?:by|for|on|until|with) )?(?:which|what|how|when|your|the|who|"
+    r"where|whether|why)\b|"
     r"\bmay i (?:have|ask|know|get)\b|\b(?:can|could) i (?:have|get|ask|also get|please have)\b|"
     r"^(?:provide|specify|enter|tell me|give me|share|choose|select|pick|confirm (?:your|the|which|"
     r"what|how))\b|\bneed\b[^.?!]{0,40}:$|\b(?:is|are) (?:needed|required|missing)\b|"
@@ -201,7 +241,8 @@ REFUSED = _any(
     r"won't|will not|not able|unable|don't have|do not have|lack|must (?:decline|refuse|deny)|"
     r"have to (?:decline|refuse|deny|reject)|have (?:declined|refused)|had to decline|"
     r"not (?:allowed|permitted|authori[sz]ed)|declined?|refused?|may not)",
-    "unable to", "not be able", "impossible", "unfortunately", "must decline",
+    r"\w+'ve (?:had to decline|"
+    r"declined)", "unable to", "not be able", "impossible", "unfortunately", "must decline",
     r"\w+(?:n't| not) (?:be )?(?:possible|allowed|permitted|available|eligible|supported|offered|"
     r"something (?:i|we) can|a reason|among|one of)",
     "(?:cannot|can't|could not|couldn't|may not|won't) be",
@@ -220,6 +261,9 @@ HANDED = _any(
     r"support)s?",
     r"(?:colleague|specialist|team member|representative|human agent|human)s? (?:is going to|will|"
     r"can|shall|would)",
+    r"(?:transfer|pass|hand|forward)\w* (?:this|it|you|your (?:request|report|case|complaint|"
+    r"question|"
+    r"query|concern))\b.{0,20}\b(?:on|over|along|to (?:them|him|her|a|the|our|my|one of|someone))",
     r"escalat(?:e|ed|ing)", r"transfer(?:red|ring)? you",
     r"hand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}\bover",
     r"contact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)",
@@ -229,7 +273,7 @@ DONE = _any(
     r"ahead and)* \w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
     r"\w+'(?:ve|s)(?: now| been| already| just| also| successfully| all| gone ahead and)* "
     r"\w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
-    "success(?:ful|fully)?", "(?:all )?done", "completed?", "all set", r"i \w+ed", "taken care of",
+    "success(?:ful|fully)?", "(?:all )?done", "completed?", "all set", r"i (?!need)\w+ed", "taken care of",
 )  # fmt: skip
 TOLD = _any(
     "is|are|was|were|has|have|had|costs?|shows?|found|see|there's|it's|that's|stands?|remains?",
@@ -239,6 +283,9 @@ TOLD = _any(
 NOT_NOW = re.compile(
     r"\b(?:will|shall|going to|would|could|can|may|might|let me|must|needs?|should|if|once)\b|"
     r"'(?:ll|d)\b"
+)
+I_SEE = re.compile(
+    r"^\W*(?:\w+,? )?i (?:understand|see|hear)(?: that)? you(?: want|'d| would| wish| need)"
 )
 CHATTER = re.compile(
     r"^\W*(?:hello|hi|hey|thank(?:s| you)|sure|certainly|of course|great|ok|okay|understood|got it|"

@@ -159,9 +159,14 @@ def _sums_up(call: TraceEvent, said: str) -> bool:
 def _announces(world: World, message: _Message, sentence: str) -> bool:
     """Whether a sentence says that a change is going to be made, and waits for nothing to know."""
     said = phrases.NO_CHANGE.sub(" ", sentence)
-    verbs = [*phrases.ANNOUNCED.findall(said), *_impending(said)]
-    if not verbs or phrases.WAITING.search(said) or phrases.HANDED.search(said) or _is_asking(said):
+    asked = phrases.WH.search(said) if _is_question(said) else None
+    said = said[: asked.start()] if asked else said
+    offered = ["".join(found) for found in phrases.IF_YOU_LIKE.findall(said)]
+    verbs = [*phrases.ANNOUNCED.findall(said), *_impending(said), *offered]
+    if phrases.WAITING.search(said) or phrases.HANDED.search(said) or _is_ordered(said):
         return False
+    if phrases.UNDER_WAY.search(said):
+        return True
     return bool(stems(" ".join(verbs)) & message.changing) or _names_tool(world, said)
 
 
@@ -173,14 +178,14 @@ def _impending(sentence: str) -> list[str]:
 
 def _asks_leave(message: _Message, sentence: str, named: bool) -> bool:
     """Whether a sentence asks whether a change may be made. ``named``: the message names one."""
-    asks = (
-        sentence.rstrip("\"')*_ ").endswith("?") or phrases.IF_WANTED.search(sentence) is not None
-    )
+    asks = _is_question(sentence) or phrases.IF_WANTED.search(sentence) is not None
     for found in phrases.MAY_I.finditer(sentence) if asks else ():
         verb = stems(found[1])
         if not phrases.WH.search(sentence[: found.start()]) and verb & message.changing:
             return not phrases.HANDED.search(sentence) and not _has_options(message, sentence)
-    agreed = phrases.AGREE.search(sentence)
+    agreed = phrases.DO_YOU_AGREE.search(sentence)
+    named = named or agreed is not None
+    agreed = agreed or phrases.AGREE.search(sentence)
     if agreed is None or not named or phrases.CONFIRM_VALUE.search(sentence):
         return False
     return not phrases.WH.search(sentence[: agreed.start()]) and not phrases.HANDED.search(sentence)
@@ -245,23 +250,27 @@ def _asking(message: _Message) -> list[str]:
 
 
 def _is_asking(sentence: str) -> bool:
-    asks = sentence.rstrip("\"')*_ ").endswith("?")
-    short = len(sentence.split()) <= _SHORT
-    if (asks and (short or phrases.QUESTION.search(sentence))) or (
-        short and phrases.PLEASE.search(sentence)
-    ):
+    return _is_question(sentence) or _is_ordered(sentence)
+
+
+def _is_question(sentence: str) -> bool:
+    return sentence.rstrip("\"')*_ ").endswith("?")
+
+
+def _is_ordered(sentence: str) -> bool:
+    """Whether a sentence that is no question asks for something: please tell me, I need."""
+    if len(sentence.split()) <= _SHORT and phrases.PLEASE.search(sentence):
         return True
-    return (
-        phrases.ORDERED.search(sentence) is not None or phrases.NEEDED.search(sentence) is not None
-    )
+    return any(found.search(sentence) for found in (phrases.ORDERED, phrases.NEEDED))
 
 
 def _offers_reading(message: _Message, sentence: str) -> bool:
     """Whether a question only offers to look something up."""
     found = [*phrases.MAY_I.finditer(sentence)]
     return any(
-        found[1] in phrases.IDLE and found[1] not in ("have", "get", "know", "ask")
-        and not phrases.WH.search(sentence[: found.start()]) and found[0].split()[-2:-1] != ["like"]
+        found[1] in phrases.IDLE
+        and not (found[1] in ("have", "get", "know", "ask") and " i " in found[0])
+        and not phrases.WH.search(sentence[: found.start()])
         for found in found
     )  # fmt: skip
 
@@ -295,8 +304,7 @@ def _offers(world: World, message: _Message, asking: Sequence[str]) -> bool:
 
 def _put_up(world: World, slots: Sequence[Slot], message: _Message, asking: str) -> tuple[str, ...]:
     """The slots whose values are options: those of the question, else those of the message."""
-    named = asked_for(world, slots, asking, "").slots
-    found = (*named, *offered_slots(world, slots, asking))
+    found = offered_slots(world, slots, asking) or asked_for(world, slots, asking, "").slots
     found = found or offered_slots(world, slots, message.text)
     found = found or asked_for(world, slots, asking, message.text).slots
     return tuple(dict.fromkeys(found))
@@ -309,6 +317,8 @@ def _has_options(message: _Message, sentence: str) -> bool:
     if len(parts) < 2 or phrases.GIVE.search(left):
         return False
     if phrases.ONE_OR_OTHER.search(left):
+        return True
+    if phrases.MAY_I.search(left) and not phrases.WH.search(left):
         return True
     if all(stems(part) & message.changing for part in parts[-2:]):
         return True
@@ -341,7 +351,7 @@ def _refuses(message: _Message, sentence: str) -> bool:
 
 def _reports(message: _Message, sentence: str) -> bool:
     """Whether a sentence tells something, and no plan or pleasantry."""
-    if sentence.endswith("?"):
+    if _is_question(sentence) or phrases.I_SEE.match(sentence):
         return False
     if phrases.CHATTER.match(sentence) and len(sentence.split()) < 9 and not _holds_value(sentence):
         return phrases.DONE.search(sentence) is not None

@@ -46,7 +46,8 @@ _PAY = re.compile(
     r"\bpay(?:ment|ing)?\b|\bpaid\b|\bcharged?\b|\bbilled\b|\b(?:which|what) (?:\w+ )?card\b"
 )
 _WHICH_ONE = re.compile(
-    r"\bwhich (?:one|of (?:these|those|them|the))\b|\bwhich (?:one )?(?:do|did|would|should)\b|"
+    r"\bwhich (?:one|of (?:these|those|them|the))\b|\bwhich (?:one )?(?:do|did|would|should)\b"
+    r"(?!.*\b(?:prefer|rather)\b)|"
     r"\bwhich\W*$|\bone (?:do|did|would) you (?:mean|want|like|wish|prefer)\b|"
     r"\b(?:do|did) you mean\b|\byou (?:are|['’]re) referring to\b|\bchoose (?:one|from)\b|"
     r"\bpick one\b|\b(?:the|its|that) (?:id|number|reference|identifier)\b(?! of)|"
@@ -128,6 +129,8 @@ def asked_for(world: World, slots: Sequence[Slot], asking: str, text: str) -> Re
     all that the message says, where *which one?* may be about it."""
     words = stems(asking)
     found = [one for one in slots if _is_asked(world, one, asking, words)]
+    if not found:
+        found = [one for one in slots if one.table and _values_said(world, one, asking)]
     if text and not found and _WHICH_ONE.search(asking):
         found = _rows_meant(world, slots, text)
     if not found:
@@ -143,7 +146,9 @@ def _is_asked(world: World, slot: Slot, asking: str, words: frozenset[str]) -> b
         own = name_stems(slot.name) - name_stems("own")
         named = pattern.search(asking) is not None if pattern else own <= words
         renewed = _NEW.search(asking) is not None
-        return (named and not renewed) or _IDENTITY.search(asking) is not None
+        if named or any(one.search(asking) for one in _OWN.values()):
+            return named and not renewed
+        return _IDENTITY.search(asking) is not None
     if slot.table:
         return _is_row_asked(world, slot, asking)
     if any(one.get("format") == "date" for one in slot.shapes) and _START.search(asking):
