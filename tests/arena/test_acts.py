@@ -196,6 +196,16 @@ PROPOSALS: list[tuple[str, str, str, bool]] = [
     ("extra", "Would you like me to go ahead and add a gift wrap to LN9811?", "item", False),
     ("days", "Could you confirm that you want to renew loan LN9811?", "", True),
     ("days", "I can renew loan LN9811. Would you like to proceed?", "", True),
+    ("days", "LN9811 would be due on 2026-10-11. If you agree, I'll make the change.", "", True),
+    ("days", "There's no LN9812. Did you mean LN9551? If so, I'd extend that one.", "loan_id",
+     False),
+    ("days", "Cancelling loan LN9811 now.", "", False),
+    ("days", "Extending LN9811 by 9 days...", "days", True),
+    ("days", "I'll make it 9 more days for LN9811 if you give me the go-ahead.", "days", True),
+    ("days", "So LN9811 would be due on 2026-10-11 instead of 2026-10-02. Is that right?", "",
+     True),
+    ("days", "Do I have your approval?", "", True),
+    ("days", "LN9811 it is. Proceeding.", "", True),
 ]  # fmt: skip
 
 
@@ -224,6 +234,10 @@ OFFERS: list[tuple[str, str, str]] = [
      "payment_card_id"),
     ("extra", "We have gift wrap, a book light and a carry case. Which would you like?", "item"),
     ("days", "Would you like me to extend it or cancel it?", ""),
+    ("lend", "Quick check: pay with PC3193 or with PC5348?", "payment_card_id"),
+    ("days", "Do you want me to cancel the first or the second?", ""),
+    ("days", "I can't renew it. What I *can* do:\n• cancel the loan\n• add an extra\n\nWould "
+             "either of those help?", ""),
 ]  # fmt: skip
 
 
@@ -270,6 +284,11 @@ PLAIN: list[tuple[AgentAct, str]] = [
     (OTHER, "\x00\x01\x02 \ufffd"),
     (OTHER, "好的，请稍等。"),
     (OTHER, "loan loan loan loan loan"),
+    (OTHER, 'list_loans({"member_id": "MB3844", "loan_state": "act'),
+    (OTHER, "prolong_loan(loan_id=LN9811, days=9)"),
+    (OTHER, "I understand you'd like to renew LN9811. I'm looking into whether that's possible."),
+    (REFUSE, "I'm going to transfer this to them as a complaint."),
+    (REPORT, "It's extended. Would you also like to know about LN9551?"),
 ]  # fmt: skip
 
 

@@ -18,8 +18,7 @@ UNSPOKEN = (
     re.compile(r"```.*?(?:```|\Z)", re.S),
     re.compile(r"^[ \t]*[{\[][^\n]*[}\]][ \t]*$", re.M),
     re.compile(r"^[ \t]*\w+[ \t]*\(?\{.*", re.S | re.M),
-    re.compile(r"^[ \t]*\w+\([^\n]*\)[ \t]*$", re.M),
-    re.compile(r"^[ \t]*\w+\((?=[^\n]*[=\"'\d])[^)\n]*$", re.M),
+    re.compile(r"^[ \t]*\w+\([^)\n]*(?:\)|$)", re.M),
     re.compile(r"^[ \t]*[{\[][ \t]*[\"'].*", re.S | re.M),
     re.compile(r"^[ \t]*\w+: \"[^\n]*\", \w+: .*", re.S | re.M),
     re.compile(r"<\|[^|>]{0,40}\|>"),
@@ -58,7 +57,8 @@ _SKIPPED = (
 )
 ANNOUNCED = re.compile(
     r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
-    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|let (?:me|us)|let's|going to) "
+    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|let (?:me|us)|"
+    r"let's|going to) "
     rf"{_SKIPPED}([a-z]+)"
 )
 """I am going to do it; the group is the verb."""
@@ -273,7 +273,8 @@ DONE = _any(
     r"ahead and)* \w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
     r"\w+'(?:ve|s)(?: now| been| already| just| also| successfully| all| gone ahead and)* "
     r"\w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
-    "success(?:ful|fully)?", "(?:all )?done", "completed?", "all set", r"i (?!need)\w+ed", "taken care of",
+    "success(?:ful|fully)?", "(?:all )?done", "completed?", "all set",
+    r"(?<![\"'] )(?<![\"'])i (?!need)\w+ed", "taken care of",
 )  # fmt: skip
 TOLD = _any(
     "is|are|was|were|has|have|had|costs?|shows?|found|see|there's|it's|that's|stands?|remains?",

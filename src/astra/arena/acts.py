@@ -8,6 +8,7 @@ discloses nothing and ends nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,6 +36,8 @@ MOST_CHARACTERS = 8_000
 """So much of a message is read, half of it from either end; no user reads more."""
 _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
+_KEY = re.compile(r"\b[a-z]{1,4}-?\d{2,}\b")
+"""What looks like a key."""
 _SHORT = 6
 """A question of so few words needs no verb: the number of days?"""
 
@@ -59,6 +62,8 @@ class _Message(NamedTuple):
     text: str
     changing: frozenset[str]
     """Stems of what the tools of the world do, and of what agents call it."""
+    nouns: frozenset[str]
+    """Stems of what the world's tables and columns are called."""
 
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> Reading:
@@ -103,7 +108,9 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     tools = _changing_tools(world)
     verbs = phrases.CHANGING.union(*(verbs_of(one) for one in tools)) - phrases.IDLE
     changing = verbs | {one.removesuffix("e") for one in verbs}
-    return _Message(said, "\n".join(one for one, _ in said), changing)
+    names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
+    nouns = frozenset[str]().union(*map(name_stems, names))
+    return _Message(said, "\n".join(one for one, _ in said), changing, nouns)
 
 
 def _is_users(world: World, sentence: str) -> bool:
@@ -125,10 +132,8 @@ def _changing_tools(world: World) -> list[WorldTool]:
 
 def _proposes(world: World, message: _Message, wanted: Sequence[TraceEvent]) -> bool:
     """Whether a message says which change is going to be made, or asks whether it may be."""
-    nouns = [name for table in world.tables for name in (table.name, *map(_name, table.columns))]
-    changing = message.changing - frozenset[str]().union(*map(name_stems, nouns))
     named = (
-        bool(stems(message.text) & changing)
+        bool(stems(message.text) & (message.changing - message.nouns))
         or _names_tool(world, message.text)
         or phrases.WISH.search(message.text) is not None
         or any(_sums_up(one, message.text) for one in wanted)
@@ -204,9 +209,29 @@ def _proposed(
     impending = (found for one, _ in message.said for found in _impending(one))
     # "Cancelling it now" in the form that proposals are told apart by
     text = "\n".join((proposal(trace, len(trace)), *(f"I will {one}." for one in impending)))
-    wanted = any(not is_of_other(world, call, text, world.rows)
-                 for call in wanted_calls(world, goal, trace))  # fmt: skip
+    core = "\n".join(
+        one
+        for one, _ in message.said
+        if one in asking or _announces(world, message, one) or _asks_leave(message, one, True)
+    )
+    wanted = any(
+        not is_of_other(world, call, text, world.rows)
+        and not is_of_other(world, call, core, world.rows)
+        and not _names_other_row(world, call, core)
+        for call in wanted_calls(world, goal, trace)
+    )
     return Reading(AgentAct.PROPOSE, tuple(dict.fromkeys((*put, *asked))), wanted=wanted)
+
+
+def _names_other_row(world: World, call: TraceEvent, said: str) -> bool:
+    """Whether a text names another row than a call does where the call's may not exist."""
+    words = set(phrases.NAMES.findall(said))
+    for table in world.tables:
+        value = str(call.arguments.get(table.key, "")).casefold()
+        keys = {str(row[table.key]).casefold() for row in world.rows[table.name]}
+        if value and value not in words and words & keys:
+            return True
+    return False
 
 
 def wanted_calls(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> list[TraceEvent]:
@@ -268,7 +293,7 @@ def _offers_reading(message: _Message, sentence: str) -> bool:
     """Whether a question only offers to look something up."""
     found = [*phrases.MAY_I.finditer(sentence)]
     return any(
-        found[1] in phrases.IDLE
+        not found[0].startswith("you") and found[1] in phrases.IDLE
         and not (found[1] in ("have", "get", "know", "ask") and " i " in found[0])
         and not phrases.WH.search(sentence[: found.start()])
         for found in found
@@ -353,13 +378,21 @@ def _reports(message: _Message, sentence: str) -> bool:
     """Whether a sentence tells something, and no plan or pleasantry."""
     if _is_question(sentence) or phrases.I_SEE.match(sentence):
         return False
-    if phrases.CHATTER.match(sentence) and len(sentence.split()) < 9 and not _holds_value(sentence):
+    if (
+        phrases.CHATTER.match(sentence)
+        and len(sentence.split()) < 15
+        and not _holds_value(sentence)
+    ):
         return phrases.DONE.search(sentence) is not None
     if phrases.DONE.search(sentence):
         return True
     if phrases.NOT_NOW.search(sentence):
         return False
-    return phrases.TOLD.search(sentence) is not None or _holds_value(sentence)
+    keys = _KEY.findall(sentence)
+    about = stems(sentence) & message.nouns or keys
+    if phrases.TOLD.search(sentence):
+        return bool(about) or (_holds_value(sentence) and len(sentence.split()) <= _SHORT)
+    return bool(about) and _holds_value(sentence) and (":" in sentence or bool(keys))
 
 
 def _holds_value(sentence: str) -> bool:

@@ -20,7 +20,8 @@ from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldTool
 _PROPOSED = re.compile(
     r"\b(?:going to|will|shall i|should i|may i|can i|could i|i can|i could|would|let me|like to|"
     r"like me to|want me to|about to|(?:i|we)['’]ll|(?:i|we)['’]d(?: like to)?)\s+"
-    r"(?:now |then |also |just |please )?([a-z]+)"
+    r"(?:now |then |also |just |please )?(?!make (?:the|that|this|these|those|any) (?:change|"
+    r"update))([a-z]+)"
 )
 _IDLE = frozenset({"ask", "assist", "be", "check", "find", "get", "have", "help", "know", "look",
                    "need", "see", "tell", "wait"})  # fmt: skip
