@@ -20,9 +20,10 @@ from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldTool
 _PROPOSED = re.compile(
     r"\b(?:going to|will|shall i|should i|may i|can i|could i|i can|i could|would|let me|like to|"
     r"like me to|want me to|about to|(?:i|we)['’]ll|(?:i|we)['’]d(?: like to)?)\s+"
-    r"(?:now |then |also |just |please )?(?!make (?:the|that|this|these|those|any) (?:change|"
-    r"update))([a-z]+)"
+    r"(?:now |then |also |just |please )?([a-z]+)"
 )
+_MAKE_IT = re.compile(r"\bmake (?:it|(?:the|that|this|these|those|any) (?:change|update)s?)\b")
+"""Does whatever was said, and makes nothing new."""
 _IDLE = frozenset({"ask", "assist", "be", "check", "find", "get", "have", "help", "know", "look",
                    "need", "see", "tell", "wait"})  # fmt: skip
 """What an agent offers to do that changes nothing."""
@@ -123,7 +124,7 @@ def _names_other_tool(tool: WorldTool, rivals: Sequence[WorldTool], said: str) -
     named = {one.tool.name for one in rivals if _stands(one.tool.name, said)}
     if named:
         return tool.tool.name not in named
-    verbs = stems(" ".join(_PROPOSED.findall(said)))
+    verbs = stems(" ".join(_PROPOSED.findall(_MAKE_IT.sub("do it", said))))
     other = frozenset[str]().union(*(verbs_of(one) for one in rivals if one is not tool))
     return bool(verbs & (other - verbs_of(tool))) and not stems(said) & verbs_of(tool)
 
