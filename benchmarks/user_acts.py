@@ -1,12 +1,13 @@
 """How well the user that is made by rule reads what agents say.
 
-    PYTHONPATH=src python benchmarks/user_acts.py [--split tune] [--misread]
+    PYTHONPATH=src python benchmarks/user_acts.py [--split tune] [--misread] [--write]
 
 Reads tests/fixtures/users: messages of agents, the contexts that they were said in, and the labels
 of two people or models who knew the definitions of the acts alone. An act counts as right where it
 is the label; where the two differ, it is measured against the first, and apart on the messages that
 they agree on. What a message asks for is told in words; the slots due are those that a request for
-just these words asks for. Prints one JSON object.
+just these words asks for. Prints one JSON object, and with ``--write`` leaves it beside the messages as
+``acts_<split>.json``.
 """
 
 from __future__ import annotations
@@ -177,6 +178,11 @@ def slots_due(one: Labelled) -> set[str]:
     return found
 
 
+def written(split: str, folder: Path = FIXTURES) -> Path:
+    """Where the figures of a split are kept."""
+    return folder / f"acts_{split}.json"
+
+
 def misread(items: Sequence[Labelled]) -> Iterator[str]:
     """The messages that are not read as they are labelled, and those whose slots differ."""
     for one in items:
@@ -189,11 +195,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="tune")
     parser.add_argument("--misread", action="store_true", help="print them; not of the sealed half")
+    parser.add_argument("--write", action="store_true", help="leave the figures in the folder")
     given = parser.parse_args()
     items = labelled(given.split)
     if given.misread and given.split != SEALED:
         print("\n".join(misread(items)))
-    print(json.dumps(summary(items), indent=2))
+    figures = json.dumps(summary(items), indent=2)
+    if given.write:
+        written(given.split).write_text(f"{figures}\n")
+    print(figures)
 
 
 if __name__ == "__main__":
