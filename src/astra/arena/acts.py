@@ -1,74 +1,399 @@
-"""What a message of the agent asks of the user: its act, and which of the user's facts it is about.
+"""What a message of the agent asks of the user, read by rules.
 
-Rules over words; they read the messages that goals themselves hold.
+A message is taken apart into sentences, each of which does one thing; of the acts of all of them
+the first in the order of ``AgentAct`` counts. What the message repeats of the user's own words, its
+pleasantries and what looks like thoughts or calls do nothing. In doubt a message is OTHER: that
+discloses nothing and ends nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from astra.arena.answers import normalise
-from astra.arena.statements import places_of, plain_text
-from astra.records.world import AgentAct, EventKind, TraceEvent, UserAct, World, WorldGoal
+from astra.arena import act_phrases as phrases
+from astra.arena.agreements import is_of_other, options_of, verbs_of
+from astra.arena.asked_slots import Slot, asked_for, offered_slots, proposed_slots, says, slots_of
+from astra.arena.claims import name_stems, sentences, stems
+from astra.arena.statements import dates_in, numbers_in, places_of
+from astra.arena.traces import is_success, proposal
+from astra.records.world import (
+    AgentAct,
+    EventKind,
+    FactTime,
+    OutcomeKind,
+    ToolRole,
+    TraceEvent,
+    UserAct,
+    World,
+    WorldColumn,
+    WorldGoal,
+    WorldTool,
+)
 
-_PROPOSE = re.compile(r"\b(?:am going to|will now|shall i|may i|do you agree)\b")
-_REFUSE = re.compile(r"\b(?:cannot|can['’]t|no tool|not able to|unable)\b")
-_REPORT = re.compile(r"\b(?:done|colleague|the [\w -]+ is)\b")
+MOST_CHARACTERS = 8_000
+"""So much of a message is read, half of it from either end; no user reads more."""
+_ECHO = 4
+"""A sentence of so many words that the user has said as well is theirs."""
+_KEY = re.compile(r"\b[a-z]{1,4}-?\d{2,}\b")
+"""What looks like a key."""
+_SHORT = 6
+"""A question of so few words needs no verb: the number of days?"""
 
 
 class Reading(NamedTuple):
-    """A message as the user takes it."""
+    """What a message asks of the user."""
 
     act: AgentAct
     slots: tuple[str, ...] = ()
-    """Slots of the script's facts that an ASK, OFFER or PROPOSE asks for or puts up; a proposal
-    that names a value for one held back asks for it."""
+    """Of ASK, OFFER and PROPOSE: slots of the script's facts that it asks for or puts up. A
+    proposal that names a value for one that is held back asks for it."""
     unknown: bool = False
-    """Whether an ASK asks for something that no fact of the script answers, besides ``slots``."""
+    """Of ASK: whether it asks for something that no fact of the script answers, besides slots."""
     wanted: bool | None = None
-    """Whether the change that is proposed is one that the user wants now; None: no proposal."""
+    """Of PROPOSE: whether the change proposed is one that the user wants now; None otherwise."""
+
+
+class _Message(NamedTuple):
+    """A message as it is read: normalised sentences, and which stand under the one before."""
+
+    said: tuple[tuple[str, bool], ...]
+    text: str
+    changing: frozenset[str]
+    """Stems of what the tools of the world do, and of what agents call it."""
+    nouns: frozenset[str]
+    """Stems of what the world's tables and columns are called."""
 
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> Reading:
-    """The reading of the last message of the agent in a trace; OTHER where there is none."""
-    last = next((one for one in reversed(trace) if one.kind == EventKind.ASSISTANT), None)
-    text = normalise(plain_text(last.text)) if last is not None else ""
-    if _PROPOSE.search(text):
-        return Reading(AgentAct.PROPOSE, wanted=_is_wanted(world, goal, text))
-    script = goal.script
-    facts = dict.fromkeys(fact.slot for fact in script.facts) if script is not None else {}
-    if "?" in text:
-        turns = script.turns if script is not None else ()
-        chosen = [turn.slots for turn in turns if turn.act == UserAct.CHOOSE]
-        if " or " in text and chosen:
-            return Reading(AgentAct.OFFER, chosen[0])
-        slots = tuple(slot for slot in facts if _names(slot, text))
-        return Reading(AgentAct.ASK, slots, unknown=not slots)
-    if _REFUSE.search(text):
-        return Reading(AgentAct.REFUSE)
-    return Reading(AgentAct.REPORT if _REPORT.search(text) else AgentAct.OTHER)
+    """The act of what the agent said since the user's last turn, and what it is about."""
+    raw = proposal(trace, len(trace))
+    message = _message(world, raw, trace)
+    facts = goal.script.facts if goal.script else ()
+    slots = slots_of(world, facts)
+    asking = _asking(message)
+    if _proposes(world, message, wanted_calls(world, goal, trace)):
+        return _proposed(world, goal, slots, message, asking, trace)
+    if _offers(world, message, asking):
+        return Reading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
+    if asking:
+        return _asked(world, slots, message, asking)
+    for act, does in ((AgentAct.REFUSE, _refuses), (AgentAct.REPORT, _reports)):
+        if any(does(message, sentence) for sentence, _ in message.said):
+            return Reading(act)
+    return Reading(AgentAct.OTHER)
 
 
-def _names(slot: str, text: str) -> bool:
-    name = re.sub(r"^own | \d+$", "", slot).rpartition(".")[2]
-    return _stands(name.removesuffix("_id"), text)
+def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
+    """A message without what is not said to the user, what the user said, and pleasantries."""
+    if len(raw) > MOST_CHARACTERS:
+        raw = f"{raw[: MOST_CHARACTERS // 2]}\n{raw[-MOST_CHARACTERS // 2 :]}"
+    for pattern in phrases.UNSPOKEN:
+        raw = pattern.sub("\n", raw)
+    for pattern, shorter in phrases.SHORTER:
+        raw = pattern.sub(shorter, raw)
+    heard = {
+        one
+        for event in trace
+        if event.kind == EventKind.USER
+        for one, _ in sentences(event.text)
+        if len(one.split()) >= _ECHO
+    }
+    said = tuple(
+        (one, nested)
+        for one, nested in sentences(raw)
+        if one not in heard and not phrases.CLOSING.search(one) and not _is_users(world, one)
+    )
+    tools = _changing_tools(world)
+    verbs = phrases.CHANGING.union(*(verbs_of(one) for one in tools)) - phrases.IDLE
+    changing = verbs | {one.removesuffix("e") for one in verbs}
+    names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
+    nouns = frozenset[str]().union(*map(name_stems, names))
+    return _Message(said, "\n".join(one for one, _ in said), changing, nouns)
 
 
-def _is_wanted(world: World, goal: WorldGoal, text: str) -> bool:
-    """Whether a message names a writing tool and all arguments of a call that the goal makes."""
-    writing = {tool.tool.name for tool in world.tools if tool.writes}
+def _is_users(world: World, sentence: str) -> bool:
+    """Whether a sentence is in the voice of a user: of what is mine."""
+    nouns = {table.key.removesuffix("_id").replace("_", " ") for table in world.tables}
     return any(
-        _stands(call.tool, text) and _all_stand(map(str, call.arguments.values()), text)
-        for call in goal.trace
-        if call.tool in writing
+        found[1].startswith((*phrases.MINE, *nouns)) for found in phrases.MY.finditer(sentence)
     )
 
 
-def _all_stand(values: Iterable[str], text: str) -> bool:
-    return all(_stands(value, text) for value in values)
+def _changing_tools(world: World) -> list[WorldTool]:
+    """The tools that change what the user has, not those that end a request."""
+    ending = (ToolRole.DECLINE, ToolRole.HAND_OVER)
+    return [one for one in world.tools if (one.changes or one.writes) and one.role not in ending]
 
 
-def _stands(value: str, text: str) -> bool:
-    return next(places_of(value, text, True), None) is not None
+# Proposals ----------------------------------------------------------------------------------
+
+
+def _proposes(world: World, message: _Message, wanted: Sequence[TraceEvent]) -> bool:
+    """Whether a message says which change is going to be made, or asks whether it may be."""
+    named = (
+        bool(stems(message.text) & (message.changing - message.nouns))
+        or _names_tool(world, message.text)
+        or phrases.WISH.search(message.text) is not None
+        or any(_sums_up(one, message.text) for one in wanted)
+    )
+    return any(
+        _announces(world, message, one) or _asks_leave(message, one, named)
+        for one, _ in message.said
+    )
+
+
+def _names_tool(world: World, said: str) -> bool:
+    return any(
+        next(places_of(one.tool.name, said, False), None) is not None
+        for one in _changing_tools(world)
+    )
+
+
+def _name(column: WorldColumn) -> str:
+    return column.name
+
+
+def _sums_up(call: TraceEvent, said: str) -> bool:
+    """Whether a text has two of a call's values at least."""
+    values = {str(one) for one in call.arguments.values()}
+    return sum(next(places_of(one, said, True), None) is not None for one in values) > 1
+
+
+def _announces(world: World, message: _Message, sentence: str) -> bool:
+    """Whether a sentence says that a change is going to be made, and waits for nothing to know."""
+    said = phrases.NO_CHANGE.sub(" ", sentence)
+    asked = phrases.WH.search(said) if _is_question(said) else None
+    said = said[: asked.start()] if asked else said
+    offered = ["".join(found) for found in phrases.IF_YOU_LIKE.findall(said)]
+    verbs = [*phrases.ANNOUNCED.findall(said), *_impending(said), *offered]
+    if phrases.WAITING.search(said) or phrases.HANDED.search(said) or _is_ordered(said):
+        return False
+    if phrases.UNDER_WAY.search(said):
+        return True
+    return bool(stems(" ".join(verbs)) & message.changing) or _names_tool(world, said)
+
+
+def _impending(sentence: str) -> list[str]:
+    """What a sentence says is being done, or is going to be, without saying by whom."""
+    found = (verb for pattern in phrases.IMPENDING for verb in pattern.findall(sentence))
+    return [verb.replace("ll", "l") for verb in found]
+
+
+def _asks_leave(message: _Message, sentence: str, named: bool) -> bool:
+    """Whether a sentence asks whether a change may be made. ``named``: the message names one."""
+    asks = _is_question(sentence) or phrases.IF_WANTED.search(sentence) is not None
+    for found in phrases.MAY_I.finditer(sentence) if asks else ():
+        verb = stems(found[1])
+        if not phrases.WH.search(sentence[: found.start()]) and verb & message.changing:
+            return not phrases.HANDED.search(sentence) and not _has_options(message, sentence)
+    agreed = phrases.DO_YOU_AGREE.search(sentence)
+    named = named or agreed is not None
+    agreed = agreed or phrases.AGREE.search(sentence)
+    if agreed is None or not named or phrases.CONFIRM_VALUE.search(sentence):
+        return False
+    return not phrases.WH.search(sentence[: agreed.start()]) and not phrases.HANDED.search(sentence)
+
+
+def _proposed(
+    world: World, goal: WorldGoal, slots: Sequence[Slot], message: _Message,
+    asking: Sequence[str], trace: Sequence[TraceEvent],
+) -> Reading:  # fmt: skip
+    """A proposal: whether it is wanted, and what it asks for on the way."""
+    told = {slot for event in trace if event.kind == EventKind.USER for slot in event.facts}
+    held = [one for one in slots if one.fact.when == FactTime.ASKED and one.fact.slot not in told]
+    put = proposed_slots(world, held, message.text)
+    asks = "\n".join(one for one in asking if not _asks_leave(message, one, named=True))
+    asked = asked_for(world, slots, asks, message.text).slots if asks else ()
+    impending = (found for one, _ in message.said for found in _impending(one))
+    # "Cancelling it now" in the form that proposals are told apart by
+    text = "\n".join((proposal(trace, len(trace)), *(f"I will {one}." for one in impending)))
+    core = "\n".join(
+        one
+        for one, _ in message.said
+        if one in asking or _announces(world, message, one) or _asks_leave(message, one, True)
+    )
+    wanted = any(
+        not is_of_other(world, call, text, world.rows)
+        and not is_of_other(world, call, core, world.rows)
+        and not _names_other_row(world, call, core)
+        for call in wanted_calls(world, goal, trace)
+    )
+    return Reading(AgentAct.PROPOSE, tuple(dict.fromkeys((*put, *asked))), wanted=wanted)
+
+
+def _names_other_row(world: World, call: TraceEvent, said: str) -> bool:
+    """Whether a text names another row than a call does where the call's may not exist."""
+    words = set(phrases.NAMES.findall(said))
+    for table in world.tables:
+        value = str(call.arguments.get(table.key, "")).casefold()
+        keys = {str(row[table.key]).casefold() for row in world.rows[table.name]}
+        if value and value not in words and words & keys:
+            return True
+    return False
+
+
+def wanted_calls(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> list[TraceEvent]:
+    """The calls that write which the user wants now and that have not been made: those of the
+    goal's trace, up to a request that is still to come; before a change of mind, and where a wish
+    is declined, those of the wish."""
+    writing = {one.tool.name for one in world.tools if one.changes or one.writes}
+    heard = [one.act for one in trace if one.kind == EventKind.USER]
+    requests = [at for at, one in enumerate(goal.trace) if one.act == UserAct.REQUEST]
+    end = (*requests, len(goal.trace))[min(heard.count(UserAct.REQUEST), len(requests))]
+    calls = [one for one in goal.trace[:end] if is_success(one) and one.tool in writing]
+    changed = UserAct.CHANGE in heard
+    if goal.wish and goal.outcome.kind != OutcomeKind.DONE:
+        calls += goal.wish
+    elif goal.wish and not changed:
+        given_up = {one.tool for one in goal.wish}
+        calls = [*goal.wish, *(one for one in calls if one.tool not in given_up)]
+    if not calls:  # what holds already is wanted as well
+        calls = [TraceEvent(kind=EventKind.CALL, tool=one.tool, arguments=one.arguments)
+                 for one in goal.asks if one.tool]  # fmt: skip
+    made = [(one.tool, one.arguments) for one in trace if is_success(one)]
+    return [one for one in calls if (one.tool, one.arguments) not in made]
+
+
+# Questions ----------------------------------------------------------------------------------
+
+
+def _asking(message: _Message) -> list[str]:
+    """The sentences that ask for something that the user is to tell, with the items below them."""
+    found: list[str] = []
+    below = False
+    for one, nested in message.said:
+        if _is_asking(one) and not _offers_reading(message, one):
+            found.append(one)
+            below = one.endswith(":")
+        elif below and nested:
+            found.append(one)
+        else:
+            below = False
+    return found
+
+
+def _is_asking(sentence: str) -> bool:
+    return _is_question(sentence) or _is_ordered(sentence)
+
+
+def _is_question(sentence: str) -> bool:
+    return sentence.rstrip("\"')*_ ").endswith("?")
+
+
+def _is_ordered(sentence: str) -> bool:
+    """Whether a sentence that is no question asks for something: please tell me, I need."""
+    if len(sentence.split()) <= _SHORT and phrases.PLEASE.search(sentence):
+        return True
+    return any(found.search(sentence) for found in (phrases.ORDERED, phrases.NEEDED))
+
+
+def _offers_reading(message: _Message, sentence: str) -> bool:
+    """Whether a question only offers to look something up."""
+    found = [*phrases.MAY_I.finditer(sentence)]
+    return any(
+        not found[0].startswith("you") and found[1] in phrases.IDLE
+        and not (found[1] in ("have", "get", "know", "ask") and " i " in found[0])
+        and not phrases.WH.search(sentence[: found.start()])
+        for found in found
+    )  # fmt: skip
+
+
+def _asked(
+    world: World, slots: Sequence[Slot], message: _Message, asking: Sequence[str]
+) -> Reading:
+    request = asked_for(world, slots, "\n".join(asking), message.text)
+    return Reading(AgentAct.ASK, request.slots, request.unknown)
+
+
+# Options ------------------------------------------------------------------------------------
+
+
+def _offers(world: World, message: _Message, asking: Sequence[str]) -> bool:
+    """Whether the user is to pick one of several things that the message puts up."""
+    listed = [one for one, nested in message.said if nested and one not in asking]
+    for one in asking:
+        if _has_options(message, one):
+            return True
+        if phrases.OR.search(phrases.NO_OPTIONS.sub(" ", one)) and _counts(world, one) > 1:
+            return True
+        if phrases.PICK.search(one) and (
+            len(listed) > 1
+            or phrases.EITHER.search(message.text)
+            or _counts(world, message.text) > 1
+        ):
+            return True
+    return False
+
+
+def _put_up(world: World, slots: Sequence[Slot], message: _Message, asking: str) -> tuple[str, ...]:
+    """The slots whose values are options: those of the question, else those of the message."""
+    found = offered_slots(world, slots, asking) or asked_for(world, slots, asking, "").slots
+    found = found or offered_slots(world, slots, message.text)
+    found = found or asked_for(world, slots, asking, message.text).slots
+    return tuple(dict.fromkeys(found))
+
+
+def _has_options(message: _Message, sentence: str) -> bool:
+    """Whether a question puts up one thing or another, and not one datum or another."""
+    left = phrases.NO_OPTIONS.sub(" ", sentence)
+    parts = phrases.OR.split(left)
+    if len(parts) < 2 or phrases.GIVE.search(left):
+        return False
+    if phrases.ONE_OR_OTHER.search(left):
+        return True
+    if phrases.MAY_I.search(left) and not phrases.WH.search(left):
+        return True
+    if all(stems(part) & message.changing for part in parts[-2:]):
+        return True
+    return all(next(numbers_in(part), None) or next(dates_in(part), None) for part in parts[-2:])
+
+
+def _counts(world: World, said: str) -> int:
+    """How many rows of one table, or options of one parameter, a text names; the most of any."""
+    words = set(phrases.NAMES.findall(said))
+    most = 0
+    for table in world.tables:
+        most = max(
+            most, len(words & {str(r[table.key]).casefold() for r in world.rows[table.name]})
+        )
+    for one in _changing_tools(world):
+        for options in options_of(one).values():
+            named = sum(says(option, said) for option in options)
+            most = max(most, named)
+    return most
+
+
+# What is said -------------------------------------------------------------------------------
+
+
+def _refuses(message: _Message, sentence: str) -> bool:
+    return (
+        phrases.REFUSED.search(sentence) is not None or phrases.HANDED.search(sentence) is not None
+    )
+
+
+def _reports(message: _Message, sentence: str) -> bool:
+    """Whether a sentence tells something, and no plan or pleasantry."""
+    if _is_question(sentence) or phrases.I_SEE.match(sentence):
+        return False
+    if (
+        phrases.CHATTER.match(sentence)
+        and len(sentence.split()) < 15
+        and not _holds_value(sentence)
+    ):
+        return phrases.DONE.search(sentence) is not None
+    if phrases.DONE.search(sentence):
+        return True
+    if phrases.NOT_NOW.search(sentence):
+        return False
+    keys = _KEY.findall(sentence)
+    about = stems(sentence) & message.nouns or keys
+    if phrases.TOLD.search(sentence):
+        return bool(about) or (_holds_value(sentence) and len(sentence.split()) <= _SHORT)
+    return bool(about) and _holds_value(sentence) and (":" in sentence or bool(keys))
+
+
+def _holds_value(sentence: str) -> bool:
+    return (next(numbers_in(sentence), None) or next(dates_in(sentence), None)) is not None

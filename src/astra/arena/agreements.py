@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from astra.arena.answers import normalise
-from astra.arena.claims import stems
+from astra.arena.claims import name_stems, stems
 from astra.arena.statements import dates_in, day, number, numbers_in, places_of, plain_text
 from astra.arena.traces import is_success, proposal, takes_back
 from astra.records.world import EventKind, TraceEvent, UserAct, World, WorldTool
@@ -22,6 +22,8 @@ _PROPOSED = re.compile(
     r"like me to|want me to|about to|(?:i|we)['’]ll|(?:i|we)['’]d(?: like to)?)\s+"
     r"(?:now |then |also |just |please )?([a-z]+)"
 )
+_MAKE_IT = re.compile(r"\bmake (?:it|(?:the|that|this|these|those|any) (?:change|update)s?)\b")
+"""Does whatever was said, and makes nothing new."""
 _IDLE = frozenset({"ask", "assist", "be", "check", "find", "get", "have", "help", "know", "look",
                    "need", "see", "tell", "wait"})  # fmt: skip
 """What an agent offers to do that changes nothing."""
@@ -93,7 +95,7 @@ def _names_change(
     writing = [one for one in world.tools if one.changes or one.writes]
     done = stems(said) | {word.removesuffix("ing") for word in _NAMES.findall(said)}
     for one in writing:
-        verbs = _verbs(one)
+        verbs = verbs_of(one)
         if _stands(one.tool.name, said) or done & (verbs | {v.removesuffix("e") for v in verbs}):
             return True
     keys = {table.name: table.key for table in world.tables}
@@ -122,15 +124,15 @@ def _names_other_tool(tool: WorldTool, rivals: Sequence[WorldTool], said: str) -
     named = {one.tool.name for one in rivals if _stands(one.tool.name, said)}
     if named:
         return tool.tool.name not in named
-    verbs = stems(" ".join(_PROPOSED.findall(said)))
-    other = frozenset[str]().union(*(_verbs(one) for one in rivals if one is not tool))
-    return bool(verbs & (other - _verbs(tool))) and not stems(said) & _verbs(tool)
+    verbs = stems(" ".join(_PROPOSED.findall(_MAKE_IT.sub("do it", said))))
+    other = frozenset[str]().union(*(verbs_of(one) for one in rivals if one is not tool))
+    return bool(verbs & (other - verbs_of(tool))) and not stems(said) & verbs_of(tool)
 
 
-def _verbs(tool: WorldTool) -> frozenset[str]:
+def verbs_of(tool: WorldTool) -> frozenset[str]:
     """What a tool does, as its name and its document begin."""
     words = [tool.tool.name.split("_")[0], *tool.tool.description.split()[:1]]
-    return stems(" ".join(words))
+    return name_stems(" ".join(words))
 
 
 def _names_other_value(
@@ -144,7 +146,7 @@ def _names_other_value(
     for name, value in arguments.items():
         if _stands(str(value), said):
             continue
-        options = [one for one in _options(tool).get(name, ()) if one != value]
+        options = [one for one in options_of(tool).get(name, ()) if one != value]
         if any(_stands(one, said) for one in options):
             return True
         rows = next((rows for table, rows in tables.items()
@@ -157,13 +159,13 @@ def _names_other_value(
             if own not in days and days - near:
                 return True
         if isinstance(value, int | float) and not isinstance(value, bool):
-            told = set(_numbers_of(name, said))
+            told = set(numbers_of(name, said))
             if told and float(value) not in told:
                 return True
     return False
 
 
-def _numbers_of(name: str, said: str) -> Iterator[float]:
+def numbers_of(name: str, said: str) -> Iterator[float]:
     """The numbers that stand beside a parameter's name."""
     own = stems(name)
     for one in numbers_in(said):
@@ -178,17 +180,17 @@ def _offers_other(
     tool: WorldTool, rivals: Sequence[WorldTool], arguments: Mapping[str, Any], said: str
 ) -> bool:
     """Whether the proposal has an option of another tool alone, and nothing of this call."""
-    if stems(said) & _verbs(tool) or any(_stands(str(one), said) for one in arguments.values()):
+    if stems(said) & verbs_of(tool) or any(_stands(str(one), said) for one in arguments.values()):
         return False
-    own = {option for options in _options(tool).values() for option in options}
+    own = {option for options in options_of(tool).values() for option in options}
     foreign = {
         option for one in rivals if one.role not in ("decline", "hand_over")
-        for options in _options(one).values() for option in options
+        for options in options_of(one).values() for option in options
     }  # fmt: skip
     return any(_stands(option, said) for option in sorted(foreign - own))
 
 
-def _options(tool: WorldTool) -> dict[str, list[str]]:
+def options_of(tool: WorldTool) -> dict[str, list[str]]:
     """What each parameter of a tool may be, where its document lists it."""
     shapes = cast("dict[str, Any]", tool.tool.parameters.get("properties", {}))
     return {

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -156,7 +156,7 @@ def claims(
     found: list[ToldValue] = []
     others = 0
     named: frozenset[str] = frozenset()
-    for sentence, nested in _sentences(text):
+    for sentence, nested in sentences(text):
         keys = _keys(subject, sentence)
         named = keys or (named if nested else keys)
         mentions = _mentions(subject, sentence)
@@ -178,7 +178,7 @@ def claims(
     return [one._replace(listed=one.listed and listed) for one in found]
 
 
-def _sentences(text: str) -> Iterator[tuple[str, bool]]:
+def sentences(text: str) -> Iterator[tuple[str, bool]]:
     """The sentences and lines of a text, normalised, and whether each stands under the one before
     it."""
     for raw in _SENTENCE.split(_SHORT.sub(r"\1", plain_text(text))):
@@ -235,23 +235,23 @@ def _words_of(subject: AskedCell, sentence: str) -> list[Mention]:
 def values_in(subject: AskedCell, text: str) -> frozenset[Any]:
     """The column's values that a text states anyhow, normalised."""
     return frozenset(
-        one.value for sentence, _ in _sentences(text) for one in _mentions(subject, sentence)
+        one.value for sentence, _ in sentences(text) for one in _mentions(subject, sentence)
     )
 
 
 def is_told(answer: Answer, text: str) -> bool:
     """Whether a text tells an answer that is no cell: states it, and not in a question, denied, or
     as one of two numbers or dates."""
-    sentences = [one for one, _ in _sentences(text) if not _is_question(one)]
+    stated = [one for one, _ in sentences(text) if not _is_question(one)]
     if answer.type not in (AnswerType.NUMBER, AnswerType.DATE):
-        return states(answer, "\n".join(sentences))
-    return any(one.right for sentence in sentences for one in _told_of(answer, sentence))
+        return states(answer, "\n".join(stated))
+    return any(one.right for sentence in stated for one in _told_of(answer, sentence))
 
 
 def values_told(answer: Answer, text: str) -> dict[str, frozenset[Any]]:
     """The numbers or dates that a text tells, by the sentence with a gap for the value."""
     found: dict[str, frozenset[Any]] = {}
-    for sentence, _ in _sentences(text):
+    for sentence, _ in sentences(text):
         for one in _told_of(answer, sentence):
             if one.value is None:  # 64GB
                 continue
@@ -402,6 +402,10 @@ def is_denied(before: str) -> bool:
 def stems(text: str) -> frozenset[str]:
     """The words of a text or name, without their endings."""
     return frozenset(_stem(word) for word in _WORD.findall(normalise(text)))
+
+
+name_stems = lru_cache(maxsize=4096)(stems)
+"""``stems`` of names of tools, tables, parameters and columns, which come again and again."""
 
 
 def _stem(word: str) -> str:

@@ -1,0 +1,303 @@
+"""The phrases by which agents propose, offer, ask, refuse and report; all texts are normalised."""
+
+from __future__ import annotations
+
+import re
+
+from astra.arena.claims import stems
+
+
+def _any(*ways: str) -> re.Pattern[str]:
+    """A pattern of one way or another to say something, each as words of their own."""
+    return re.compile(rf"\b(?:{'|'.join(ways)})(?!\w)", re.S)
+
+
+UNSPOKEN = (
+    re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S | re.I),
+    re.compile(r"<tool_?call>.*?(?:</tool_?call>|\Z)", re.S | re.I),
+    re.compile(r"```.*?(?:```|\Z)", re.S),
+    re.compile(r"^[ \t]*[{\[][^\n]*[}\]][ \t]*$", re.M),
+    re.compile(r"^[ \t]*\w+[ \t]*\(?\{.*", re.S | re.M),
+    re.compile(r"^[ \t]*\w+\([^)\n]*(?:\)|$)", re.M),
+    re.compile(r"^[ \t]*[{\[][ \t]*[\"'].*", re.S | re.M),
+    re.compile(r"^[ \t]*\w+: \"[^\n]*\", \w+: .*", re.S | re.M),
+    re.compile(r"<\|[^|>]{0,40}\|>"),
+)
+"""What is not said to the user: thoughts, calls, code, JSON, marks of a chat template."""
+SHORTER = (
+    (re.compile("[‘’ʼ]"), "'"),
+    (re.compile(r"\be\.\s?g\.", re.I), "for example"),
+    (re.compile(r"\bi\.\s?e\.", re.I), "that is"),
+    (re.compile(r"^(\s*(?:\*\*)?)\d{1,2}[.)]\s+", re.M), r"- \1"),
+)
+"""What would be taken for the end of a sentence, and what it is read as."""
+CLOSING = _any(
+    r"(?:anything|something|any(?:thing)? (?:other|more|further)|what) (?:else|more|further)"
+    r"(?!.{0,30}\b(?:know|tell|need from))",
+    r"any (?:other|further|more|additional) (?:question|request|assistance|help|concern|issue|"
+    r"thing|"
+    r"change|matter)s?",
+    r"(?:how|what) (?:else |more )?(?:can|may|could|might|would) (?:i|we) (?:help|assist|do for|"
+    r"be of)",
+    r"let (?:me|us) know if (?:you(?:'d| would)? (?:need|have|like (?:any|to know)|want any|"
+    r"require|"
+    r"run)|there(?:'s| is)|i can|any\w*)",
+    r"(?:have|need|if) (?:you have )?(?:any )?(?:questions|concerns|help|assistance)",
+    r"feel free", r"don't hesitate", r"how are you", r"(?:can|may) i (?:help|assist)",
+    r"how (?:can|may) i be of", r"is there any ?(?:thing|other)",
+)  # fmt: skip
+"""What ends a message and asks for nothing."""
+
+# What is going to be changed -----------------------------------------------------------------
+
+_SKIPPED = (
+    r"(?:(?:now|then|also|just|please|next|first|again|still|gladly|immediately|go ahead (?:and|"
+    r"with)|proceed (?:to|with|by)|start by|begin by|need to|have to|be able to|try to|go on to|to|"
+    r"and|be|get|the|your|this|that|of|with|right away|hereby|happily|officially) )*"
+)
+ANNOUNCED = re.compile(
+    r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
+    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|let (?:me|us)|"
+    r"let's|going to) "
+    rf"{_SKIPPED}([a-z]+)"
+)
+"""I am going to do it; the group is the verb."""
+IMPENDING = (
+    re.compile(r"\bwill (?:now |then |also |therefore )?be (?!charged|refunded|credited)([a-z]+)"),
+    re.compile(
+        r"^(?:(?:now|ok|okay|great|alright|all right|sure|perfect|thanks|thank you),? )?(?:i'm )?"
+        r"(?:now |proceeding (?:to|with) (?:the )?)?([a-z]+ing)\b"
+        r"(?!.*\b(?:is|are|was|were|isn't|aren't|requires?|needs?|means?|will|would|can|could|may|"
+        r"has|have|costs?|can't|cannot|not)\b)"
+    ),
+)
+"""It will be done, and doing it now; the group is the verb."""
+MAY_I = re.compile(
+    r"\b(?:(?:shall|should|may|can|could|might|must) (?:i|we)|"
+    r"(?:want|like|prefer|need) (?:for )?(?:me|us) to|"
+    r"(?:ok|okay|fine|alright|all right|good) (?:with you )?(?:if|that|for me to)(?: i)?|mind if i|"
+    r"(?:permission|approval|consent|confirmation|go-ahead) (?:to|for)|"
+    r"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|"
+    r"(?:^|that |so,? |confirm:? |, |: )you(?: want|'d like| would like| wish|r request is|"
+    r"r intention "
+    r"is|'re asking(?: me)?| are asking(?: me)?) to|"
+    rf"(?:ready|sure) (?:(?:that )?you want )?to) {_SKIPPED}([a-z]+)"
+)
+"""May I do it, do you want it done; the group is the verb."""
+DO_YOU_AGREE = re.compile(
+    r"\b(?:shall|should|may|can) (?:i|we) (?:do (?:that|this|it|so)|go ahead|proceed|"
+    r"continue)\b[^.!]*\?|"
+    r"\bdo you (?:agree|consent|authori[sz]e|approve)\b|"
+    r"\bdo i have your (?:approval|consent|permission|ok|okay|agreement|confirmation|go-ahead)\b|"
+    r"\b(?:ok|okay|happy|alright|fine)(?: with you)?(?: for me)? to (?:proceed|continue|"
+    r"go ahead)\b|"
+    r"\bwant me to (?:do (?:that|this|it|so)|go ahead|proceed)\b|\bis (?:this|that) what you want\b"
+)
+"""Do you agree: a change is meant, whether it is named or not."""
+AGREE = re.compile(
+    r"\b(?:is|are|does|do) (?:that|this|it|these|those|everything|all of (?:this|that)|the above|"
+    r"the "
+    r"details|these details)\b.{0,40}\b(?:correct|right|ok|okay|fine|alright|accurate|work|look|"
+    r"sound|good|acceptable|suit)\b|"
+    r"\b(?:shall|should|may) (?:i|we)\W*\?|\bdo you (?:agree|accept|consent|approve|confirm)\b|"
+    r"\b(?:proceed|go ahead|continue)\b[^.?!]{0,60}\?|\b(?:correct|right|agreed|okay|ok|yes)\W*\?|"
+    r"\b(?:reply|respond|answer|say|type|write)\b.{0,20}\byes\b|\byes\W{0,4}(?:/|or)\W{0,4}no\b|"
+    r"\b(?:please|kindly|could you|can you|would you|you to|to|you)(?: please| kindly| just)* "
+    r"(?:confirm|approve|authori[sz]e)\b|^confirm\b|\bawait(?:ing)? your (?:confirmation|approval)|"
+    r"\bneed your (?:explicit |final )?(?:confirmation|approval|consent|permission|agreement|"
+    r"go-ahead)|\blet me know if (?:that|this|it|you(?:'d| would) like (?:me )?to (?:proceed|go))"
+)
+"""Do you agree, is that right, shall I: to whatever was said before."""
+IF_YOU_LIKE = re.compile(
+    r"\bif (?:you(?:'d)? (?:wish|like|want|agree|prefer)|that helps)[^.?!]{0,30}? i (?:can|"
+    r"could) ([a-z]+)|"
+    r"\bi (?:can|could) ([a-z]+)\b[^.?!]*\bif you(?:'d)? (?:wish|like|want|agree|prefer)\b"
+)
+"""I could do it if you like; a group is the verb."""
+UNDER_WAY = re.compile(
+    r"\b(?:i|we)(?:'m| am|'re| are|'ll| will)(?: now)? (?:going ahead|go ahead with|"
+    r"proceed(?:ing)?\b(?! to))|^proceeding\W*$"
+)
+CONFIRM_VALUE = re.compile(
+    r"\b(?:confirm|verify|double-check)(?: with me)? (?:me )?(?:which|what|when|how|"
+    r"whether you have|"
+    r"who|your|if you have|the (?!details|change|above|request|following|cancel|exten|renew))"
+)
+"""What is to be confirmed is a datum."""
+IF_WANTED = _any("let me know", "confirm", "just say", "please (?:say|reply)", "tell me if")
+WISH = _any(
+    r"you(?: want|'d like| would like| wish|'re asking| are asking)(?! to know)", "(?:would|"
+    r"will) be",
+    "rather than", "instead of",
+)  # fmt: skip
+"""How a change is named that no verb of a tool names."""
+WAITING = _any(
+    r"(?:once|after|as soon as|when|if|until) (?:i (?:have|know|receive|get|verify)|you "
+    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! me (?:the|your) (?:go|ok|appro|cons))|"
+    r"let|share|specify|choose|pick|select|send|"
+    r"supply|identify|verify)\w*)",
+    r"so (?:that )?(?:i|we) can", r"in order (?:for me )?to", r"before i (?:can|proceed|do|make|"
+    r"go)",
+)  # fmt: skip
+"""What is only going to be done when something else is known."""
+NO_CHANGE = _any(
+    r"make (?:sure|certain|a note)", r"(?:update|give|place) you", r"open (?:up )?your",
+    r"process(?:ing)? (?:that|this|your) (?:query|question)", r"go (?:through|over|back)",
+)  # fmt: skip
+IDLE = frozenset(
+    "access again answer ask assist be check clarify come confirm connect consult do double "
+    "explain "
+    "fetch find follow gather get give go guide have hear help identify inform inquire keep know "
+    "let "
+    "like list locate look need note offer provide pull query read recheck retrieve review search "
+    "see share show start take tell try understand use verify wait walk want work".split()
+)
+"""What an agent does that changes nothing."""
+_CHANGES = (
+    "add adjust annul apply arrange book call cancel cancelling charge close collect complete "
+    "create "
+    "credit decrease delete drop end enrol enroll execute extend file finalise finalize finish "
+    "increase initiate issue lengthen log make mark modify move open order pay perform place "
+    "postpone proceed process prolong reactivate reassign record reduce refund register reinstate "
+    "release remove renew reopen reschedule reserve restore revoke schedule set settle sign submit "
+    "swap switch terminate transfer unlock update change void withdraw "
+    "adjustment booking cancellation enrolment extension modification payment prolongation removal "
+    "renewal reservation termination withdrawal"
+)
+CHANGING = stems(" ".join((_CHANGES, *(f"{one}ing" for one in _CHANGES.split()))))
+"""What agents call the changes that tools make, whatever the tools are called."""
+
+# What the user is to pick or tell --------------------------------------------------------------
+
+WH = _any("which|what|when|how|why|who|where|whose")
+QUESTION = _any(
+    "is|are|was|were|do|does|did|can|could|shall|should|may|might|will|would|have|has|which|what|"
+    "when|who|whose|how|where|why"
+)
+NO_OPTIONS = re.compile(
+    r",? or (?:not|no\b|is there|are there|do you (?:have|need|want (?:something|anything|"
+    r"to change|"
+    r"me to change|any))|would you (?:like|prefer) (?:something|anything|to (?:change|make|adjust|"
+    r"wait|keep|leave|stop|hold))|if (?:you|there)|let me know|should i (?:wait|stop|hold|leave)|"
+    r"(?:leave|keep) (?:it|things|everything)|anything|something|any other|more|so\b|other)"
+)
+"""The other half of a question whose answer is yes or no."""
+PICK = _any(
+    "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
+    "did) you mean",
+    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want)",
+    "how would you like to (?:proceed|continue)",
+)  # fmt: skip
+OR = _any("or|alternatively")
+EITHER = re.compile(
+    r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
+    r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] |\b(?:i|we|you) (?:can|could)\b[^.?!]{1,200}\bor\b",
+    re.S,
+)
+ONE_OR_OTHER = _any(
+    r"one\b.*\bor\b.*\bone",
+    r"the first\b.*\bor\b",
+    "(?:would you|"
+    r"you'd) rather",
+    "either",
+    "(?:do|did) you mean",
+    "prefer",
+)
+GIVE = _any(
+    "provide|tell|give|share|send|supply|specify|enter|state", r"what(?:'s| is| are)(?: your)?",
+    "(?:have|know|need|with) your", "by(?: your)?",
+)  # fmt: skip
+ORDERED = re.compile(
+    r"\b(?:please|kindly|could you|can you|would you|will you|i need you to|"
+    r"i'd need you to|i ask you to|you to|if you (?:could|can|would))"
+    r"(?: please| kindly| also| first| just| either| now)* (?:provide|tell|give|specify|share|"
+    r"let (?:me|us) know|enter|supply|state|confirm|indicate|choose|pick|select|reply|respond|send|"
+    r"clarify|verify|identify|mention|describe|explain|say|type|name|elaborate|check|advise|inform|"
+    r"help me (?:with|by|identify|understand)|include|be more specific|repeat|double-check)\b"
+)
+NEEDED = re.compile(
+    r"\b(?:i|we)(?: will|'ll| would|'d| do| also| still| just| first| only| may)* "
+    r"(?:need|require|am missing|are missing|want|like)(?: to)?(?: (?:know|ask|have|first|just|"
+    r"also|"
+    r"a|an|some|one|few|two|more|bit|of|further|additional|the following|"
+    r"following|from you|by|for|on|until|with))* (?:(?:two|three|few|couple of) (?:things|details)|"
+    r"your|the|which|what|how|when|why|whether|where|who|information|details?|clarification|"
+    r"from you|for you to|following|you to (?:tell|provide|give|specify|choose|confirm|share|pick|"
+    r"clarify|verify))|'m missing (?:the|your|a|some)|"
+    r"\blet (?:me|us) know (?:(?:by|for|on|until|with) )?(?:which|what|how|when|your|the|who|"
+    r"where|whether|why)\b|"
+    r"\bmay i (?:have|ask|know|get)\b|\b(?:can|could) i (?:have|get|ask|also get|please have)\b|"
+    r"^(?:provide|specify|enter|tell me|give me|share|choose|select|pick|confirm (?:your|the|which|"
+    r"what|how))\b|\bneed\b[^.?!]{0,40}:$|\b(?:is|are) (?:needed|required|missing)\b|"
+    r"\bi (?:was|am|'m) wondering\b"
+)
+PLEASE = re.compile(r"^(?:your|the)\b.*\bplease\W*$")
+
+# What is refused or told -----------------------------------------------------------------------
+
+REFUSED = _any(
+    r"(?:i|we)(?:'m| am| are|'re)?(?: (?:really|so|very|currently|simply|therefore|also|still|"
+    r"unfortunately|afraid(?: that)?|sorry,? but i))* (?:can't|cannot|can not|could not|couldn't|"
+    r"won't|will not|not able|unable|don't have|do not have|lack|must (?:decline|refuse|deny)|"
+    r"have to (?:decline|refuse|deny|reject)|have (?:declined|refused)|had to decline|"
+    r"not (?:allowed|permitted|authori[sz]ed)|declined?|refused?|may not)",
+    r"\w+'ve (?:had to decline|"
+    r"declined)", "unable to", "not be able", "impossible", "unfortunately", "must decline",
+    r"\w+(?:n't| not) (?:be )?(?:possible|allowed|permitted|available|eligible|supported|offered|"
+    r"something (?:i|we) can|a reason|among|one of)",
+    "(?:cannot|can't|could not|couldn't|may not|won't) be",
+    r"(?:against|violates?|outside|beyond|not within|prohibited by|forbidden by) (?:the |our |my )?"
+    r"(?:\w+ )?(?:policy|policies|rules?|scope|ability|abilities|capabilit\w+)",
+    "(?:policy|rules?) (?:do not|don't|does not|doesn't|forbids?|prohibits?|prevents?)",
+    "(?:has been|have been|had been|was|were|is) (?:declined|refused|denied|rejected)",
+    r"i(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut", "none of (?:my|the) tools",
+    "can only (?:help|assist)", "no (?:tool|way|option|function|means) (?:to|for|that|of)",
+    r"turn (?:this|it|that|you|your request)\b.{0,20}\bdown",
+    "there (?:is|are|was|were) no", r"no \w+ (?:was|were) found",
+)  # fmt: skip
+HANDED = _any(
+    r"(?:hand|pass|transfer|forward|refer|connect|rout|escalat)\w*\b.{0,60}\b(?:colleague|human|"
+    r"agent|person|specialist|team|staff|supervisor|representative|manager|department|someone|"
+    r"support)s?",
+    r"(?:colleague|specialist|team member|representative|human agent|human)s? (?:is going to|will|"
+    r"can|shall|would)",
+    r"(?:transfer|pass|hand|forward)\w* (?:this|it|you|your (?:request|report|case|complaint|"
+    r"question|"
+    r"query|concern))\b.{0,20}\b(?:on|over|along|to (?:them|him|her|a|the|our|my|one of|someone))",
+    r"escalat(?:e|ed|ing)", r"transfer(?:red|ring)? you",
+    r"hand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}\bover",
+    r"contact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)",
+)  # fmt: skip
+DONE = _any(
+    r"(?:has|have|had|was|were|is|are)(?: now| been| already| just| also| successfully| all| gone "
+    r"ahead and)* \w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
+    r"\w+'(?:ve|s)(?: now| been| already| just| also| successfully| all| gone ahead and)* "
+    r"\w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
+    "success(?:ful|fully)?", "(?:all )?done", "completed?", "all set",
+    r"(?<![\"'] )(?<![\"'])i (?!need)\w+ed", "taken care of",
+)  # fmt: skip
+TOLD = _any(
+    "is|are|was|were|has|have|had|costs?|shows?|found|see|there's|it's|that's|stands?|remains?",
+    "starts?|ends?|falls?|returns?|here (?:is|are)|here's|means|expires?|belongs?|amounts?",
+    "contains?|includes?|owe",
+)  # fmt: skip
+NOT_NOW = re.compile(
+    r"\b(?:will|shall|going to|would|could|can|may|might|let me|must|needs?|should|if|once)\b|"
+    r"'(?:ll|d)\b"
+)
+I_SEE = re.compile(
+    r"^\W*(?:\w+,? )?i (?:understand|see|hear)(?: that)? you(?: want|'d| would| wish| need)"
+)
+CHATTER = re.compile(
+    r"^\W*(?:hello|hi|hey|thank(?:s| you)|sure|certainly|of course|great|ok|okay|understood|got it|"
+    r"no problem|absolutely|good (?:morning|afternoon|evening|day)|you're welcome|my pleasure|"
+    r"welcome|sorry|i apologi[sz]e|i(?:'m| am) (?:happy|glad|here|sorry|ready|an?\b)|have a|"
+    r"goodbye|"
+    r"bye|one moment|just a moment|please (?:wait|hold)|hold on|perfect|i understand|i see\b|"
+    r"take care|alright|noted|apologies)\b"
+)
+MY = re.compile(r"\bmy (?=(\w[^.?!]{0,30}))")
+MINE = ("email", "name", "full name", "postcode", "account", "legal name", "reason")
+"""What users call their own, besides rows."""
+NAMES = re.compile(r"[^\s|()\[\]{},;:\"'“”!?#/.]+")
+"""Words and keys."""
