@@ -2,6 +2,7 @@
 
 from astra.arena.worlds import world_texts
 from astra.data_stage import data_stage
+from astra.estimate.asks import counted
 from astra.records.environment import Arena
 from astra.records.trajectory import SFTSample
 from astra.records.world import World
@@ -16,12 +17,14 @@ from astra.worlds.conversations import (
     played_goals,
     player,
 )
+from astra.worlds.estimate import conversation_asks
 
 
 def main() -> None:
     with data_stage("conversations", PlayedGoalsConfig) as stage:
         config = stage.config
         goals = played_goals(stage.read("goals", Arena))
+        stage.expect(lambda: conversation_asks(config, counted(len(goals))))
         stage.follow("in", len(goals) * config.samples, "conversations")
         sandbox = stage.enter(build_sandbox(config.sandbox, stage.runtime))
         read = digests(stage.table("worlds"), stage.table("goals"))

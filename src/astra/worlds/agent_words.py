@@ -44,7 +44,7 @@ _PROPOSE = ("I am going to use {call}. Do you agree?", "I am going to {wish}. Do
 _LACKING = ("I am sorry, I have no tool for that at the moment.",
             "I cannot do that now: none of my tools does it.",
             "Unfortunately I am not able to do that, I have no tool for it.",
-            "I am afraid I cannot do that right now, because a tool for it is missing.")  # fmt: skip
+            "I am afraid I cannot do that right now, a tool for it is missing.")  # fmt: skip
 _TELL = ("The {column} is {value}.", "It says here that the {column} is {value}.",
          "I have looked it up: the {column} is {value}.",
          "According to our records the {column} is {value}.")  # fmt: skip

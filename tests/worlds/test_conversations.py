@@ -1,0 +1,229 @@
+"""Goals are played with their users, and only conversations that succeed are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from astra.arena.world_scripts import SpokenTurn
+from astra.arena.worlds import goal_of, world_texts
+from astra.errors import AstraError
+from astra.records.base import compact_json
+from astra.records.environment import Arena
+from astra.records.message import Message, MessageRole, ToolCall
+from astra.records.qa import Split
+from astra.records.score import Rejection, Scored
+from astra.records.tool import Tool
+from astra.records.trajectory import SFTSample
+from astra.records.world import EventKind, GoalTrait, UserScript, WorldGoal, WorldShape
+from astra.sandbox.limits import SandboxLimits
+from astra.sandbox.local import LocalSandbox
+from astra.store.metrics import StageMetrics
+from astra.worlds.agent_words import expert_turns
+from astra.worlds.conversation_config import PlayedGoalsConfig
+from astra.worlds.conversations import (
+    ConversationReport,
+    GoalExpert,
+    GoalPlayer,
+    conversations,
+    played_goals,
+)
+from astra.worlds.view import WorldView
+from configs import block
+from world_goals import worlds_and_goals
+
+CONFIG = PlayedGoalsConfig.model_validate(block("conversations"))
+WORLD, MADE = worlds_and_goals()
+SCRIPT = UserScript(facts=(), turns=(), patience=2, most_turns=10)
+Outcome = SFTSample | Rejection
+
+
+def changed(arena: Arena, split: Split = Split.TRAIN, **fields: Any) -> Arena:
+    """The arena in a split, its goal with other fields and, if it has none, a user."""
+    goal = goal_of(arena).model_copy(update={"script": goal_of(arena).script or SCRIPT, **fields})
+    return with_goal(arena, goal, split)
+
+
+def with_goal(arena: Arena, goal: WorldGoal, split: Split) -> Arena:
+    text = compact_json(goal.model_dump(mode="json"))
+    given: dict[str, Any] = {**dict(arena), "id": "", "split": split, "goal": text}
+    return Arena(**given)
+
+
+GOALS = [changed(arena) for arena in MADE]
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[LocalSandbox]:
+    with LocalSandbox(SandboxLimits(cpu_s=60)) as opened:
+        yield opened
+
+
+def expert(arena: Arena, sample: int) -> GoalExpert:
+    return GoalExpert(arena, [arena.id, sample])
+
+
+@pytest.fixture
+def played(sandbox: LocalSandbox) -> Callable[..., list[Outcome]]:
+    def play(goals: Sequence[Arena], agent: Any = expert, **fields: Any) -> list[Outcome]:
+        config = CONFIG.model_copy(update=fields)
+        plays = GoalPlayer(config, world_texts([WORLD]), agent, sandbox)
+
+        async def all_of() -> list[Outcome]:
+            flow = conversations(goals, plays, 4, StageMetrics("conversations"))
+            return [outcome async for outcome in flow]
+
+        return asyncio.run(all_of())
+
+    return play
+
+
+def test_the_scripted_agent_succeeds_and_is_kept(played: Callable[..., list[Outcome]]) -> None:
+    outcomes = played(GOALS, samples=2)
+    kept = [one for one in outcomes if isinstance(one, SFTSample)]
+    assert len(kept) == 2 * len(GOALS) == len({one.id for one in kept})
+    for sample, arena in zip(kept[::2], GOALS, strict=True):
+        assert sample.trajectory_id == f"{arena.id}.0"
+        assert (sample.split, sample.domain) == ("train", WORLD.domain)
+        assert sample.scores == {"verdict": Scored(value=1.0)}
+        assert sample.messages[0].content == WORLD.policy
+        assert sample.messages[1].content == arena.main_question
+        assert sample.messages[-1].role == MessageRole.ASSISTANT
+    assert any(one.messages != two.messages for one, two in zip(kept[::2], kept[1::2], strict=True))
+    assert played(GOALS, samples=2) == outcomes, "the same words twice"
+
+
+def test_a_late_tool_stands_in_the_users_words_and_not_among_the_first(
+    played: Callable[..., list[Outcome]],
+) -> None:
+    _, late = worlds_and_goals(goals=3, late_tools=True)
+    goals = [changed(one) for one in late if GoalTrait.LATE_TOOL in goal_of(one).traits]
+    assert goals
+    for arena, sample in zip(goals, played(goals), strict=True):
+        assert isinstance(sample, SFTSample)
+        (name,) = goal_of(arena).withheld
+        assert name not in {tool.name for tool in sample.tools}
+        assert any(name in m.content for m in sample.messages if m.role == MessageRole.USER)
+        assert any(call.name == name for m in sample.messages for call in m.tool_calls)
+
+
+class Mute:
+    """An agent that calls nothing and says nothing of use."""
+
+    name = "mute"
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        return Message(role=MessageRole.ASSISTANT, content="Hello.")
+
+
+class Failing(Mute):
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        raise AstraError("no answer")
+
+
+class Busy(Mute):
+    """An agent that never stops to call."""
+
+    async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
+        call = ToolCall(id=f"call_{len(messages)}", name="nothing", arguments="{}")
+        return Message(role=MessageRole.ASSISTANT, tool_calls=(call,))
+
+
+@pytest.mark.parametrize(
+    ("agent", "reason"),
+    [(Failing(), "infra_astra_error"), (Busy(), "max_turns")],
+)
+def test_what_does_not_end_well_is_dropped_with_its_stop(
+    played: Callable[..., list[Outcome]], agent: Mute, reason: str
+) -> None:
+    (outcome,) = played(GOALS[:1], lambda arena, sample: agent)
+    assert isinstance(outcome, Rejection)
+    assert (outcome.item, outcome.part, outcome.reason) == (GOALS[0].id, "sample 0", reason)
+
+
+def test_what_the_verdict_objects_to_is_dropped_with_its_reasons(
+    played: Callable[..., list[Outcome]],
+) -> None:
+    arena = next(one for one in GOALS if goal_of(one).effect)
+    other = changed(arena, effect=())  # what the agent does is now too much
+    (outcome,) = played([other])
+    assert isinstance(outcome, Rejection)
+    assert outcome.reason in ("state_missing", "state_extra")
+    assert outcome.detail.startswith(f"{outcome.reason}:")
+    (outcome,) = played([arena], lambda arena, sample: Mute())
+    assert isinstance(outcome, Rejection)
+    assert outcome.reason in ("user_left", "state_missing")
+
+
+def test_a_goal_without_a_user_is_not_played(played: Callable[..., list[Outcome]]) -> None:
+    goal = goal_of(MADE[0]).model_copy(update={"script": None})
+    (outcome,) = played([with_goal(MADE[0], goal, Split.TRAIN)])
+    assert isinstance(outcome, Rejection)
+    assert outcome.reason == "no_script"
+
+
+def test_held_out_goals_are_never_played(played: Callable[..., list[Outcome]]) -> None:
+    arenas = [changed(GOALS[0], split) for split in Split]
+    chosen = played_goals(arenas)
+    assert {arena.split for arena in chosen} == {Split.TRAIN, Split.DEV}
+    samples = [one for one in played(chosen) if isinstance(one, SFTSample)]
+    splits = {sample.trajectory_id.partition(".")[0]: sample.split for sample in samples}
+    assert splits == {arenas[0].id: "train", arenas[1].id: "eval"}
+
+
+def test_what_is_kept_is_counted_by_what_its_goal_is(
+    played: Callable[..., list[Outcome]],
+) -> None:
+    metrics = StageMetrics("conversations")
+    report = ConversationReport(GOALS)
+    for sample in played(GOALS):
+        assert isinstance(sample, SFTSample)
+        report.measure(metrics, sample)
+    assert metrics.counts["out"] == metrics.counts["out_train"] == len(GOALS)
+
+
+def words(goal: WorldGoal, key: int, view: WorldView) -> list[SpokenTurn]:
+    return expert_turns(view, goal, [key])
+
+
+def test_words_vary_and_calls_do_not() -> None:
+    view = WorldView(WORLD)
+    for arena in GOALS:
+        goal = goal_of(arena)
+        drawn = [words(goal, key, view) for key in range(12)]
+        calls = [[turn.calls for turn in one] for one in drawn]
+        made = [e.tool for e in goal.trace if e.kind == EventKind.CALL]
+        assert [name for turn in calls[0] for name, _ in turn] == made
+        assert all(one == calls[0] for one in calls)
+        assert len({drawn[at][-1].text for at in range(12)}) >= 2
+        assert all(one[-1].text and not one[-1].calls for one in drawn)
+
+
+def test_small_worlds_get_the_two_shortest_sentences_of_each_sort() -> None:
+    world, arenas = worlds_and_goals(shape=WorldShape.SMALL, goals=16)
+    view = WorldView(world)
+    assert all(
+        len({words(goal_of(arena), key, view)[-1].text for key in range(16)}) <= 2
+        for arena in arenas
+        if not goal_of(arena).say
+    )
+
+
+def test_the_agent_asks_for_what_its_user_then_tells() -> None:
+    view = WorldView(WORLD)
+    asked = 0
+    for arena in GOALS:
+        goal = goal_of(arena)
+        users = [event for event in goal.trace[1:] if event.kind == EventKind.USER]
+        talking = [turn for turn in words(goal, 0, view) if not turn.calls]
+        assert len(talking) == len(users) + 1
+        for turn, user in zip(talking, users, strict=False):
+            asked += 1
+            assert turn.text
+            if user.act == "choose":
+                table = next(t for t in WORLD.tables if t.key in goal.candidates[0])
+                assert all(row[table.key] in turn.text for row in goal.candidates)
+    assert asked
