@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from astra.arena.world_scripts import SpokenTurn
+from astra.arena.env import ArenaEnv
 from astra.arena.worlds import goal_of, world_texts
 from astra.errors import AstraError
 from astra.records.base import compact_json
@@ -18,11 +18,17 @@ from astra.records.qa import Split
 from astra.records.score import Rejection, Scored
 from astra.records.tool import Tool
 from astra.records.trajectory import SFTSample
-from astra.records.world import EventKind, GoalTrait, UserScript, WorldGoal, WorldShape
+from astra.records.world import (
+    EventKind,
+    GoalTrait,
+    UserAct,
+    WorldGoal,
+    WorldShape,
+)
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.store.metrics import StageMetrics
-from astra.worlds.agent_words import expert_turns
+from astra.worlds.agent_words import reworded
 from astra.worlds.conversation_config import PlayedGoalsConfig
 from astra.worlds.conversations import (
     ConversationReport,
@@ -37,13 +43,12 @@ from world_goals import worlds_and_goals
 
 CONFIG = PlayedGoalsConfig.model_validate(block("conversations"))
 WORLD, MADE = worlds_and_goals()
-SCRIPT = UserScript(facts=(), turns=(), patience=2, most_turns=10)
 Outcome = SFTSample | Rejection
 
 
 def changed(arena: Arena, split: Split = Split.TRAIN, **fields: Any) -> Arena:
-    """The arena in a split, its goal with other fields and, if it has none, a user."""
-    goal = goal_of(arena).model_copy(update={"script": goal_of(arena).script or SCRIPT, **fields})
+    """The arena in a split, its goal with other fields."""
+    goal = goal_of(arena).model_copy(update=fields)
     return with_goal(arena, goal, split)
 
 
@@ -62,8 +67,8 @@ def sandbox() -> Iterator[LocalSandbox]:
         yield opened
 
 
-def expert(arena: Arena, sample: int) -> GoalExpert:
-    return GoalExpert(arena, [arena.id, sample])
+def expert(env: ArenaEnv, sample: int) -> GoalExpert:
+    return GoalExpert(env, [env.arena.id, sample])
 
 
 @pytest.fixture
@@ -139,7 +144,7 @@ class Busy(Mute):
 def test_what_does_not_end_well_is_dropped_with_its_stop(
     played: Callable[..., list[Outcome]], agent: Mute, reason: str
 ) -> None:
-    (outcome,) = played(GOALS[:1], lambda arena, sample: agent)
+    (outcome,) = played(GOALS[:1], lambda env, sample: agent)
     assert isinstance(outcome, Rejection)
     assert (outcome.item, outcome.part, outcome.reason) == (GOALS[0].id, "sample 0", reason)
 
@@ -153,7 +158,7 @@ def test_what_the_verdict_objects_to_is_dropped_with_its_reasons(
     assert isinstance(outcome, Rejection)
     assert outcome.reason in ("state_missing", "state_extra")
     assert outcome.detail.startswith(f"{outcome.reason}:")
-    (outcome,) = played([arena], lambda arena, sample: Mute())
+    (outcome,) = played([arena], lambda env, sample: Mute())
     assert isinstance(outcome, Rejection)
     assert outcome.reason in ("user_left", "state_missing")
 
@@ -185,45 +190,39 @@ def test_what_is_kept_is_counted_by_what_its_goal_is(
     assert metrics.counts["out"] == metrics.counts["out_train"] == len(GOALS)
 
 
-def words(goal: WorldGoal, key: int, view: WorldView) -> list[SpokenTurn]:
-    return expert_turns(view, goal, [key])
+def words(goal: WorldGoal, key: int, view: WorldView) -> list[str]:
+    """The agent's messages of a trace."""
+    events = reworded(view, goal, [key])
+    assert [e for e in events if e.kind != EventKind.ASSISTANT] == [
+        e for e in goal.trace if e.kind != EventKind.ASSISTANT
+    ]
+    return [event.text for event in events if event.kind == EventKind.ASSISTANT]
 
 
-def test_words_vary_and_calls_do_not() -> None:
+def test_words_vary_and_nothing_else_does() -> None:
     view = WorldView(WORLD)
     for arena in GOALS:
-        goal = goal_of(arena)
-        drawn = [words(goal, key, view) for key in range(12)]
-        calls = [[turn.calls for turn in one] for one in drawn]
-        made = [e.tool for e in goal.trace if e.kind == EventKind.CALL]
-        assert [name for turn in calls[0] for name, _ in turn] == made
-        assert all(one == calls[0] for one in calls)
-        assert len({drawn[at][-1].text for at in range(12)}) >= 2
-        assert all(one[-1].text and not one[-1].calls for one in drawn)
+        drawn = [words(goal_of(arena), key, view) for key in range(12)]
+        assert all(text for one in drawn for text in one)
+        assert all(len({one[at] for one in drawn}) >= 2 for at in range(len(drawn[0])))
 
 
-def test_small_worlds_get_the_two_shortest_sentences_of_each_sort() -> None:
+def test_small_worlds_get_the_two_plainest_sentences_of_each_sort() -> None:
     world, arenas = worlds_and_goals(shape=WorldShape.SMALL, goals=16)
     view = WorldView(world)
-    assert all(
-        len({words(goal_of(arena), key, view)[-1].text for key in range(16)}) <= 2
-        for arena in arenas
-        if not goal_of(arena).say
-    )
+    for arena in arenas:
+        drawn = [words(goal_of(arena), key, view) for key in range(16)]
+        assert all(len({one[at] for one in drawn}) <= 2 for at in range(len(drawn[0])))
 
 
-def test_the_agent_asks_for_what_its_user_then_tells() -> None:
+def test_an_offer_names_every_row_that_the_words_fit() -> None:
     view = WorldView(WORLD)
-    asked = 0
+    offered = 0
     for arena in GOALS:
         goal = goal_of(arena)
-        users = [event for event in goal.trace[1:] if event.kind == EventKind.USER]
-        talking = [turn for turn in words(goal, 0, view) if not turn.calls]
-        assert len(talking) == len(users) + 1
-        for turn, user in zip(talking, users, strict=False):
-            asked += 1
-            assert turn.text
-            if user.act == "choose":
-                table = next(t for t in WORLD.tables if t.key in goal.candidates[0])
-                assert all(row[table.key] in turn.text for row in goal.candidates)
-    assert asked
+        for at, event in enumerate(reworded(view, goal, [arena.id])):
+            if at + 1 < len(goal.trace) and goal.trace[at + 1].act == UserAct.CHOOSE:
+                table = next(one for one in WORLD.tables if one.key in goal.candidates[0])
+                assert all(row[table.key] in event.text for row in goal.candidates)
+                offered += 1
+    assert offered == sum(GoalTrait.CHOICE in goal_of(arena).traits for arena in GOALS)

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 
 from astra.arena.statements import states
-from astra.arena.world_scripts import SpokenTurn
 from astra.records.base import content_id
 from astra.records.state import Row
 from astra.records.world import (
@@ -67,23 +66,14 @@ _WITH_QUESTION = frozenset({UserAct.CHOOSE, UserAct.ANSWER, UserAct.CONFIRM, Use
 """Turns of a user that answer what the agent said before them."""
 
 
-def expert_turns(view: WorldView, goal: WorldGoal, key: Sequence[str | int]) -> list[SpokenTurn]:
-    """The agent's turns of a goal's trace in words drawn by ``key``: a call ends its turn, and so
-    does a turn of the user; the last one has no call."""
+def reworded(view: WorldView, goal: WorldGoal, key: Sequence[str | int]) -> list[TraceEvent]:
+    """The goal's trace with the agent's messages in words drawn by ``key``."""
     words = _AgentWords(view, goal, key)
-    made: list[SpokenTurn] = []
-    said: list[str] = []
-    for at, event in enumerate(goal.trace[1:], 1):
-        match event.kind:
-            case EventKind.ASSISTANT:
-                said.append(words.of(at))
-                continue
-            case EventKind.CALL:
-                made.append(SpokenTurn(" ".join(said), ((event.tool, event.arguments),)))
-            case EventKind.USER:
-                made.append(SpokenTurn(" ".join(said), ()))
-        said = []
-    return [*made, SpokenTurn(" ".join(said), ())]
+    return [
+        event.model_copy(update={"text": words.of(at)})
+        if event.kind == EventKind.ASSISTANT else event
+        for at, event in enumerate(goal.trace)
+    ]  # fmt: skip
 
 
 class _AgentWords:
@@ -102,7 +92,7 @@ class _AgentWords:
         told = next((say for say in self._goal.say if states(say.answer, text)), None)
         if told is not None:
             return self._telling(told, rng)
-        return self._ending(rng) if after is None or after.kind == EventKind.USER else text
+        return self._ending(at, rng) if after is None or after.kind == EventKind.USER else text
 
     def _asking(self, answer: TraceEvent, later: Sequence[TraceEvent], rng: random.Random) -> str:
         """What is answered by a turn of the user."""
@@ -138,8 +128,9 @@ class _AgentWords:
 
     def _slot(self, name: str) -> str:
         """What a fact of the user's is called."""
-        table = self._view.table_of(name)
-        return self._view.noun(table.name) if table else turns.words(name.rpartition(".")[2])
+        plain = re.sub(r"^own | \d+$", "", name)
+        table = self._view.table_of(plain)
+        return self._view.noun(table.name) if table else turns.words(plain.rpartition(".")[2])
 
     def _proposal(self, call: TraceEvent, rng: random.Random) -> str:
         stated = f"{call.tool} with {turns.listed(call.arguments)}"
@@ -169,21 +160,24 @@ class _AgentWords:
         column = turns.words(say.read[-1].column)
         return self._drawn(_TELL, rng).format(column=column, value=turns.form(say.answer.value))
 
-    def _ending(self, rng: random.Random) -> str:
-        """How the request ended."""
+    def _ending(self, at: int, rng: random.Random) -> str:
+        """How the request ended that is told of in the place of an event."""
         match self._goal.outcome.kind:
             case OutcomeKind.DECLINED:
                 return self._drawn(_DECLINED, rng)
             case OutcomeKind.HANDED_OVER:
                 return self._drawn(_HANDED_OVER, rng)
             case OutcomeKind.DONE:
-                deed = self._deed(rng)
+                deed = self._deed(at, rng)
                 return self._drawn(_DONE_SO if deed else _DONE, rng).format(deed=deed)
 
-    def _deed(self, rng: random.Random) -> str:
-        """The writes in words; empty where none are at hand, or a value is to be told beside."""
+    def _deed(self, at: int, rng: random.Random) -> str:
+        """The writes since the user's last request in words; empty where none are at hand, or a
+        value is to be told beside."""
         writing = {tool.tool.name: tool for tool in self._view.writing}
-        calls = [event for event in self._goal.trace if event.tool in writing]
+        before = self._goal.trace[:at]
+        start = max(n for n, event in enumerate(before) if not n or event.act == UserAct.REQUEST)
+        calls = [event for event in before[start:] if event.tool in writing]
         if self._is_short or self._goal.say or not calls or rng.random() < 0.5:
             return ""
         deeds: list[str] = []

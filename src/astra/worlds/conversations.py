@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,7 @@ from astra.agent.protocols import Policy
 from astra.arena.env import ArenaEnv
 from astra.arena.prompt import initial_messages
 from astra.arena.talk import ArenaUser
+from astra.arena.user_expert import Expert
 from astra.arena.verdict import judge
 from astra.arena.world_scripts import SpokenTurn
 from astra.arena.worlds import base_of, goal_of, resolve
@@ -34,10 +36,10 @@ from astra.records.qa import Split
 from astra.records.score import Rejection, Scored
 from astra.records.tool import Tool
 from astra.records.trajectory import SFTSample, StopReason
-from astra.records.world import World
+from astra.records.world import EventKind, World
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
-from astra.worlds.agent_words import expert_turns
+from astra.worlds.agent_words import reworded
 from astra.worlds.conversation_config import PlayedGoalsConfig
 from astra.worlds.view import WorldView
 
@@ -45,27 +47,28 @@ PLAYED: Mapping[Split, str] = {Split.TRAIN: "train", Split.DEV: "eval"}
 """The splits whose goals are played, and what their conversations are for."""
 VERDICT = "verdict"
 """The one score of a conversation: that it reached its goal."""
-PlayerFor = Callable[[Arena, int], Policy]
-"""The agent of one conversation, by resolved arena and sample."""
+PlayerFor = Callable[[ArenaEnv, int], Policy]
+"""The agent of one conversation, by its environment and sample."""
 
 
 class GoalExpert:
-    """The offline agent: it follows the goal's trace, in words drawn by ``key``.
-
-    It answers what its user says by the next turn of the trace; one that still goes on after the
-    last hears that once more.
-    """
+    """The offline agent: it plays the goal's trace, in words drawn by ``key``, as its user goes
+    along with it (``arena/user_expert.py``)."""
 
     name = "offline:expert"
 
-    def __init__(self, arena: Arena, key: Sequence[str | int]) -> None:
-        self._turns = expert_turns(_view(arena.state), goal_of(arena), key)
-        self._at = self._calls = 0
+    def __init__(self, env: ArenaEnv, key: Sequence[str | int]) -> None:
+        self._env = env
+        self._expert = Expert(reworded(_view(env.arena.state), goal_of(env.arena), key))
+        self._next = deque(self._expert.opened())
+        self._calls = 0
 
     async def act(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Message:
-        """The next turn."""
-        turn = self._turns[min(self._at, len(self._turns) - 1)]
-        self._at += 1
+        """The next turn: after the last of a part the user has spoken, and another part begins."""
+        if not self._next:
+            heard = (one for one in reversed(self._env.trace or ()) if one.kind == EventKind.USER)
+            self._next.extend(self._expert.heard(next(heard)))
+        turn = self._next.popleft()
         return Message(
             role=MessageRole.ASSISTANT, content=turn.text, tool_calls=tuple(self._made(turn))
         )
@@ -85,9 +88,9 @@ def _view(world: str) -> WorldView:
 def player(config: PlayedGoalsConfig, policy: Callable[[ModelConfig], EndpointPolicy]) -> PlayerFor:
     """The agent of the configuration: an endpoint made by ``policy``, or the scripted one."""
     if config.teacher.backend == "offline":
-        return lambda arena, sample: GoalExpert(arena, [config.seed, arena.id, sample])
+        return lambda env, sample: GoalExpert(env, [config.seed, env.arena.id, sample])
     endpoint = policy(config.teacher)
-    return lambda arena, sample: endpoint.for_sample(sample)
+    return lambda env, sample: endpoint.for_sample(sample)
 
 
 def played_goals(arenas: Iterable[Arena]) -> list[Arena]:
@@ -137,7 +140,7 @@ class GoalPlayer:
         env = ArenaEnv(opened, self.sandbox)
         try:
             tools = env.tools
-            told = await self._played(env, self.agent(opened, sample))
+            told = await self._played(env, self.agent(env, sample))
             trace, rows = env.trace or (), env.tables or {}
         finally:
             await env.close()
