@@ -35,7 +35,7 @@ _OFFER = ("Which one do you mean: {options}?", "Do you mean {options}?",
 _ASK = ("Which {slot} is it to be?", "Please tell me the {slot}.",
         "I need one more detail from you: what {slot} should it be?",
         "Could you tell me the {slot}, please?",
-        "Before I can do that I have to know the {slot}. What would you like?")  # fmt: skip
+        "One thing is open: what {slot} would you like?")  # fmt: skip
 _PROPOSE = ("I am going to use {call}. Do you agree?", "I am going to {wish}. Do you agree?",
             "Shall I {wish}?", "I would now {wish}. May I go ahead?",
             "To be sure: you would like me to {wish}. Is that right?",
@@ -43,7 +43,7 @@ _PROPOSE = ("I am going to use {call}. Do you agree?", "I am going to {wish}. Do
 _LACKING = ("I am sorry, I have no tool for that at the moment.",
             "I cannot do that now: none of my tools does it.",
             "Unfortunately I am not able to do that, I have no tool for it.",
-            "I am afraid I cannot do that right now, a tool for it is missing.")  # fmt: skip
+            "I am afraid that I cannot do that right now, for lack of a tool.")  # fmt: skip
 _TELL = ("The {column} is {value}.", "It says here that the {column} is {value}.",
          "I have looked it up: the {column} is {value}.",
          "According to our records the {column} is {value}.")  # fmt: skip
