@@ -10,6 +10,7 @@ from astra.sandbox.build import build_sandbox
 from astra.stage import run_stage
 from astra.tracking.mlflow import digests
 from astra.worlds.conversation_config import PlayedGoalsConfig
+from astra.worlds.conversation_estimate import conversation_asks
 from astra.worlds.conversations import (
     ConversationReport,
     GoalPlayer,
@@ -17,7 +18,6 @@ from astra.worlds.conversations import (
     played_goals,
     player,
 )
-from astra.worlds.estimate import conversation_asks
 
 
 def main() -> None:

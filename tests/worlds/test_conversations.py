@@ -11,6 +11,7 @@ import pytest
 from astra.arena.env import ArenaEnv
 from astra.arena.worlds import goal_of, world_texts
 from astra.errors import AstraError
+from astra.llm.protocol import ModelConfig
 from astra.records.base import compact_json
 from astra.records.environment import Arena
 from astra.records.message import Message, MessageRole, ToolCall
@@ -21,6 +22,7 @@ from astra.records.trajectory import SFTSample
 from astra.records.world import (
     EventKind,
     GoalTrait,
+    ReadProof,
     UserAct,
     WorldGoal,
     WorldShape,
@@ -36,6 +38,7 @@ from astra.worlds.conversations import (
     GoalPlayer,
     conversations,
     played_goals,
+    player,
 )
 from astra.worlds.view import WorldView
 from configs import block
@@ -152,15 +155,20 @@ def test_what_does_not_end_well_is_dropped_with_its_stop(
 def test_what_the_verdict_objects_to_is_dropped_with_its_reasons(
     played: Callable[..., list[Outcome]],
 ) -> None:
-    arena = next(one for one in GOALS if goal_of(one).effect)
-    other = changed(arena, effect=())  # what the agent does is now too much
-    (outcome,) = played([other])
+    table = next(one for one in WORLD.tables if one.name in WORLD.rows)
+    unseen = ReadProof(table=table.name, key="nobody's", column=table.key)
+    (outcome,) = played([changed(GOALS[0], must_read=(unseen,))])
     assert isinstance(outcome, Rejection)
-    assert outcome.reason in ("state_missing", "state_extra")
-    assert outcome.detail.startswith(f"{outcome.reason}:")
+    assert (outcome.reason, outcome.detail) == ("unread", f"unread:{table.name}.{table.key}")
+
+
+def test_a_user_who_leaves_takes_the_conversation_along(
+    played: Callable[..., list[Outcome]],
+) -> None:
+    arena = next(one for one in GOALS if goal_of(one).effect)
     (outcome,) = played([arena], lambda env, sample: Mute())
     assert isinstance(outcome, Rejection)
-    assert outcome.reason in ("user_left", "state_missing")
+    assert outcome.reason == "user_left"
 
 
 def test_a_goal_without_a_user_is_not_played(played: Callable[..., list[Outcome]]) -> None:
@@ -188,6 +196,25 @@ def test_what_is_kept_is_counted_by_what_its_goal_is(
         assert isinstance(sample, SFTSample)
         report.measure(metrics, sample)
     assert metrics.counts["out"] == metrics.counts["out_train"] == len(GOALS)
+
+
+class Endpoint(Mute):
+    """An endpoint that notes for which repetitions it is asked."""
+
+    def __init__(self) -> None:
+        self.samples: list[int] = []
+
+    def for_sample(self, sample: int) -> Endpoint:
+        self.samples.append(sample)
+        return self
+
+
+def test_an_endpoint_plays_each_repetition_by_itself(played: Callable[..., list[Outcome]]) -> None:
+    endpoint: Any = Endpoint()
+    teacher = ModelConfig(backend="openai", model="some")
+    agent = player(CONFIG.model_copy(update={"teacher": teacher}), lambda model: endpoint)
+    played(GOALS[:1], agent, samples=3)
+    assert endpoint.samples == [0, 1, 2]
 
 
 def words(goal: WorldGoal, key: int, view: WorldView) -> list[str]:

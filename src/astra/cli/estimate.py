@@ -47,8 +47,9 @@ from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.estimate import episode_asks, expected_episodes
 from astra.worlds.config import WorldsConfig
 from astra.worlds.conversation_config import PlayedGoalsConfig
+from astra.worlds.conversation_estimate import conversation_asks
 from astra.worlds.conversations import PLAYED, played_goals
-from astra.worlds.estimate import conversation_asks, world_asks
+from astra.worlds.estimate import world_asks
 from astra.worlds.goal_config import GoalsConfig
 
 LOCK, PIPELINE = Path("dvc.lock"), Path("dvc.yaml")

@@ -1,8 +1,8 @@
-"""The asks of stages ``worlds`` and ``conversations``, before they are made."""
+"""The asks of stage ``worlds``, before they are made: those for worlds of subjects."""
 
 from __future__ import annotations
 
-from astra.estimate.asks import Amount, AskForm, ExpectedAsks, counted, expected
+from astra.estimate.asks import AskForm, ExpectedAsks, counted
 from astra.records.world import WorldShape
 from astra.worlds.asks import (
     DECIDE,
@@ -18,7 +18,6 @@ from astra.worlds.asks import (
     ToolsReply,
 )
 from astra.worlds.config import WorldsConfig
-from astra.worlds.conversation_config import PlayedGoalsConfig
 from astra.worlds.soundness import BOUNDS
 from astra.worlds.teaching import TOOLS_AN_ASK
 
@@ -28,9 +27,6 @@ ROWS_BYTES, CASE_BYTES, VERDICT_BYTES = 6_500, 900, 130
 """A program for rows, a case of a rule with its records, and the decision of it."""
 TRIES = 1.8
 """How often a part is asked for."""
-TURNS, PROMPT_BYTES, TURN_BYTES = 5.4, 11_400, 300
-"""The agent's turns in a conversation, and what it reads for one: policy, documents, and half of
-the messages (measured in full worlds with the scripted agent); what it writes is a guess."""
 
 
 def world_asks(config: WorldsConfig) -> list[ExpectedAsks]:
@@ -58,9 +54,3 @@ def world_asks(config: WorldsConfig) -> list[ExpectedAsks]:
         cases * CASE_BYTES + tables * TABLE_BYTES,
     )  # fmt: skip
     return [*asked, decided]
-
-
-def conversation_asks(config: PlayedGoalsConfig, goals: Amount) -> list[ExpectedAsks]:
-    """The agent's turns of stage ``conversations``. The most are its limits."""
-    turns = goals.times(config.samples * TURNS, config.samples * config.limits.max_turns)
-    return [expected("teacher", config.teacher, "an agent's turn", turns, PROMPT_BYTES, TURN_BYTES)]
