@@ -65,7 +65,7 @@ data: $(STAMP) ## the data stages once more from nothing; exit 1 if a byte diffe
 	rm -rf "$(REBUILD)"
 	mkdir -p .astra/servers "$(REBUILD)"
 	ln -s ../servers "$(REBUILD)/servers"
-	ASTRA_CACHE="$(REBUILD)" $(RUN) dvc repro --force --no-run-cache sft_set goals envs_merged
+	ASTRA_CACHE="$(REBUILD)" $(RUN) dvc repro --force --no-run-cache sft_set conversations envs_merged
 	$(RUN) python -m astra.devtools.reproduced
 
 record: $(STAMP) ## are the committed policies known to be what this code trains? (training.lock)

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from astra.arena.world_table import read_arenas
+from astra.records.curriculum import CurriculumArena
 from astra.rollout.chat import PolicyConfig, load_policy
 from astra.rollout.device import prepare_torch
 from astra.sandbox.build import build_sandbox
 from astra.stage import open_stage, run_stage
+from astra.store.tables import write_records
 from astra.tracking.mlflow import digests
 from astra.train.checkpoints import claim, run_folder, save_policy, served_weights
 from astra.train.distributed import accumulation_steps, is_main, world_size
@@ -38,6 +40,11 @@ def main() -> None:
         if is_main():
             weights = served_weights(policy.model, result.weights, config.dtype)
             save_policy(policy.model, policy.codec.tokenizer, MODEL, weights)
+            if result.curriculum:
+                write_records(
+                    MODEL / "curriculum.parquet",
+                    sorted(result.curriculum, key=lambda one: one.id), CurriculumArena,
+                )  # fmt: skip
             run.register("rl", MODEL, inputs)
         report_rl(stage.metrics, arenas, result)
 

@@ -11,10 +11,17 @@ from astra.tracking.mlflow import digests
 from astra.train.checkpoints import claim, run_folder, save_policy, served_weights
 from astra.train.distributed import accumulation_steps, is_main, world_size
 from astra.train.launch import load_device, start_processes, weights_dtype
-from astra.train.sft import encode_samples, report_sft, split_samples, train_sft
+from astra.train.sft import (
+    conversations_beside,
+    encode_samples,
+    report_sft,
+    split_samples,
+    train_sft,
+)
 from astra.train.sft_config import SFTConfig
 
 SFT_SET, MODEL = Path("data/sft_set.parquet"), Path("models/sft")
+CONVERSATIONS = Path("data/conversations.parquet")
 
 
 def main() -> None:
@@ -29,9 +36,19 @@ def main() -> None:
         dtype = config.policy.dtype
         policy = load_policy(config.policy, device, weights_dtype(dtype, config.lora))
         train, evaluation = split_samples(read_records(SFT_SET, SFTSample))
+        read = [SFT_SET]
+        if config.conversations is not None:
+            read.append(CONVERSATIONS)
+            told = conversations_beside(
+                read_records(CONVERSATIONS, SFTSample), config.conversations,
+                len(train), len(evaluation),
+            )  # fmt: skip
+            stage.metrics.count("train_conversations", len(told[0]))
+            stage.metrics.count("eval_conversations", len(told[1]))
+            train, evaluation = [*train, *told[0]], [*evaluation, *told[1]]
         encoded = [encode_samples(s, policy.codec, config.max_tokens) for s in (train, evaluation)]
         base = Path(config.policy.path)
-        inputs = digests(SFT_SET, *([base] if base.is_dir() else []))
+        inputs = digests(*read, *([base] if base.is_dir() else []))
         folder = stage.enter(claim(run_folder("sft", config, inputs)))
         run = stage.track(inputs)
         run.tags(world_size=world_size())

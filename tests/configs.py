@@ -20,8 +20,8 @@ from astra.train.sft_config import SFTConfig
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 STAGES = (
-    "tools", "graph", "chains", "tasks", "trajectories", "sft_set", "worlds", "goals", "qa",
-    "qa_valid", "envs", "envs_merged", "sft", "rl", "bench",
+    "tools", "graph", "chains", "tasks", "trajectories", "sft_set", "worlds", "goals",
+    "conversations", "qa", "qa_valid", "envs", "envs_merged", "sft", "rl", "bench",
 )  # fmt: skip
 BASE = (
     "scale=full", *(f"{stage}=base" for stage in STAGES),

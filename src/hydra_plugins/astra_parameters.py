@@ -5,6 +5,7 @@
 
 from omegaconf import OmegaConf
 
-from astra.devtools.params import checked
+from astra.devtools.params import checked, read_where
 
 OmegaConf.register_new_resolver("astra.checked", checked, replace=True)
+OmegaConf.register_new_resolver("astra.read_where", read_where, replace=True)

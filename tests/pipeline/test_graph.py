@@ -21,7 +21,8 @@ from astra.store.tables import read_records
 from walls_here import live_servers
 
 DATA_STAGES = (
-    "tools graph chains tasks trajectories sft_set worlds goals qa qa_valid envs envs_merged"
+    "tools graph chains tasks trajectories sft_set worlds goals conversations qa qa_valid "
+    "envs envs_merged"
 ).split()
 STAGES = [*DATA_STAGES, "sft", "rl", "bench"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * 900)]
@@ -167,7 +168,9 @@ def test_data_stages_are_byte_identical_across_runs_and_concurrency(built: Works
     built.env["PYTHONHASHSEED"] = "12345"
     try:
         assert params.read_text() != text
-        built.run("dvc", "repro", "--force", "--no-run-cache", "sft_set", "envs_merged")
+        built.run(
+            "dvc", "repro", "--force", "--no-run-cache", "sft_set", "conversations", "envs_merged"
+        )
         after = built.lock()
     finally:
         params.write_text(text)

@@ -34,7 +34,7 @@ def test_ci_rebuilds_data_and_trains_nothing_at_scale_smoke(root: Path) -> None:
     ]  # fmt: skip
     recipes = made(root, "record", "test", "data")
     (rebuild,) = re.findall(r"dvc repro .*", recipes)
-    assert rebuild == "dvc repro --force --no-run-cache sft_set goals envs_merged"
+    assert rebuild == "dvc repro --force --no-run-cache sft_set conversations envs_merged"
     assert recipes.index(rebuild) < recipes.index("astra.devtools.reproduced")
     assert "astra train same --check" in recipes
     job = yaml.safe_load((root / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]["build"]

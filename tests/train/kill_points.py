@@ -13,7 +13,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ from transformers import Trainer
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.sft_trainer import SFTTrainer
 
+from astra.records.environment import Arena, Trait
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.tracking.mlflow import Run
 from astra.train import checkpoints, rl, sft
+from astra.train.curriculum import Failures, demands
+from astra.train.groups import Group, seed_of
 from astra.train.optimizers import MuonAdamW
 from configs import rl_config, sft_config
 
@@ -44,6 +48,21 @@ def kill_at(owner: Any, name: str, count: int) -> None:
         return original(*args, **kwargs)
 
     setattr(owner, name, dying)
+
+
+class FailingRoller(ScriptedRoller):
+    """Groups that tell their arenas apart, half of which fail at everything."""
+
+    def roll(self, prompts: Sequence[tuple[int, Any]], seed: int) -> list[Group]:
+        return [self._told(uid, arena) for uid, arena in prompts]
+
+    def _told(self, uid: int, arena: Arena) -> Group:
+        group = self._group(uid)
+        own = seed_of(arena.id) % 2000
+        samples = [replace(one, prompt_ids=[own, *one.prompt_ids[1:]]) for one in group.samples]
+        asked = dict.fromkeys({"all", *demands(arena)}, 100)
+        failed = asked if Trait.PAGES in arena.traits else {}
+        return replace(group, samples=samples, failures=Failures(asked, failed))
 
 
 def digest(policy: LoadedPolicy) -> str:
@@ -81,10 +100,16 @@ def run_rl(folder: Path) -> dict[str, Any]:
     config = rl_config(
         groups=2, group_size=2, micro_batch_size=2, learning_rate=1e-3, save_steps=1, max_rounds=4,
         max_staleness=1,
-        schedule=[{"steps": 3}, {"steps": 1}, {"steps": 2, "reset_optimizer": True}],
+        schedule=[{"steps": 3}, {"steps": 1},
+                  {"steps": 2, "reset_optimizer": True, "refresh": True}],
     )  # fmt: skip
-    rl.GroupRoller = lambda driver, config: ScriptedRoller(config.group_size)  # type: ignore
-    arenas = rl.Arenas(train=[make_arena(seed) for seed in range(4)])
+    rl.GroupRoller = lambda driver, config: FailingRoller(config.group_size)  # type: ignore
+    traits = [(Trait.PAGES,), (Trait.TWINS,), (Trait.PAGES,), ()]
+    arenas = rl.Arenas(
+        train=[
+            make_arena(seed).model_copy(update={"traits": held}) for seed, held in enumerate(traits)
+        ]
+    )
     sandbox: Any = None
     result = rl.train_rl(policy, arenas, config, sandbox, folder, Run(None, "", ""))
     return {
@@ -92,6 +117,8 @@ def run_rl(folder: Path) -> dict[str, Any]:
         "weights": digest(policy),
         "curves": result.curves.points(),
         "stopped": result.stopped_early,
+        "refreshed by": result.failures,
+        "drawn": sorted((one.arena_id, one.weight) for one in result.curriculum),
     }
 
 
@@ -109,7 +136,7 @@ POINTS: dict[str, dict[str, Callable[[], None]]] = {
     },
     "rl": {
         "none": lambda: None,
-        "rollout": lambda: kill_at(ScriptedRoller, "roll", 3),
+        "rollout": lambda: kill_at(FailingRoller, "roll", 3),
         "optimizer step": lambda: kill_at(torch.optim.AdamW, "step", 3),
         "optimizer saved": lambda: kill_at(Trainer, "_save_rng_state", 2),
         "between phases": lambda: kill_at(GRPOTrainer, "__init__", 2),

@@ -32,8 +32,8 @@ from astra.train.errors import TrainingError
 from astra.train.exchange import Exchange
 from astra.train.groups import Group, GroupRoller, PromptStream, mean_figures, rollout_figures
 from astra.train.rl import Arenas, RLResult, report_rl
-from astra.train.rl_config import RLConfig
-from astra.train.schedule import ARENAS_AT_ONCE, drop_solved, phases
+from astra.train.rl_config import RLBand, RLConfig
+from astra.train.schedule import ARENAS_AT_ONCE, Passes, in_band, passes_of, phases
 from astra.train.watch import _note
 from configs import engine_options, rl_config
 
@@ -87,6 +87,7 @@ class ScriptedDriver:
         return [rollout(job, *self.rewards[at % len(self.rewards)]) for at, job in enumerate(jobs)]
 
 
+UNSOLVED = RLBand(rollouts=3, most=2)
 VLLM = engine_options("vllm")
 
 
@@ -244,25 +245,38 @@ def test_the_filter_drops_what_is_solved_every_time_and_resumes(tmp_path: Path) 
     # Of three rollouts each: solved 3/3, 2/3, 3/3 less one that our machinery lost, ...
     driver = ScriptedDriver([(1.0, 0)] * 3 + [(1.0, 0), (1.0, 0), (0.0, 0)] + [(1.0, 0), (None, 0)])
     driver.rewards = [*driver.rewards, (1.0, 0)]
-    kept = drop_solved(arenas, 3, driver, config(), tmp_path / "whole")
+    found = passes_of(arenas, 3, driver, config(), tmp_path / "whole")
+    kept = in_band(arenas, found, UNSOLVED)
     position = {arena.id: at for at, arena in enumerate(ordered)}
     assert [position[arena.id] % ARENAS_AT_ONCE % 3 for arena in kept].count(0) == 0
     assert len(kept) == sum(at % ARENAS_AT_ONCE % 3 != 0 for at in range(len(arenas)))
     assert driver.runs == [3 * ARENAS_AT_ONCE, 3 * 4]
+    assert [found[arena.id] for arena in ordered[:3]] == [(3, 3), (2, 3), (2, 2)]
 
     again = ScriptedDriver(driver.rewards)
     again.fail_after = 1
     with pytest.raises(KeyboardInterrupt):
-        drop_solved(arenas, 3, again, config(), tmp_path / "killed")
+        passes_of(arenas, 3, again, config(), tmp_path / "killed")
     again.fail_after = None
-    assert drop_solved(arenas, 3, again, config(), tmp_path / "killed") == kept
+    assert passes_of(arenas, 3, again, config(), tmp_path / "killed") == found
     assert again.runs == driver.runs, "the block that was judged is not rolled again"
 
 
-def test_nothing_left_to_train_on_is_said(tmp_path: Path) -> None:
-    driver = ScriptedDriver([(1.0, 0)])
-    with pytest.raises(TrainingError, match="solves all 2 training arenas 8 of 8"):
-        drop_solved([make_arena(1), make_arena(2)], 8, driver, config(), tmp_path)
+def test_a_band_has_two_ends_and_keeps_what_was_lost() -> None:
+    arenas = sorted((make_arena(number) for number in range(4)), key=lambda arena: arena.id)
+    passed = [Passes(0, 8), Passes(1, 8), Passes(8, 8), Passes(0, 7)]
+    found = {arena.id: one for arena, one in zip(arenas, passed, strict=True)}
+    band = RLBand(rollouts=8, least=1, most=7)
+    assert in_band(arenas, found, band) == [arenas[1], arenas[3]]
+    with pytest.raises(ValueError, match="least 5 <= most 3"):
+        RLBand(rollouts=8, least=5, most=3)
+
+
+def test_nothing_left_to_train_on_is_said() -> None:
+    arenas = [make_arena(1), make_arena(2)]
+    found = {arenas[0].id: Passes(8, 8), arenas[1].id: Passes(0, 8)}
+    with pytest.raises(TrainingError, match="of 2 training arenas the policy solves 1 more than 7"):
+        in_band(arenas, found, RLBand(rollouts=8, least=1, most=7))
 
 
 def test_phases_change_limits_and_restart_the_optimizer() -> None:
@@ -272,7 +286,12 @@ def test_phases_change_limits_and_restart_the_optimizer() -> None:
             schedule=[
                 {"steps": 300},
                 {"steps": 85, "max_response_tokens": 1200},
-                {"steps": 125, "max_turns": 15, "drop_solved": 8, "reset_optimizer": True},
+                {
+                    "steps": 125,
+                    "max_turns": 15,
+                    "band": {"rollouts": 8, "most": 7},
+                    "reset_optimizer": True,
+                },
                 {"steps": 5},
             ],
         )
@@ -284,7 +303,7 @@ def test_phases_change_limits_and_restart_the_optimizer() -> None:
     assert [(one.limits.max_turns, one.limits.max_response_tokens) for one in made] == [
         (10, 800), (10, 1200), (15, 800), (10, 800),
     ]  # fmt: skip
-    assert made[2].drop_solved == 8
+    assert made[2].band == RLBand(rollouts=8, least=0, most=7)
     (only,) = phases(config(steps=7))
     assert (only.steps, only.fresh_optimizer) == (7, True)
 

@@ -24,6 +24,9 @@ def test_a_killed_run_resumes_and_ends_the_same(report: dict[str, Any], stage: s
     whole = report[stage].pop("none")["made"]
     assert whole is not None
     assert whole["steps"] == {"sft": 5, "rl": 6}[stage]
+    if stage == "rl":
+        assert len({weight for _, weight in whole["drawn"]}) > 1, "some arenas came oftener"
+        assert whole["refreshed by"]["trait:pages"]["failed"] > 0
     assert len(report[stage]) >= 6
     for point, runs in report[stage].items():
         assert runs["killed"] == -signal.SIGKILL, point

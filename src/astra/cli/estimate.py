@@ -31,10 +31,11 @@ from astra.qa.config import QAConfig, QAValidConfig
 from astra.qa.estimate import expected_questions, expected_valid, question_asks, verdict_asks
 from astra.qa.free import count_requests
 from astra.qa.knowledge.sources import KNOWLEDGE
+from astra.records.environment import Arena
 from astra.scoring.config import SFTSetConfig
 from astra.scoring.estimate import grade_asks
 from astra.settings import PARAMS, Config, ParamsError, RuntimeConfig, validate
-from astra.store.tables import count_records
+from astra.store.tables import count_records, read_records
 from astra.tasking.config import TasksConfig
 from astra.tasking.estimate import expected_tasks, task_asks
 from astra.toolbank.config import ToolsConfig
@@ -45,7 +46,11 @@ from astra.toolgraph.estimate import expected_chains, judging_asks, proposal_ask
 from astra.trajectories.config import TrajectoriesConfig
 from astra.trajectories.estimate import episode_asks, expected_episodes
 from astra.worlds.config import WorldsConfig
+from astra.worlds.conversation_config import PlayedGoalsConfig
+from astra.worlds.conversation_estimate import conversation_asks
+from astra.worlds.conversations import PLAYED, played_goals
 from astra.worlds.estimate import world_asks
+from astra.worlds.goal_config import GoalsConfig
 
 LOCK, PIPELINE = Path("dvc.lock"), Path("dvc.yaml")
 Facts = TypeVar("Facts")
@@ -106,9 +111,16 @@ def environment_track(known: Known) -> Stages:
     qa, qa_valid = known.block("qa", QAConfig), known.block("qa_valid", QAValidConfig)
     free = count_requests(qa, KNOWLEDGE)
     asked = known.facts("qa", questions_of, lambda: expected_questions(qa, free))
+    wanted = known.block("goals", GoalsConfig).instances
+    goals = known.facts(
+        "goals",
+        lambda place: counted(len(played_goals(read_records(place, Arena)))),
+        lambda: counted(sum(wanted.get(split, 0) for split in PLAYED)).guessed(),
+    )
     valid = known.facts("qa_valid", questions_of, lambda: expected_valid(qa_valid, asked))
     return {
         "worlds": world_asks(known.block("worlds", WorldsConfig)),
+        "conversations": conversation_asks(known.block("conversations", PlayedGoalsConfig), goals),
         "qa": question_asks(qa, free),
         "qa_valid": verdict_asks(qa_valid, asked),
         "envs": environment_asks(known.block("envs", EnvsConfig), valid),

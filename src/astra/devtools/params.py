@@ -37,6 +37,7 @@ from astra.train.rl_config import RLConfig
 from astra.train.sft_config import SFTConfig
 from astra.trajectories.config import TrajectoriesConfig
 from astra.worlds.config import WorldsConfig
+from astra.worlds.conversation_config import PlayedGoalsConfig
 from astra.worlds.goal_config import GoalsConfig
 
 log = logging.getLogger("astra")
@@ -51,6 +52,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "sft_set": SFTSetConfig,
     "worlds": WorldsConfig,
     "goals": GoalsConfig,
+    "conversations": PlayedGoalsConfig,
     "qa": QAConfig,
     "qa_valid": QAValidConfig,
     "envs": EnvsConfig,
@@ -67,6 +69,12 @@ def checked(*, _root_: Any) -> str:
     for block, model in BLOCKS.items():
         validate(block, OmegaConf.to_container(_root_[block], resolve=True), model)
     return "checked"
+
+
+def read_where(setting: Any, table: str, otherwise: str) -> str:
+    """Resolver of a dependency that a stage has by one of its settings alone: ``table`` where that
+    is set, else a file that the stage depends on already, which adds nothing."""
+    return otherwise if setting is None else table
 
 
 def compose(output: Path, overrides: list[str]) -> None:

@@ -22,6 +22,7 @@ COUNTS: Mapping[str, Mapping[str, str]] = {
     "tasks": {"tasks": "user tasks"},
     "trajectories": {"trajectories": "conversations played"},
     "sft_set": {"samples_train": "conversations to train on", "samples_eval": "held back ones"},
+    "conversations": {"out_train": "conversations in worlds", "out_eval": "held back ones"},
     "qa": {"out": "questions"},
     "qa_valid": {"out": "questions that passed the verifiers"},
     "envs": {"environments": "environments"},

@@ -37,6 +37,7 @@ FLOWS = (
     Flow("sft_set", "trajectories → samples", "trajectories", "samples"),
     Flow("worlds", "worlds", "planned", "out"),
     Flow("goals", "goals", "in", "out"),
+    Flow("conversations", "goals → conversations", "in", "out"),
     Flow("qa", "questions", "in", "out"),
     Flow("qa_valid", "questions", "in", "out"),
     Flow("envs", "sub-questions → environments", "needing_tool", "environments"),

@@ -12,7 +12,7 @@ from typing import Any
 
 DATA_STAGES = (
     "tools", "graph", "chains", "tasks", "trajectories", "sft_set",
-    "worlds", "goals", "qa", "qa_valid", "envs", "envs_merged",
+    "worlds", "goals", "conversations", "qa", "qa_valid", "envs", "envs_merged",
 )  # fmt: skip
 STAGES = (*DATA_STAGES, "sft", "rl", "bench")
 

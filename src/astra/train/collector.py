@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from astra.train.curriculum import Failures
 from astra.train.errors import TrainingError
 from astra.train.exchange import Exchange
 from astra.train.filling import BatchFiller, Filled
@@ -37,6 +38,8 @@ class Collected:
     filled: Filled[Group]
     trouble: Trouble
     seconds: float
+    failures: Failures
+    """What every group that was rolled for it failed at, on all ranks."""
 
 
 class BatchCollector:
@@ -67,6 +70,8 @@ class BatchCollector:
         """The newest batches without one, in a row."""
         self.trouble = Trouble()
         """That of all batches so far."""
+        self.failures = Failures()
+        """What the rollouts of all batches of this phase failed at."""
         self._config, self._exchange = config, exchange
         self._taken: tuple[int, float] | None = None
         """Position of the stream and rate of the filler after the last batch."""
@@ -91,16 +96,18 @@ class BatchCollector:
         self.informative += filled.informative
         self.empty_batches = 0 if filled.informative else self.empty_batches + 1
         self.trouble += collected.trouble
+        self.failures += collected.failures
         self._taken = self.stream.position, self.filler.rate
         return collected
 
     def _collect(self, step: int) -> Collected:
-        started, trouble = time.monotonic(), Trouble()
+        started, trouble, failures = time.monotonic(), Trouble(), Failures()
 
         def roll(count: int, round_: int) -> list[Group]:
-            nonlocal trouble
+            nonlocal trouble, failures
             groups, cost = self._round(count, step, round_)
             trouble += cost
+            failures = sum((group.failures for group in groups), failures)
             return groups
 
         oldest = step - self._config.max_staleness
@@ -113,7 +120,7 @@ class BatchCollector:
                 f"{trouble.retries} episodes were rolled again; the last problem was: "
                 f"{trouble.problem or 'not told'}"
             ) from error
-        return Collected(filled, trouble, time.monotonic() - started)
+        return Collected(filled, trouble, time.monotonic() - started, failures)
 
     def _round(self, count: int, step: int, round_: int) -> tuple[list[Group], Trouble]:
         """``count`` groups by all ranks together, less those that were lost, by their uid."""
@@ -144,6 +151,7 @@ class BatchCollector:
             "informative": self.informative,
             "empty_batches": self.empty_batches,
             "trouble": asdict(self.trouble),
+            "failures": asdict(self.failures),
             "carried": [asdict(group.bare) for group in self.carried],
         }
 
@@ -153,6 +161,7 @@ class BatchCollector:
         self._taken = None
         self.informative, self.empty_batches = state["informative"], state["empty_batches"]
         self.trouble = Trouble(**state["trouble"])
+        self.failures = Failures(**state["failures"])
         self.carried = [_carried_group(document) for document in state["carried"]]
 
 
@@ -165,4 +174,5 @@ def _carried_group(document: dict[str, Any]) -> Group:
     """A group as a checkpoint keeps it: without the rollouts of its rank."""
     samples = [TrainingSample(**sample) for sample in document["samples"]]
     figures, kind, difficulty = (document[name] for name in ("figures", "kind", "difficulty"))
-    return Group(document["uid"], samples, figures, kind, difficulty)
+    failures = Failures(**document["failures"])
+    return Group(document["uid"], samples, figures, kind, difficulty, failures=failures)

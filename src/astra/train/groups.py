@@ -19,6 +19,7 @@ from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
 from astra.train.advantages import is_informative
 from astra.train.ahead import Ahead
+from astra.train.curriculum import Failures, failures_of
 from astra.train.distributed import barrier
 from astra.train.errors import TrainingError
 from astra.train.rl_config import RLConfig
@@ -51,6 +52,8 @@ class Group:
     """The arena's difficulty: ``hard`` or ``lookup``."""
     rollouts: list[Rollout] = field(default_factory=list[Rollout])
     """The rank's own rollouts, for traces; they are never sent to another rank."""
+    failures: Failures = field(default_factory=Failures)
+    """What all that were rolled failed at, where a later phase asks for it."""
 
     @property
     def weight_version(self) -> int:
@@ -60,17 +63,25 @@ class Group:
     @property
     def bare(self) -> Group:
         """The group as other ranks get it: without its rollouts."""
-        return Group(self.uid, self.samples, self.figures, self.kind, self.difficulty)
+        return Group(self.uid, self.samples, self.figures, self.kind, self.difficulty,
+                     failures=self.failures)  # fmt: skip
 
     def informative(self, min_std: float) -> bool:
         return is_informative([sample.reward for sample in self.samples], min_std)
 
 
 class PromptStream:
-    """Arenas in seeded order, epoch after epoch; ``position`` is all its state."""
+    """Arenas in seeded order, epoch after epoch; ``position`` is all its state.
 
-    def __init__(self, arenas: Sequence[Arena], seed: int) -> None:
-        self._arenas = sorted(arenas, key=lambda arena: arena.id)
+    An epoch holds each arena as often as ``weights`` says, by id; once where it says nothing.
+    """
+
+    def __init__(
+        self, arenas: Sequence[Arena], seed: int, weights: Mapping[str, int] | None = None
+    ) -> None:
+        often = weights or {}
+        ordered = sorted(arenas, key=lambda arena: arena.id)
+        self._arenas = [arena for arena in ordered for _ in range(often.get(arena.id, 1))]
         self._seed = seed
         self._epoch = -1
         self._order: list[int] = []
@@ -144,7 +155,10 @@ class GroupRoller:
                 continue
             kept = self._downsample(mine, random.Random(f"{config.seed}:{uid}:keep"))
             samples, figures = [_sample(rollout) for rollout in kept], rollout_figures(mine)
-            groups.append(Group(uid, samples, figures, arena.kind.value, arena.difficulty, kept))
+            failures = failures_of(mine) if config.refreshes else Failures()
+            groups.append(
+                Group(uid, samples, figures, arena.kind.value, arena.difficulty, kept, failures)
+            )
         return groups
 
     def _downsample(self, rollouts: list[Rollout], rng: random.Random) -> list[Rollout]:

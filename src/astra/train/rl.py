@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from transformers import PrinterCallback
 from trl.trainer.grpo_config import GRPOConfig
 
 from astra.arena.prompt import initial_messages
+from astra.records.curriculum import CurriculumArena
 from astra.records.environment import Arena
 from astra.records.qa import QuestionKind, Split
 from astra.records.score import Rejection
@@ -32,6 +33,7 @@ from astra.train.checkpoints import (
     train_from,
 )
 from astra.train.collector import Trouble
+from astra.train.curriculum import Failures, weights
 from astra.train.curves import Curves, tail_mean
 from astra.train.distributed import world_size
 from astra.train.errors import TrainingError
@@ -44,7 +46,7 @@ from astra.train.optimizers import RefuseRoundedUpdates, train_added_rows_only
 from astra.train.prompts import prompt_lengths
 from astra.train.rl_config import RLConfig
 from astra.train.rl_watch import RLWatcher
-from astra.train.schedule import Phase, drop_solved, phases
+from astra.train.schedule import Passes, Phase, in_band, passes_of, phases
 from astra.train.watch import explained
 
 
@@ -68,8 +70,10 @@ class RLResult:
     """What our own machinery cost, over all ranks and steps."""
     faults: dict[str, int] = field(default_factory=dict[str, int])
     """What went wrong with rollout servers since the process started, by kind, over all ranks."""
-    dropped_as_solved: int = 0
-    """Arenas that the newest filter of the schedule left out."""
+    curriculum: list[CurriculumArena] = field(default_factory=list[CurriculumArena])
+    """What bands and refreshes made of the arenas, phase by phase."""
+    failures: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    """What the rollouts before the last refresh failed at: how many of how many, by demand."""
     weights: dict[str, Any] | None = None
     """The whole model's, where ranks share them; None: the policy's model holds them."""
 
@@ -178,8 +182,11 @@ class _Training:
         self._progress = Progress("steps", config.total_steps)
         self._newest: str | None = None
         """The last checkpoint of the phase that ended before."""
-        self._dropped = 0
-        """Arenas that the newest filter of the schedule left out."""
+        self._curriculum: list[CurriculumArena] = []
+        self._failures = Failures()
+        """Those of the phase that ended before."""
+        self._asked = Failures()
+        """Those that the last refresh went by."""
 
     def _with_all_ranks(self) -> Exchange:
         """How ranks tell each other of servers and evaluations, once their process group is there;
@@ -219,7 +226,11 @@ class _Training:
             {"before": ended.watcher.before or {}, "after": after},
             ended.trainer.collector.trouble,
             dict(faults),
-            self._dropped,
+            self._curriculum,
+            {
+                name: {"failed": self._asked.failed.get(name, 0), "tried": tried}
+                for name, tried in sorted(self._asked.tried.items())
+            },
             self._policy.weights(),
         )
 
@@ -234,32 +245,46 @@ class _Training:
         driver = build_driver(self._engine, config.engine, setting)
         # They set up the process group, through which ranks talk from here on.
         arguments = grpo_arguments(config, folder, phase.trainer_steps)
-        arenas = self._unsolved(phase, driver, folder)
-        current = self._prepared(phase, driver, arenas, arguments)
+        often = self._often(phase, driver, folder)
+        current = self._prepared(phase, driver, often, arguments)
         own = resume_point(folder)
         latest = own or self._newest
         if latest is not None:
             restore_parts(latest, {"watcher": current.watcher, "stream": current.stream})
+        if own is None:
+            current.trainer.collector.failures = Failures()  # of this phase, not of the one before
         # A phase with an optimizer of its own goes on from the weights alone, which the model has.
         inherited = None if phase.fresh_optimizer else self._newest
         train_from(current.trainer, own or inherited, current.stream.stopped)
         self._newest = resume_point(folder)
+        self._failures = current.trainer.collector.failures
         return current
 
-    def _unsolved(self, phase: Phase, driver: Driver, folder: Path) -> list[Arena]:
-        """The phase's training arenas: all, or those that the policy does not solve already."""
-        every = self._arenas.train
-        if phase.drop_solved is None:
-            return every
-        self._policy.loaded.model.eval()
-        GroupRoller(driver, self._config).weights_are(phase.first_step)
-        kept = drop_solved(every, phase.drop_solved, driver, self._config, folder)
-        if len(kept) < len(every):
-            self._dropped = len(every) - len(kept)
-        return kept
+    def _often(self, phase: Phase, driver: Driver, folder: Path) -> dict[str, int]:
+        """How often an epoch of the phase holds each of its training arenas, by id: once, unless
+        a band leaves some out or a refresh draws some oftener."""
+        every, config = self._arenas.train, self._config
+        passes: dict[str, Passes] = {}
+        kept = every
+        if phase.band is not None:
+            self._policy.loaded.model.eval()
+            GroupRoller(driver, config).weights_are(phase.first_step)
+            passes = passes_of(every, phase.band.rollouts, driver, config, folder)
+            kept = in_band(every, passes, phase.band)
+        often = {arena.id: 1 for arena in kept}
+        if phase.refresh:
+            often, self._asked = weights(kept, self._failures), self._failures
+        if phase.band is not None or phase.refresh:
+            for arena in every:
+                found = passes.get(arena.id, Passes(0, 0))
+                self._curriculum.append(CurriculumArena(
+                    phase=phase.number, arena_id=arena.id, solver=f"step {phase.first_step}",
+                    rollouts=found.rollouts, passes=found.passes, weight=often.get(arena.id, 0),
+                ))  # fmt: skip
+        return often
 
     def _prepared(
-        self, phase: Phase, driver: Driver, arenas: list[Arena], arguments: GRPOConfig
+        self, phase: Phase, driver: Driver, often: Mapping[str, int], arguments: GRPOConfig
     ) -> _Trained:
         """The phase's trainer with what watches it; from here on the trainer holds the weights."""
         config, policy = self._config, self._policy.loaded
@@ -271,7 +296,9 @@ class _Training:
         )  # fmt: skip
         trainer = AdaptiveGRPOTrainer(
             roller=roller,
-            stream=PromptStream(arenas, config.seed),
+            stream=PromptStream(
+                [arena for arena in self._arenas.train if arena.id in often], config.seed, often
+            ),
             config=config,
             on_batch=watcher.on_batch,
             first_step=phase.origin,
@@ -301,7 +328,7 @@ def report_rl(metrics: StageMetrics, arenas: Arenas, result: RLResult) -> None:
     for rejection in arenas.rejections:
         metrics.reject(rejection)
     for name, count in (
-        ("dropped_as_solved", result.dropped_as_solved),
+        ("left_out_by_band", sum(not one.weight for one in result.curriculum)),
         ("infra_retries", result.trouble.retries),
         ("groups_lost_to_infra", result.trouble.lost),
         *((f"server_{kind}", count) for kind, count in sorted(result.faults.items())),
@@ -309,6 +336,8 @@ def report_rl(metrics: StageMetrics, arenas: Arenas, result: RLResult) -> None:
         if count:
             metrics.count(name, count)
     metrics.value("stopped_early", result.stopped_early)
+    if result.failures:
+        metrics.value("refreshed_by", result.failures)
     for name in ("reward", "f1", "recall", "precision", "answer_correct"):
         metrics.value(f"train_{name}", tail_mean(result.curves.values(f"train_{name}")))
     metrics.value("dev", result.dev)

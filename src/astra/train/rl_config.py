@@ -49,6 +49,23 @@ class RoCConfig(StageConfig):
     """A rollout is positive when its reward exceeds this."""
 
 
+class RLBand(StageConfig):
+    """How often the policy may solve an arena before a phase, for the phase to train in it."""
+
+    rollouts: int = Field(ge=1)
+    """How often each arena is rolled to find out."""
+    least: int = Field(default=0, ge=0)
+    most: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _is_a_band(self) -> Self:
+        if not self.least <= self.most <= self.rollouts:
+            raise ValueError(
+                f"not least {self.least} <= most {self.most} <= rollouts {self.rollouts} (band)"
+            )
+        return self
+
+
 class RLPhase(StageConfig):
     """One part of a training schedule (rStar2's "stages")."""
 
@@ -57,9 +74,11 @@ class RLPhase(StageConfig):
     """None: as in ``limits``."""
     max_response_tokens: int | None = Field(default=None, ge=1)
     """None: as in ``limits``."""
-    drop_solved: int | None = Field(default=None, ge=1)
-    """Arenas that the policy solves in so many of so many rollouts leave before the phase begins;
-    None: all stay."""
+    band: RLBand | None = None
+    """Arenas outside of it leave before the phase begins; None: all stay."""
+    refresh: bool = False
+    """Whether arenas that ask for what failed in the phase before come up to four times as often
+    (train/curriculum.py)."""
     reset_optimizer: bool = False
 
 
@@ -156,6 +175,19 @@ class RLConfig(StageConfig):
     def rolled_size(self) -> int:
         """Rollouts made per group."""
         return self.group_size * (self.roc.oversample if self.roc.mode != "off" else 1)
+
+    @property
+    def refreshes(self) -> bool:
+        """Whether some phase asks what failed in the one before."""
+        return any(phase.refresh for phase in self.schedule)
+
+    @model_validator(mode="after")
+    def _a_refresh_has_a_phase_before(self) -> Self:
+        if self.schedule and self.schedule[0].refresh:
+            raise ValueError(
+                "schedule: refresh asks what failed in the phase before; the first phase has none"
+            )
+        return self
 
     @model_validator(mode="after")
     def _micro_batches_fill_the_batch(self) -> Self:

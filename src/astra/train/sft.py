@@ -265,6 +265,22 @@ def split_samples(samples: Iterable[SFTSample]) -> tuple[list[SFTSample], list[S
     return parts["train"], parts["eval"]
 
 
+def conversations_beside(
+    conversations: Iterable[SFTSample], most: int, train: int, evaluation: int
+) -> tuple[list[SFTSample], list[SFTSample]]:
+    """The first conversations by id, to train on ``most``, and to evaluate on as many for each of
+    ``evaluation`` other samples as there are for each of ``train``. Raises TrainingError where
+    there is none to train on."""
+    found = split_samples(sorted(conversations, key=lambda sample: sample.id))
+    chosen = found[0][:most]
+    if not chosen:
+        raise TrainingError(
+            f"sft.conversations asks for {most} conversations and data/conversations.parquet has "
+            "none to train on; metrics/conversations.json says why"
+        )
+    return chosen, found[1][: round(evaluation * len(chosen) / max(train, 1))]
+
+
 def report_sft(
     metrics: StageMetrics, train: Encoded, evaluation: Encoded, result: SFTResult
 ) -> None:

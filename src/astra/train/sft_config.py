@@ -25,6 +25,9 @@ class SFTConfig(StageConfig):
     epochs: float = Field(gt=0)
     max_steps: int | None = Field(ge=1)
     """Upper bound on optimizer steps; None: ``epochs`` decides."""
+    conversations: int | None = Field(ge=1)
+    """So many of ``data/conversations.parquet``, drawn by their ids, are trained on besides, and in
+    the same share evaluated on; fewer where there are fewer. None: none, and it is not read."""
     max_tokens: int = Field(ge=16)
     """Longer samples are dropped, and counted."""
     batch_size: int = Field(ge=1)

@@ -175,7 +175,7 @@ def _scaled_rl(values: Mapping[str, Any]) -> dict[str, Any]:
         engine["transfer"] = "folder"
     if "timeout_s" in engine:
         engine["timeout_s"] = min(engine["timeout_s"] or MOST_EPISODE_S, MOST_EPISODE_S)
-    phases = [{**phase, "steps": 1, "drop_solved": None} for phase in values["schedule"]]
+    phases = [{**phase, "steps": 1, "band": None} for phase in values["schedule"]]
     return small | {
         "steps": STEPS, "schedule": phases, "dev_every": 1, "trace_every": 1, "kinds": None,
         "engine": engine, "limits": _at_most(values["limits"], SHRUNK["limits"]),
