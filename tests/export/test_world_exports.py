@@ -22,7 +22,7 @@ from astra.export.rows import (
     ExportedArena,
     ExportError,
     export_row,
-    needs_user,
+    lacks_user,
     read_rows,
     worlds_file,
 )
@@ -40,7 +40,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(table: Path) -> list[ExportedArena]:
-    found = [export_row(one, EpisodeOptions()) for one in read_arenas(table) if not needs_user(one)]
+    found = [export_row(one, EpisodeOptions()) for one in read_arenas(table) if not lacks_user(one)]
     assert len(found) >= 3
     return found
 
@@ -159,7 +159,7 @@ def score(
 
 
 def test_a_goal_that_needs_a_user_is_refused_with_its_reason(table: Path, tmp_path: Path) -> None:
-    talking = [one for one in read_arenas(table) if needs_user(one)]
+    talking = [one for one in read_arenas(table) if lacks_user(one)]
     assert talking
     with pytest.raises(ExportError, match="talking with the user"):
         export_row(talking[0], EpisodeOptions())
@@ -167,7 +167,7 @@ def test_a_goal_that_needs_a_user_is_refused_with_its_reason(table: Path, tmp_pa
     given = ["--format", "jsonl", "--table", str(table), "--out", str(out)]
     done = CliRunner().invoke(arena_app, ["export", *given])
     assert f"{len(talking)} arenas left out: their goals need a user who talks" in done.output
-    assert not [row for row in read_rows(out) if needs_user(row.arena)]
+    assert not [row for row in read_rows(out) if lacks_user(row.arena)]
 
 
 def test_a_table_without_its_worlds_is_refused(table: Path, tmp_path: Path) -> None:
