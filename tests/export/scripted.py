@@ -243,7 +243,10 @@ def our_reward(row: ExportedArena, script: Script, sandbox: Sandbox) -> float:
     try:
         transcript = asyncio.run(
             run_episode(
-                ScriptedPolicy(script), env, initial_messages(row.arena), row.options.limits,
+                ScriptedPolicy(script),
+                env,
+                initial_messages(row.arena),
+                row.options.limits,
                 user=ArenaUser(env),
             )
         )

@@ -16,7 +16,6 @@ sys.path.insert(0, sys.argv[1])
 
 import verifiers.v1 as vf
 
-
 tools: dict[tuple[str, str], list[list]] = {}
 """The tools of each request, by script and arena."""
 

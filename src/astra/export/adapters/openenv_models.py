@@ -11,9 +11,7 @@ class ArenaAction(Action):
     """One assistant message. Without tool calls it is said to the user, who answers; where the
     arena has none it is the final answer and ends the episode."""
 
-    content: str = Field(
-        default="", description="Text; a final answer goes in <answer></answer>"
-    )
+    content: str = Field(default="", description="Text; a final answer goes in <answer></answer>")
     tool_calls: list[dict[str, Any]] = Field(
         default_factory=list,
         description="Calls as {name, arguments}; arguments are an object or JSON text",
@@ -26,7 +24,8 @@ class ArenaObservation(Observation):
 
     messages: list[dict[str, Any]] = Field(default_factory=list, description="Chat messages")
     tools: list[dict[str, Any]] = Field(
-        default_factory=list, description="Function schemas of the tools on offer: after reset, and where they change"
+        default_factory=list,
+        description="Function schemas of the tools on offer: after reset, and where they change",
     )
 
 
