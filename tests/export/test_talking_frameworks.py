@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from frameworks import ROOT, Played, drive
 from scripted import our_reward
-from talking import talking_rows, talking_scripts
+from talkers import talking_rows, talking_scripts
 
 from astra.arena.prompt import NEW_TOOLS
 from astra.arena.worlds import goal_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from scripted import Script, our_reward, sample_rows, scripts, turn
-from talking import talking_rows, talking_scripts
+from talkers import talking_rows, talking_scripts
 
 from astra.agent.toolcalls import render_call
 from astra.arena.env import UserFault
@@ -188,7 +188,7 @@ def test_nothing_counts_after_the_user_has_ended_it(talker: trl.ArenaEnvironment
 
 
 def test_broken_words_are_a_broken_call(talker: trl.ArenaEnvironment) -> None:
-    assert "message" in talker.talk_to_user(text="Hello.")
+    assert "arguments of talk_to_user" in talker.talk_to_user(text="Hello.")
     (call,) = trl._all_calls(talker, call_of("talk_to_user", {"text": "Hello."}))
     assert call.result.status == "malformed"
 

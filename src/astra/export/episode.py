@@ -86,7 +86,7 @@ class ArenaEpisode:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """Function schemas of the tools on offer; the user may bring more as the episode goes on."""
+        """Function schemas of the tools on offer; a user may bring more on the way."""
         return [tool.openai() for tool in self._env.tools]
 
     @property

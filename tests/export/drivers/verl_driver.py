@@ -84,7 +84,11 @@ async def main() -> None:
                 "written": sum(output.response_mask),
                 "text": tokenizer.decode(output.response_ids),
                 "own": tokenizer.decode(
-                    [at for at, own in zip(output.response_ids, output.response_mask) if own]
+                    [
+                        id
+                        for id, own in zip(output.response_ids, output.response_mask, strict=True)
+                        if own
+                    ]
                 ),
             }
     Path(sys.argv[3]).write_text(json.dumps(found))

@@ -71,11 +71,11 @@ def _script(goal: WorldGoal) -> UserScript:
 
 def _when(event: TraceEvent) -> FactTime:
     times = {UserAct.OPENING: FactTime.OPENING, UserAct.CHANGE: FactTime.CHANGE}
-    return times[event.act] if event.act in times else FactTime.ASKED
+    return times.get(event.act or UserAct.ANSWER, FactTime.ASKED)
 
 
 def turns_of(events: Sequence[TraceEvent]) -> Script:
-    """What the agent does in a trace, as assistant messages: a call ends one, the user's turn too."""
+    """What the agent does in a trace, as messages: a call or the user's turn ends one."""
     messages: list[dict[str, object]] = []
     said: list[str] = []
     for event in events[1:]:
