@@ -27,7 +27,7 @@ _ORDINARY = re.compile(
 _IDENTIFIER = re.compile(r"\w+_\w+|\b[a-z]+\.[a-z]+_?[a-z]*\(|[{}`]", re.I)
 """How documents write, and people do not."""
 _WORDY = re.compile(r"[^\W_]+")
-_CODE = re.compile(r"[^\s,;:!?()\"“”]*\d[^\s,;:!?()\"“”]*")
+_CODE = re.compile(r"[^\s;:!?()\"“”]*\d[^\s;:!?()\"“”]*")
 """A token with a digit: a number, a date, an id, an address."""
 _NUMBERED = re.compile(r" \d+$")
 FEWEST = 4
@@ -163,10 +163,10 @@ def _invented(
     days = {day for source in sources for day in dates(source)}
     yield from (day.isoformat() for day in sorted(dates(text) - days))
     figures = {one for source in sources for one in spelled_numbers(source)}
-    codes = {code.lower().strip(".'") for source in sources for code in _CODE.findall(source)}
+    codes = {code.lower().strip(".,'") for source in sources for code in _CODE.findall(source)}
     if not dates(text):
         for code in _CODE.findall(text):
-            token = code.lower().strip(".'")
+            token = code.lower().strip(".,'")
             if token not in codes and not {*spelled_numbers(token)} <= figures:
                 yield token
         counted = spelled_numbers(_ORDINARY.sub(" ", _CODE.sub(" ", text)))
@@ -193,6 +193,6 @@ def _closed(world: World, slot: str) -> set[str]:
 
 def _identifiers(world: World, text: str) -> Iterator[str]:
     names = {tool.tool.name for tool in world.tools} | {table.name for table in world.tables}
-    words = {*re.findall(r"[\w.]+", text)}
+    words = {*re.findall(r"\w+", text)}
     yield from sorted(name for name in names & words if "_" in name)
     yield from (found[0] for found in _IDENTIFIER.finditer(text) if found[0] not in names)

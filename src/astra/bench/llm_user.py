@@ -158,15 +158,15 @@ def gate_faults(
         faults += [] if agrees else ["denies"]
     elif agrees or (turn.act in (UserAct.REJECT, UserAct.UNKNOWN) and not denies):
         faults.append("agrees")
-    if _takes_back(trace, turn, text) and not _takes_back(trace, turn, turn.text):
+    if turn.act not in (UserAct.CHANGE, UserAct.REJECT) and _takes_back(trace, turn, text):
         faults.append("denies")
     return faults
 
 
 def _takes_back(trace: Sequence[TraceEvent], turn: TraceEvent, text: str) -> bool:
-    """Whether words are read as taking an agreement back, whatever the act."""
-    plain = (UserAct.CHANGE, UserAct.CONFIRM)  # these two are read by the act alone
-    act = UserAct.ANSWER if turn.act in plain else turn.act
+    """Whether words are read as taking an agreement back; a confirmation's as well, which would be
+    read by its act alone."""
+    act = UserAct.ANSWER if turn.act == UserAct.CONFIRM else turn.act
     spoken = turn.model_copy(update={"text": text, "act": act})
     return takes_back([*trace, spoken], len(trace))
 
@@ -266,11 +266,12 @@ class LlmUsers:
         self._teachers = Teachers(runtime, "bench")
         self._teacher = self._teachers.teacher(config, {})
         self._loop = _Loop()
-        self._tallies: dict[str, Counter[str]] = {}
+        self.tallies: dict[str, Counter[str]] = {}
+        """What was asked, refused and replaced, by checkpoint; ``rates`` says what is counted."""
 
     def user(self, checkpoint: str, arena: Arena) -> LlmUser | None:
         """Who talks with a checkpoint in an arena; None where the arena has no user."""
-        tally = self._tallies.setdefault(checkpoint, Counter())
+        tally = self.tallies.setdefault(checkpoint, Counter())
         if not arena.world_id or goal_of(arena).script is None:
             return None
         return LlmUser(arena, self._teacher, self._loop, tally)
@@ -279,7 +280,7 @@ class LlmUsers:
     def rates(self) -> dict[str, dict[str, float]]:
         """By checkpoint: ``turns`` that the model was asked for, and per turn the ``retries``,
         ``fallbacks`` and ``faults``, and refusals by what was wrong (``gate.CODE``)."""
-        return {name: rates_of(tally) for name, tally in self._tallies.items() if tally["turns"]}
+        return {name: rates_of(tally) for name, tally in self.tallies.items() if tally["turns"]}
 
     def close(self) -> None:
         """End the connections and write the run log."""
