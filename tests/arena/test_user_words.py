@@ -36,7 +36,8 @@ def faults(text: str, *due: str, told: tuple[str, ...] = ()) -> list[str]:
     ("slot", "text"),
     [
         ("day", "On the 5th of March 2026."), ("day", "March 5, 2026, please"),
-        ("day", "2026-03-05"), ("days", "For twelve days."), ("days", "12 days it is"), ("price", "It was 1,250."),
+        ("day", "2026-03-05"), ("days", "For twelve days."), ("days", "12 days it is"),
+        ("price", "It was 1,250."),
         ("price", "1250"), ("own name", "I am LARS MOSS."), ("reason", "The Bad weather."),
         ("own email", "LARS.moss15@post.example"), ("boat_id", "hi5597"),
     ],

@@ -122,7 +122,7 @@ def test_consent_is_the_automatons_to_give() -> None:
     assert gate(UserAct.NUDGE, "No, wait.") == ["denies"]
     assert gate(UserAct.NUDGE, "Could you see to it?") == []
     assert gate(UserAct.CLOSE, "Okay, thanks, goodbye.", ends=True) == []
-    assert gate(UserAct.CLOSE, "See you on 5 March.", ends=True) == ["leaks:day"]
+    assert "leaks:day" in gate(UserAct.CLOSE, "See you on 5 March.", ends=True)
 
 
 @pytest.mark.parametrize(

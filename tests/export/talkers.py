@@ -46,6 +46,12 @@ def talking_rows() -> list[ExportedArena]:
     return [export_row(one, EpisodeOptions()) for one in talking_arenas()]
 
 
+def without_script(arena: Arena) -> Arena:
+    """The arena with nobody who talks."""
+    text = compact_json(goal_of(arena).model_copy(update={"script": None}).model_dump(mode="json"))
+    return Arena.model_validate({**arena.model_dump(), "goal": text, "id": ""})
+
+
 def with_script(arena: Arena) -> Arena:
     """The arena with a script for its user: what they say in the goal's trace, where and when."""
     goal = goal_of(arena)
