@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from frameworks import ROOT, Played, drive
+from in_frameworks import ROOT, Played, drive
 from scripted import BROKEN_JSON, our_reward, sample_rows, scripts
 
 from astra.export.rows import ExportedArena

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from frameworks import ROOT, Played, drive
+from in_frameworks import ROOT, Played, drive
 from scripted import our_reward
 from talkers import talking_rows, talking_scripts
 
