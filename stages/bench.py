@@ -7,6 +7,7 @@ from astra.bench.arena_overlap import shared_with_suites
 from astra.bench.arenas import select
 from astra.bench.bench import check_suites, run_arenas, run_suites
 from astra.bench.config import BenchConfig
+from astra.bench.llm_user import LlmUsers
 from astra.bench.report import report_bench
 from astra.bench.suite_tables import read_runs
 from astra.bench.summary import suites_document
@@ -25,14 +26,18 @@ def main() -> None:
         config, runtime = stage.config, stage.runtime
         check_suites(config.suites)  # before the arenas: they take long
         arenas = select(read_arenas(ARENAS), config)
-        episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED)
+        users = None
+        if config.user != "rules":
+            users = stage.enter(LlmUsers(config.user, runtime))
+        episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED, users)
         write_records(EPISODES, episodes, BenchEpisode)
         run_suites(config, runtime, TRAINED, SUITES)
         suites = suites_document(
             read_runs(SUITES), config.resamples, config.confidence, config.seed
         )
         shared = shared_with_suites(read_records(ARENAS, Arena), config.contamination)
-        report_bench(stage.metrics, episodes, config, shared, suites)
+        rates = users.rates if users else {}
+        report_bench(stage.metrics, episodes, config, shared, suites, rates)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from astra.arena.answers import render_answer
 from astra.arena.env import ArenaEnv
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import score_episode
+from astra.arena.talk import ArenaUser
 from astra.export.episode import assistant_message
 from astra.export.rows import EpisodeOptions, ExportedArena, export_row
 from astra.records.base import compact_json
@@ -242,7 +243,11 @@ def our_reward(row: ExportedArena, script: Script, sandbox: Sandbox) -> float:
     try:
         transcript = asyncio.run(
             run_episode(
-                ScriptedPolicy(script), env, initial_messages(row.arena), row.options.limits
+                ScriptedPolicy(script),
+                env,
+                initial_messages(row.arena),
+                row.options.limits,
+                user=ArenaUser(env),
             )
         )
     finally:
@@ -252,5 +257,5 @@ def our_reward(row: ExportedArena, script: Script, sandbox: Sandbox) -> float:
     options = row.options
     return score_episode(
         row.arena, transcript.calls, final, options.reward, options.final_answer,
-        end_state=env.tables,
+        end_state=env.tables, trace=env.trace,
     ).reward  # fmt: skip

@@ -8,28 +8,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted import our_reward
+from talkers import talking_rows, talking_scripts, without_script
 from typer.testing import CliRunner
 
+from astra.arena.env import UserFault
 from astra.arena.reward import CALL_COST
 from astra.arena.world_scripts import agent_turns
 from astra.arena.world_table import read_arenas
 from astra.arena.worlds import UnknownWorld, base_of, goal_of
 from astra.cli.arena import arena_app
 from astra.export.adapters import trl
-from astra.export.episode import ArenaEpisode
+from astra.export.episode import ArenaEpisode, ArenaFault
 from astra.export.rows import (
     EpisodeOptions,
     ExportedArena,
     ExportError,
     export_row,
-    needs_user,
+    has_user,
+    lacks_user,
     read_rows,
     worlds_file,
 )
 from astra.export.write import ExportFormat, write_export
 from astra.records.environment import Arena
 from astra.records.qa import QuestionKind
+from astra.records.trajectory import StopReason
 from astra.sandbox.protocol import Sandbox
+from astra.store.tables import read_records, write_records
 from world_goals import write_tables
 
 
@@ -40,7 +46,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(table: Path) -> list[ExportedArena]:
-    found = [export_row(one, EpisodeOptions()) for one in read_arenas(table) if not needs_user(one)]
+    alone = [without_script(one) for one in read_arenas(table)]
+    found = [export_row(one, EpisodeOptions()) for one in alone if not lacks_user(one)]
     assert len(found) >= 3
     return found
 
@@ -158,16 +165,43 @@ def score(
     return trl._score(environment, said, True)
 
 
-def test_a_goal_that_needs_a_user_is_refused_with_its_reason(table: Path, tmp_path: Path) -> None:
-    talking = [one for one in read_arenas(table) if needs_user(one)]
+def test_a_goal_that_needs_a_user_and_has_none_is_refused_with_its_reason(tmp_path: Path) -> None:
+    table = write_tables(tmp_path)
+    alone = [without_script(one) for one in read_records(table, Arena)]
+    write_records(table, sorted(alone, key=lambda one: one.id), Arena)
+    talking = [one for one in read_arenas(table) if lacks_user(one)]
     assert talking
-    with pytest.raises(ExportError, match="talking with the user"):
+    with pytest.raises(ExportError, match="no script of a user"):
         export_row(talking[0], EpisodeOptions())
     out = tmp_path / "out.jsonl"
     given = ["--format", "jsonl", "--table", str(table), "--out", str(out)]
     done = CliRunner().invoke(arena_app, ["export", *given])
     assert f"{len(talking)} arenas left out: their goals need a user who talks" in done.output
-    assert not [row for row in read_rows(out) if needs_user(row.arena)]
+    assert not [row for row in read_rows(out) if lacks_user(row.arena)]
+
+
+def test_a_goal_with_a_script_is_exported_and_its_user_answers(sandbox: Sandbox) -> None:
+    for row in talking_rows():
+        assert has_user(row.arena)
+        script = talking_scripts(row)["reference"]
+        episode = played(row, [dict(message) for message in script], sandbox)
+        assert episode.stop_reason == StopReason.ANSWERED
+        assert episode.score().reward == our_reward(row, script, sandbox) > 0.8
+        episode.close()
+
+
+def test_a_user_who_fails_is_a_fault_and_no_score(sandbox: Sandbox) -> None:
+    class Fails:
+        def reply(self, trace: Sequence[Any], rows: Any) -> Any:
+            raise UserFault("nobody is there")
+
+    episode = ArenaEpisode(talking_rows()[0], sandbox)
+    episode._env.user = Fails()
+    with pytest.raises(ArenaFault, match="the user failed: nobody is there"):
+        episode.offer({"role": "assistant", "content": "Hello."})
+    with pytest.raises(ArenaFault, match="the sandbox or the user failed"):
+        episode.score()
+    episode.close()
 
 
 def test_a_table_without_its_worlds_is_refused(table: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from astra.bench.arenas import check_ceiling, job_of, play_jobs
@@ -22,6 +22,7 @@ from astra.bench.episodes import examples, mean_scores
 from astra.bench.harness.play import checked, run_suite
 from astra.bench.harness.protocol import Serving, SuiteConfig, SuiteError
 from astra.bench.harness.served import Checkpoints
+from astra.bench.llm_user import LlmUsers
 from astra.bench.names import CEILING, REFERENCES, WORLD_FLOORS
 from astra.bench.progress import BenchProgress
 from astra.bench.references import reference_scripts, scripted_engine
@@ -50,10 +51,12 @@ def run_arenas(
     arenas: Sequence[Arena],
     table: Path,
     trained: Mapping[str, Path],
+    users: LlmUsers | None = None,
 ) -> list[BenchEpisode]:
     """Every checkpoint on the same arenas with the same irrelevant tools; references first.
 
     ``table`` is where the arenas were read, ``trained`` the folders of the trained checkpoints.
+    ``users`` talk with the checkpoints; without them, and with the references, the goals' scripts.
     Raises BenchError when the gold calls fail or too many episodes are lost to our machinery.
     """
     jobs = [
@@ -62,7 +65,7 @@ def run_arenas(
     ]
     serving = Checkpoints(config, runtime, trained)
     with build_sandbox(config.sandbox, runtime) as sandbox:
-        shared = _Arenas(config, runtime, jobs, table, sandbox, serving)
+        shared = _Arenas(config, runtime, jobs, table, sandbox, serving, users)
         episodes = shared.references()
         with closing(BenchProgress("episodes", len(jobs), len(serving.policies))) as progress:
             for name, policy in serving.policies.items():
@@ -80,6 +83,7 @@ class _Arenas:
     table: Path
     sandbox: Sandbox
     serving: Checkpoints
+    users: LlmUsers | None
 
     def references(self) -> list[BenchEpisode]:
         """What the rules play. They are counted apart from the checkpoints: they take no time,
@@ -113,7 +117,7 @@ class _Arenas:
                 with self.serving(name) as subject:
                     run.tags(served_model=subject.endpoint.model, **subject.prompting)
                     episodes = play_served(
-                        name, self.jobs, subject.endpoint, self.sandbox, config, progress
+                        name, self._jobs(name), subject.endpoint, self.sandbox, config, progress
                     )
             else:
                 episodes = self._in_process(name, policy, progress, run)
@@ -125,6 +129,12 @@ class _Arenas:
         log.info("%s: %s", name, ", ".join(f"{key} {mean:.3f}" for key, mean in means.items()))
         return episodes
 
+    def _jobs(self, checkpoint: str) -> list[EpisodeJob]:
+        """What a checkpoint plays, with those who talk with it."""
+        if self.users is None:
+            return list(self.jobs)
+        return [replace(job, user=self.users.user(checkpoint, job.arena)) for job in self.jobs]
+
     def _in_process(
         self, name: str, policy: PolicyConfig, progress: BenchProgress, run: Run
     ) -> list[BenchEpisode]:
@@ -133,7 +143,7 @@ class _Arenas:
         run.tags(torch_device=device, **prompting(loaded.codec))
         engine = _engine(loaded, self.config)
         episodes = play_jobs(
-            name, self.jobs, engine, loaded.codec, self.sandbox, self.config, progress
+            name, self._jobs(name), engine, loaded.codec, self.sandbox, self.config, progress
         )
         del engine, loaded
         gc.collect()

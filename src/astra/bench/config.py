@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, field_validator
 
 from astra.arena.irrelevant import IrrelevantMode
 from astra.bench.harness.protocol import ModelEndpoint, SuiteConfig
 from astra.contamination.index import ContaminationConfig
+from astra.llm.protocol import ModelConfig
 from astra.rollout.chat import PolicyConfig
 from astra.rollout.driver import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
@@ -36,6 +39,9 @@ class BenchConfig(StageConfig):
     serving: ServingOptions
     """How checkpoints are served to suites; with engine ``vllm``, which shards what one device does
     not hold, to the arenas as well. With ``local`` the stage itself loads them for the arenas."""
+    user: Literal["rules"] | ModelConfig
+    """Who plays the users of goals: the automaton of their scripts, or a model that finds words for
+    what the automaton decides (``llm_user.py``); then at an endpoint of block ``runtime``."""
     endpoints: dict[str, ModelEndpoint]
     """Servers that run already, by checkpoint, for arenas and suites; further names are baselines,
     for suites alone."""
@@ -43,3 +49,10 @@ class BenchConfig(StageConfig):
     """Which suites the arenas are compared with, and when tools count as shared; null: none."""
     sandbox: SandboxLimits
     seed: int
+
+    @field_validator("user")
+    @classmethod
+    def _is_a_model(cls, user: Literal["rules"] | ModelConfig) -> Literal["rules"] | ModelConfig:
+        if user != "rules" and user.backend != "openai":
+            raise ValueError("a user without a model is `rules`; a model needs backend openai")
+        return user

@@ -39,7 +39,7 @@ class EndpointEpisode:
         self.overflow = ""
         """What the endpoint said of a conversation that outgrew its context; empty without one."""
         self._arena = job.arena
-        self._extra = job.extra_tools
+        self._job = job
         self._client = client
         self._limits = limits
         self._fields = {"max_tokens": limits.max_turn_tokens, **fields}
@@ -53,7 +53,7 @@ class EndpointEpisode:
 
         Raises CompletionError where the endpoint gives no turn.
         """
-        env = ArenaEnv(self._arena, sandbox, self._extra)
+        env = self._job.environment(sandbox)
         try:
             env.open()
             episode = Episode(initial_messages(self._arena), env.tools, self._limits.episode())

@@ -45,16 +45,18 @@ def report_bench(
     config: BenchConfig,
     shared: Mapping[str, Any] | None = None,
     suites: Mapping[str, Any] | None = None,
+    users: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
     """Put scores and plots into the stage's metrics, and write the git-ignored examples.
 
     ``shared``: what the arenas have in common with external suites (arena_overlap.py);
-    ``suites``: what playing those said (``summary.suites_document``).
+    ``suites``: what playing those said (``summary.suites_document``); ``users``: how users that a
+    model plays did, by checkpoint (``llm_user.LlmUsers.rates``).
     """
     played: dict[str, list[BenchEpisode]] = {}
     for episode in episodes:
         played.setdefault(episode.checkpoint, []).append(episode)
-    document = build_document(played, config)
+    document = build_document(played, config, users or {})
     for name, value in document.items():
         metrics.value(name, value)
     if shared:
@@ -66,12 +68,14 @@ def report_bench(
 
 
 def build_document(
-    played: Mapping[str, Sequence[BenchEpisode]], config: BenchConfig
+    played: Mapping[str, Sequence[BenchEpisode]],
+    config: BenchConfig,
+    users: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
     """The content of metrics/bench.json. Intervals are percentile bootstraps over arenas."""
     scripted = (*REFERENCES, *WORLD_FLOORS)
     models = {name: rows for name, rows in played.items() if name not in scripted}
-    worlds = world_document(played, config)
+    worlds = world_document(played, config, users or {})
     return {
         "suite": "held-out arenas",
         "arenas": max(len(rows) for rows in played.values()),

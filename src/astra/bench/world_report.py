@@ -22,7 +22,9 @@ DIGITS = 6
 
 
 def world_document(
-    played: Mapping[str, Sequence[BenchEpisode]], config: BenchConfig
+    played: Mapping[str, Sequence[BenchEpisode]],
+    config: BenchConfig,
+    users: Mapping[str, Mapping[str, float]],
 ) -> dict[str, Any]:
     """The block ``worlds`` of metrics/bench.json; empty where no arena plays in a world.
 
@@ -30,10 +32,15 @@ def world_document(
     the goal's own trace (``ceiling``), declining or handing over whatever is asked, and taking the
     first row wherever one has to be found, over the goals that leave one to be found. ``by_rule``
     is over the goals that a rule forbids; ``rules_broken`` is the share of all goals on whose way a
-    rule was broken, by rule. ``talk`` is over the goals whose user talks.
+    rule was broken, by rule. ``talk`` is over the goals whose user talks. ``llm_user``, where a
+    model plays the users (``users``, by checkpoint): turns that it was asked for, and per turn how
+    often it was asked again, replaced by the automaton's words or failed, and why its words were
+    refused.
     """
     goals = {name: [one for one in episodes if one.world_id] for name, episodes in played.items()}
     blocks = {name: _block(rows, config) for name, rows in goals.items() if rows}
+    for name in blocks.keys() & users.keys():
+        blocks[name]["llm_user"] = dict(users[name])
     scripted = (*REFERENCES, *WORLD_FLOORS)
     checkpoints = {name: block for name, block in blocks.items() if name not in scripted}
     floors = {name: block for name, block in blocks.items() if name in scripted}

@@ -20,7 +20,7 @@ from astra.export.rows import (
     ExportError,
     draw_extra_tools,
     export_row,
-    needs_user,
+    lacks_user,
     read_rows,
 )
 from astra.export.write import ExportFormat, write_export
@@ -64,7 +64,7 @@ def export(
     options = _options(reward, final_answer, call_timeout)
     wanted = set(split or [Split.TRAIN])
     found = [arena for arena in read_arenas(table) if arena.split in wanted]
-    chosen = [arena for arena in found if not needs_user(arena)]
+    chosen = [arena for arena in found if not lacks_user(arena)]
     rows = [
         export_row(arena, options, draw_extra_tools(arena, irrelevant, per_band, seed))
         for arena in itertools.islice(chosen, limit or None)
@@ -72,7 +72,7 @@ def export(
     if len(chosen) < len(found):
         typer.echo(
             f"{len(found) - len(chosen)} arenas left out: their goals need a user who talks, and "
-            "an exported episode has none",
+            "have no script of one",
             err=True,
         )
     files = write_export(rows, target, out, name)
@@ -100,7 +100,7 @@ def play_one(
         rows = (
             export_row(arena, options, draw_extra_tools(arena, irrelevant, per_band, 0))
             for arena in read_arenas(file)
-            if not needs_user(arena) or _in_world(arena, identifier, file)
+            if not lacks_user(arena) or _in_world(arena, identifier, file)
         )
     row = _find(rows, identifier, file)
     _in_world(row.arena, identifier, file)

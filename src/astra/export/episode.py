@@ -1,8 +1,10 @@
-"""One episode of an exported arena: chat messages in, tool messages and a reward out.
+"""One episode of an exported arena: chat messages in, tool messages, the user's words and a reward
+out.
 
-Every framework drives ``ArenaEpisode``, so that none has a reward of its own: calls run in the
-sandbox, broken calls are answered and counted, and the score is computed from executed results by
-the same code as in stage ``rl``.
+Every framework drives ``ArenaEpisode``, so that none has a reward or a user of its own: calls run
+in the sandbox, broken calls are answered and counted, what is said without a call is answered by
+the user where the arena has one, and the score is computed from executed results by the same code
+as in stage ``rl``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from astra.agent.thoughts import split_thought
 from astra.arena.env import ArenaEnv, execute_batch
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import EpisodeScore, score_episode
+from astra.arena.talk import hear_user
+from astra.errors import AstraError
 from astra.export.rows import ExportedArena, ExportError
 from astra.records.message import (
     CallStatus,
@@ -62,7 +66,7 @@ def shared_sandbox(limits: SandboxLimits) -> Sandbox:
 
 
 class ArenaEpisode:
-    """Alternate an assistant message in and tool messages out until ``done``; then ``score``.
+    """Alternate an assistant message in and what answers it out until ``done``; then ``score``.
 
     The sandbox's session opens at the first call and ends with ``close``.
     """
@@ -82,7 +86,7 @@ class ArenaEpisode:
 
     @property
     def tools(self) -> list[dict[str, Any]]:
-        """Function schemas of the tools on offer."""
+        """Function schemas of the tools on offer; a user may bring more on the way."""
         return [tool.openai() for tool in self._env.tools]
 
     @property
@@ -101,10 +105,12 @@ class ArenaEpisode:
         return self._episode.stop_reason
 
     def offer(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Take an assistant message as chat APIs give it, run its calls, return their results.
+        """Take an assistant message as chat APIs give it; return the messages that answer it.
 
-        Each call gets one tool message, in order; a message without calls ends the episode.
-        Raises ArenaFault when the sandbox failed.
+        Each call gets one tool message, in order. A message without calls is answered by the user,
+        in one message that also holds the documents of the tools that they bring; it ends the
+        episode where the arena has no user, or the user ends it. Raises ArenaFault when the
+        sandbox or the user failed.
         """
         assistant = assistant_message(message, len(self._episode.calls))
         first_reply = len(self._episode.messages) + 1  # the assistant's message comes before it
@@ -114,6 +120,8 @@ class ArenaEpisode:
             results = execute_batch([(self._env, call) for call in calls])
             self._episode.observe(results)
             self._refuse_faults(results)
+        elif not assistant.tool_calls:
+            self._hear()
         if self._episode.stop_reason == StopReason.ANSWERED:
             self._final = assistant.content
         return [chat_document(reply) for reply in self._episode.messages[first_reply:]]
@@ -121,6 +129,13 @@ class ArenaEpisode:
     async def offer_async(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Run ``offer`` in a thread, so that episodes of one event loop do not wait for another."""
         return await asyncio.to_thread(self.offer, message)
+
+    def _hear(self) -> None:
+        try:
+            hear_user(self._env, self._episode)
+        except AstraError as error:
+            self._episode.stop_reason = StopReason.INFRA
+            raise ArenaFault(f"arena {self.row.id}: the user failed: {error}") from error
 
     def _refuse_faults(self, results: Sequence[ToolResult]) -> None:
         for result in results:
@@ -135,7 +150,7 @@ class ArenaEpisode:
     def score(self) -> EpisodeScore:
         """The score of what happened so far. Raises ArenaFault if our machinery failed."""
         if self._episode.stop_reason == StopReason.INFRA:
-            raise ArenaFault(f"arena {self.row.id}: the sandbox failed in this episode")
+            raise ArenaFault(f"arena {self.row.id}: the sandbox or the user failed in this episode")
         return score_row(
             self.row, self._episode.calls, self._final, self._env.tables, self._env.trace
         )

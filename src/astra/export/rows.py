@@ -70,12 +70,12 @@ def export_row(
 ) -> ExportedArena:
     """The row of an arena. Candidates for irrelevant tools that were not drawn stay behind.
 
-    Raises ExportError for a goal that needs a user who talks: no framework's episode has one.
+    Raises ExportError for a goal that needs a user and has no script of one.
     """
-    if needs_user(arena):
+    if lacks_user(arena):
         raise ExportError(
             f"arena {arena.id}: its goal is reached only by talking with the user on the way, and "
-            "an exported episode ends with the first message that makes no call"
+            "it has no script of a user: build it again with `dvc repro envs_merged`"
         )
     return ExportedArena(
         id=arena.id,
@@ -91,9 +91,14 @@ def export_row(
     )
 
 
-def needs_user(arena: Arena) -> bool:
-    """Whether an arena's goal cannot be reached without further turns of the user."""
-    return bool(arena.world_id) and goal_of(arena).needs_user
+def has_user(arena: Arena) -> bool:
+    """Whether somebody answers what an agent says in an arena."""
+    return bool(arena.world_id) and goal_of(arena).script is not None
+
+
+def lacks_user(arena: Arena) -> bool:
+    """Whether an arena's goal cannot be reached: it takes turns of a user whom no script plays."""
+    return bool(arena.world_id) and goal_of(arena).needs_user and not has_user(arena)
 
 
 def draw_extra_tools(

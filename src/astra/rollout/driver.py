@@ -137,7 +137,7 @@ class RolloutDriver:
         return rollouts
 
     def _wave(self, jobs: Sequence[EpisodeJob], sampling: Sampling) -> list[Rollout]:
-        envs = [ArenaEnv(job.arena, self._sandbox, job.extra_tools) for job in jobs]
+        envs = [job.environment(self._sandbox) for job in jobs]
         version = self.engine.weight_version
         live = [
             LiveRollout(job, env, self._codec, self._limits, version)

@@ -12,6 +12,7 @@ from astra.arena.env import ArenaEnv
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import EpisodeScore, FinalAnswer, RewardMode, score_episode
 from astra.arena.talk import hear_user
+from astra.arena.user import User
 from astra.errors import AstraError, StageStop
 from astra.records.environment import Arena, ArenaTool
 from astra.records.message import (
@@ -27,6 +28,7 @@ from astra.records.trajectory import StopReason
 from astra.records.world import TraceEvent
 from astra.rollout.chat import ChatCodec
 from astra.rollout.engine import Turn
+from astra.sandbox.protocol import Sandbox
 from astra.settings import StageConfig
 
 
@@ -74,6 +76,14 @@ class EpisodeJob:
 
     arena: Arena
     extra_tools: tuple[ArenaTool, ...] = ()
+    user: User | None = None
+    """Who answers the agent in the place of the goal's script; None: nobody does."""
+
+    def environment(self, sandbox: Sandbox) -> ArenaEnv:
+        """The arena as this episode plays it. Raises ArenaError."""
+        env = ArenaEnv(self.arena, sandbox, self.extra_tools)
+        env.user = self.user or env.user
+        return env
 
 
 @dataclass

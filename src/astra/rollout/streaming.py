@@ -186,7 +186,7 @@ class StreamingDriver:
         pool: ThreadPoolExecutor,
         doors: ThreadPoolExecutor,
     ) -> Rollout:
-        env = ArenaEnv(job.arena, self._sandbox, job.extra_tools)
+        env = job.environment(self._sandbox)
         live = LiveRollout(job, env, self._codec, self._limits, self.engine.weight_version)
         if not live.ended:
             loop = asyncio.get_running_loop()

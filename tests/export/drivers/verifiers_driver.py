@@ -16,6 +16,9 @@ sys.path.insert(0, sys.argv[1])
 
 import verifiers.v1 as vf
 
+tools: dict[tuple[str, str], list[list]] = {}
+"""The tools of each request, by script and arena."""
+
 
 def server(scripts: dict, tasks: dict[str, str]) -> web.Application:
     async def complete(request: web.Request) -> web.Response:
@@ -24,6 +27,7 @@ def server(scripts: dict, tasks: dict[str, str]) -> web.Application:
         question = next(m["content"] for m in messages if m["role"] == "user")
         turn = sum(m["role"] == "assistant" for m in messages)
         written = scripts[body["model"]][tasks[question]][turn]
+        tools.setdefault((body["model"], tasks[question]), []).append(body["tools"])
         reason = "tool_calls" if written.get("tool_calls") else "stop"
         choice = {"index": 0, "finish_reason": reason, "message": written}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -61,6 +65,7 @@ async def main() -> None:
             "ok": trace.ok,
             "errors": [error.message for error in trace.errors],
             "messages": [message.role for message in trace.branches[-1].messages],
+            "tools": [len(offered) for offered in tools[name, task.row.id]],
             "harness": trace.agent.config.harness.id,
         }
 

@@ -22,7 +22,7 @@ from verl.experimental.agent_loop.agent_loop import (
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-RESPONSE_LENGTH = 4096
+RESPONSE_LENGTH = 16384
 
 
 class ScriptedServer:
@@ -83,6 +83,13 @@ async def main() -> None:
                 "logprobs": len(output.response_logprobs),
                 "written": sum(output.response_mask),
                 "text": tokenizer.decode(output.response_ids),
+                "own": tokenizer.decode(
+                    [
+                        id
+                        for id, own in zip(output.response_ids, output.response_mask, strict=True)
+                        if own
+                    ]
+                ),
             }
     Path(sys.argv[3]).write_text(json.dumps(found))
 

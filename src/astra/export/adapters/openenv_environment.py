@@ -65,6 +65,7 @@ class ArenaEnvironment(Environment[ArenaAction, ArenaObservation, ArenaState]):
         episode = self._episode
         if episode is None or episode.done:
             raise ValueError("no episode is under way: reset first")
+        offered = episode.tools
         replies = episode.offer(
             {"role": "assistant", "content": action.content, "tool_calls": action.tool_calls}
         )
@@ -72,7 +73,8 @@ class ArenaEnvironment(Environment[ArenaAction, ArenaObservation, ArenaState]):
         self._state.calls = len(episode.calls)
         self._state.stop_reason = str(episode.stop_reason or "")
         reward = episode.score().reward if episode.done else 0.0
-        return ArenaObservation(messages=replies, done=episode.done, reward=reward)
+        tools = [] if episode.tools == offered else episode.tools
+        return ArenaObservation(messages=replies, tools=tools, done=episode.done, reward=reward)
 
     @property
     def state(self) -> ArenaState:

@@ -8,9 +8,10 @@ from pydantic import Field
 
 
 class ArenaAction(Action):
-    """One assistant message. Without tool calls it is the final answer and ends the episode."""
+    """One assistant message. Without tool calls it is said to the user, who answers; where the
+    arena has none it is the final answer and ends the episode."""
 
-    content: str = Field(default="", description="Text; the answer goes in <answer></answer>")
+    content: str = Field(default="", description="Text; a final answer goes in <answer></answer>")
     tool_calls: list[dict[str, Any]] = Field(
         default_factory=list,
         description="Calls as {name, arguments}; arguments are an object or JSON text",
@@ -18,11 +19,13 @@ class ArenaAction(Action):
 
 
 class ArenaObservation(Observation):
-    """``messages`` are new since the last step: the prompt after reset, then tool messages."""
+    """``messages`` are new since the last step: the prompt after reset, then tool messages or the
+    user's words."""
 
     messages: list[dict[str, Any]] = Field(default_factory=list, description="Chat messages")
     tools: list[dict[str, Any]] = Field(
-        default_factory=list, description="Function schemas of the tools on offer (after reset)"
+        default_factory=list,
+        description="Function schemas of the tools on offer: after reset, and where they change",
     )
 
 

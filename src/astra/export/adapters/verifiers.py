@@ -92,7 +92,7 @@ class ArenaHarnessConfig(vf.HarnessConfig):
 
 
 class ArenaHarness(vf.Harness[ArenaHarnessConfig]):
-    """Asks the model turn by turn and lets the arena answer its calls."""
+    """Asks the model turn by turn; the arena answers its calls, and its user what it says."""
 
     APPENDS_SYSTEM_PROMPT = True
     EXECUTES_CODE = False  # nothing runs in the runtime: tools run in the arenas' own sandbox
@@ -110,9 +110,9 @@ class ArenaHarness(vf.Harness[ArenaHarnessConfig]):
     ) -> vf.ProgramResult:
         episode: ArenaEpisode = trace.state.episode
         messages: list[Any] = episode.prompt
-        tools: Any = episode.tools
         async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0) as client:
             while not episode.done:
+                tools: Any = episode.tools  # the user may have brought more
                 reply = await client.chat.completions.create(
                     model=ctx.model, messages=messages, tools=tools
                 )

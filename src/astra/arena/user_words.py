@@ -1,0 +1,198 @@
+"""What the words of a user may not do: leave out what is due, tell what is not, say what is untrue.
+
+``word_faults`` holds any wording of a turn against the goal's script, whoever wrote it. A value is
+found in every form that people give it: dates in words, numbers with separators or spelled, codes
+with spaces, any case. What is due has to stand there so that an agent can take it; what is held
+back may not even be hinted at, such as by a date without its year or by parts of a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from typing import Any
+
+from astra.arena.statements import states
+from astra.records.qa import Answer, AnswerType
+from astra.records.world import FactTime, UserScript, World
+from astra.text.figures import canonical, dates, is_date, plain, spelled_numbers
+
+_ORDINARY = re.compile(
+    r"\b(?:(?:this|that|the|which|another|any|no|other|right|new|same|every|some|each) one|"
+    r"one (?:more|another|of|moment|thing|way|or)|no ?one)\b",
+    re.I,
+)
+"""Where "one" counts nothing."""
+_IDENTIFIER = re.compile(r"\w+_\w+|\b[a-z]+\.[a-z]+_?[a-z]*\(|[{}`]", re.I)
+"""How documents write, and people do not."""
+_WORDY = re.compile(r"[^\W_]+")
+_CODE = re.compile(r"[^\s;:!?()\"“”]*\d[^\s;:!?()\"“”]*")
+"""A token with a digit: a number, a date, an id, an address."""
+_NUMBERED = re.compile(r" \d+$")
+FEWEST = 4
+"""Shorter values are looked for as words alone, not inside of what is run together."""
+
+
+def word_faults(
+    world: World,
+    script: UserScript,
+    text: str,
+    due: Mapping[str, Any],
+    told: Iterable[str] = (),
+) -> list[str]:
+    """What is wrong with the words of a turn, as codes with what they concern after a colon.
+
+    ``due``: the facts that the turn tells, by slot; ``told``: what the user has said before.
+    ``empty``; ``untold:SLOT``, a fact that is due and is not stated; ``leaks:SLOT``, a value of
+    the script that is not due and was never told; ``stale:SLOT``, a value that the user has changed
+    their mind about in an earlier turn; ``invents:VALUE``, a number, date or code that
+    the user has not got from the script, or another value of a closed list; ``names:WORD``, the
+    identifier of a tool, table or parameter.
+    """
+    if not text.strip():
+        return ["empty"]
+    before = [*told]
+    known = [*due.values(), *(fact.value for fact in script.facts if _told(fact.value, before))]
+    bare = _without(text, known)
+    faults = [f"untold:{slot}" for slot, value in due.items() if not stated(value, text)]
+    hidden = {
+        fact.slot: None
+        for fact in script.facts
+        if not _is_part(fact.value, known) and hinted(fact.value, bare)
+    }
+    faults += [f"leaks:{slot}" for slot in hidden]
+    faults += [f"stale:{slot}" for slot in _stale(script, text, before)]
+    faults += [f"invents:{value}" for value in _invented(world, script, bare, known, before)]
+    return faults + [f"names:{name}" for name in _identifiers(world, bare)]
+
+
+def stated(value: Any, text: str) -> bool:
+    """Whether a text states a value in full, in any form. Of truth values and of nothing, no words
+    can be required."""
+    if isinstance(value, bool) or value is None:
+        return True
+    if isinstance(value, int | float):
+        number = Answer(type=AnswerType.NUMBER, value=value)
+        return states(number, text) or plain(value) in spelled_numbers(text)
+    if is_date(str(value)):
+        return date.fromisoformat(value) in dates(text)
+    return states(Answer(type=AnswerType.ENUM, value=str(value)), text)
+
+
+def hinted(value: Any, text: str) -> bool:
+    """Whether a text gives a value away, be it in part or run together."""
+    if isinstance(value, bool) or value is None:
+        return False
+    if isinstance(value, int | float):
+        counted = spelled_numbers(_ORDINARY.sub(" ", text))
+        return stated(value, _ORDINARY.sub(" ", text)) or plain(value) in counted
+    written = str(value)
+    if is_date(written):
+        return stated(written, text) or _has_day(date.fromisoformat(written), text)
+    words, there = _words(written), _words(text)
+    if stated(written, text) or (words and {*words} <= {*there}):
+        return True
+    whole, local = "".join(words), "".join(_words(written.partition("@")[0]))
+    run = "".join(there)
+    return any(len(one) >= FEWEST and _is_code(one) and one in run for one in (whole, local))
+
+
+def _is_code(word: str) -> bool:
+    """Whether a word is so odd that it cannot stand inside of others by chance."""
+    return any(sign.isdigit() for sign in word) or len(word) >= 2 * FEWEST
+
+
+def _has_day(day: date, text: str) -> bool:
+    """Whether a text names a day and month, without the year."""
+    month = rf"{day:%b}(?:{day.strftime('%B')[3:]})?\.?"
+    number = rf"0?{day.day}(?:st|nd|rd|th)?"
+    numeric = rf"0?{day.month}[/.-]0?{day.day}|0?{day.day}[/.-]0?{day.month}"
+    either = rf"\b(?:{number} (?:of )?{month}|{month} (?:the )?{number}|{numeric})\b"
+    return re.search(either, text, re.I) is not None
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORDY.findall(text)]
+
+
+def _told(value: Any, before: Iterable[str]) -> bool:
+    """Whether earlier turns of the user hold a value."""
+    if isinstance(value, bool) or value is None:
+        return True
+    return any(stated(value, text) for text in before)
+
+
+def _stale(script: UserScript, text: str, before: Iterable[str]) -> Iterator[str]:
+    """The slots of which a text gives the value that held before a change of mind told earlier."""
+    changed = {
+        fact.slot
+        for fact in script.facts
+        if fact.when == FactTime.CHANGE and _told(fact.value, before)
+    }
+    now = [fact.value for fact in script.facts
+           if fact.slot not in changed or fact.when == FactTime.CHANGE]  # fmt: skip
+    for fact in script.facts:
+        old = fact.slot in changed and fact.when != FactTime.CHANGE
+        if old and not _is_part(fact.value, now) and hinted(fact.value, text):
+            yield fact.slot
+
+
+def _is_part(value: Any, known: Iterable[Any]) -> bool:
+    """Whether what is known tells a value as well: it is one of them, or stands in one."""
+    return any(value == one or stated(value, _written(one)) for one in known)
+
+
+def _written(value: Any) -> str:
+    return str(value).replace("_", " ")
+
+
+def _without(text: str, known: Iterable[Any]) -> str:
+    """A text without values that are known, as they are written."""
+    for value in sorted(map(str, known), key=len, reverse=True):
+        for form in {value, _written(value)}:
+            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", " ", text, flags=re.I)
+    return text
+
+
+def _invented(
+    world: World, script: UserScript, text: str, known: Iterable[Any], before: Iterable[str]
+) -> Iterator[str]:
+    """Values that stand in no fact that is known and in nothing that was said before."""
+    sources = [*map(_written, known), *map(str, known), *before]
+    days = {day for source in sources for day in dates(source)}
+    yield from (day.isoformat() for day in sorted(dates(text) - days))
+    figures = {one for source in sources for one in spelled_numbers(source)}
+    codes = {code.lower().strip(".,'") for source in sources for code in _CODE.findall(source)}
+    if not dates(text):
+        for code in _CODE.findall(text):
+            token = code.lower().strip(".,'")
+            if token not in codes and not {*spelled_numbers(token)} <= figures:
+                yield token
+        counted = spelled_numbers(_ORDINARY.sub(" ", _CODE.sub(" ", text)))
+        yield from sorted(counted - figures - {canonical("0")})
+    said = " ".join(sources)
+    for slot in dict.fromkeys(fact.slot for fact in script.facts):
+        for value in _closed(world, slot):
+            if stated(value, text) and not stated(value, said):
+                yield value
+
+
+def _closed(world: World, slot: str) -> set[str]:
+    """What a slot may hold where that is a closed list: of a parameter or a column."""
+    name = _NUMBERED.sub("", slot).rpartition(".")[2]
+    found = {
+        value
+        for tool in world.tools
+        for value in tool.tool.parameters.get("properties", {}).get(name, {}).get("enum", ())
+        if isinstance(value, str)
+    }
+    columns = (column for table in world.tables for column in table.columns)
+    return found.union(*(column.values for column in columns if column.name == name))
+
+
+def _identifiers(world: World, text: str) -> Iterator[str]:
+    names = {tool.tool.name for tool in world.tools} | {table.name for table in world.tables}
+    words = {*re.findall(r"\w+", text)}
+    yield from sorted(name for name in names & words if "_" in name)
+    yield from (found[0] for found in _IDENTIFIER.finditer(text) if found[0] not in names)
