@@ -27,19 +27,19 @@ from typing import Any, NamedTuple, cast
 from astra.arena.delta import WorldBase
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import CallEnd, WorldRunner
+from astra.bench.harness.hosted import Desk, changed, writes_of
 from astra.bench.harness.tau2_world import (
-    Tau2Desk,
+    DRIVER,
     Tau2Domain,
     Tau2Replay,
     Tau2Task,
-    changed,
     conversations,
     goal_of,
     replays,
+    scriptable,
     substring_told,
     told,
     world_of,
-    writes_of,
 )
 from astra.records.base import compact_json
 from astra.records.state import Row, Write
@@ -70,6 +70,8 @@ class Tally:
     ends: Counter[str] = field(default_factory=Counter[str])
     faults: list[str] = field(default_factory=list[str])
     gold_errors: list[str] = field(default_factory=list[str])
+    scripts: Counter[str] = field(default_factory=Counter[str])
+    """How far a script of the user follows from the tasks: ``domain/what``."""
 
     def rewarded(self, domain: str, replay: str, whose: str, value: float) -> None:
         self.rewards.setdefault(f"{domain}/{replay}/{whose}", []).append(value)
@@ -85,7 +87,7 @@ class Hosted:
     world: World
     goal: WorldGoal
     runner: WorldRunner
-    desk: Tau2Desk
+    desk: Desk
     tally: Tally
     results: list[str] = field(default_factory=list[str])
     """What the calls of its solution returned."""
@@ -99,7 +101,7 @@ class Verdicts(NamedTuple):
     as_played: tuple[GoalVerdict, bool] | None
 
 
-def hosted(desk: Tau2Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
+def hosted(desk: Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
     """The tasks of a domain, each started. Tasks that start from the domain's documents as they
     are share one world."""
     domain = Tau2Domain.of(name, desk.ask("open", domain=name))
@@ -150,6 +152,8 @@ def compare_states(one: Hosted) -> None:
             ours, theirs = played(one, replay), one.desk.ask("verdict")
             if replay.name == "gold":
                 one.results = _results_of(one)
+                what = scriptable(one.task, one.domain, one.runner.trace)
+                one.tally.scripts[f"{one.domain.name}/{what}"] += 1
                 if not theirs["database"]:
                     reference = one.desk.ask("hashes"), goal_of(one.task, _effect_of(one))
             again = None
@@ -264,6 +268,7 @@ def summary(tally: Tally, cpu: float, seconds: float) -> dict[str, Any]:
         "facts_equal": sum(tally.facts.values()) - len(tally.differences),
         "facts_by_wording": dict(sorted(tally.facts.items())),
         "substring_differences": tally.substring_differences,
+        "scripts": dict(sorted(tally.scripts.items())),
         "calls": dict(tally.ends),
         "faults": tally.faults,
         "gold_errors": len(tally.gold_errors),
@@ -280,7 +285,7 @@ def main() -> None:
     wanted = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     started = last = time.monotonic()
-    tally, desk = Tally(), Tau2Desk()
+    tally, desk = Tally(), Desk(DRIVER)
     try:
         for name in wanted.domain or DOMAINS:
             for one in hosted(desk, name, wanted.count, tally):

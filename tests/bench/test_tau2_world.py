@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -19,19 +20,20 @@ from worlds_tau2 import Tally, compare_states, compare_words, hosted, summary
 from astra.arena.state import StateError
 from astra.arena.verdict import judge
 from astra.bench.harness.environment import DRIVERS
+from astra.bench.harness.hosted import Desk, changed, writes_of
 from astra.bench.harness.protocol import SuiteError
 from astra.bench.harness.tau2_world import (
-    Tau2Desk,
+    DRIVER,
+    Scriptable,
     Tau2Domain,
     Tau2Task,
-    changed,
     conversations,
     goal_of,
     replays,
+    scriptable,
     substring_told,
     told,
     world_of,
-    writes_of,
 )
 from astra.records.state import Tables
 from astra.records.world import EventKind, TraceEvent
@@ -59,6 +61,8 @@ class Clinic(BaseModel):
 
 def driver() -> ModuleType:
     """The driver's file without the package, which it imports when it is run."""
+    if str(DRIVERS) not in sys.path:
+        sys.path.append(str(DRIVERS))
     spec = importlib.util.spec_from_file_location("driver", DRIVERS / "play_tau2_world.py")
     assert spec is not None
     assert spec.loader is not None
@@ -177,7 +181,7 @@ OPENED = {
               tool("pay", "user", "write")],
     "policy": "Feed all pets; each needs 10 grams.",
     "tasks": [{"id": "t", "actions": ACTIONS, "tell": ["5.50", "Rex"],
-               "basis": ["DB", "COMMUNICATE"]}],
+               "basis": ["DB", "COMMUNICATE"], "user": "You want p1 and p2 fed."}],
 }  # fmt: skip
 
 
@@ -199,7 +203,7 @@ def test_replays_spoil_a_solution_one_write_at_a_time() -> None:
     }  # fmt: skip
     assert made["gold"].closing == "All is done. 5.50 Rex"
     assert made["idle"].closing == "Done."
-    looker = Tau2Task("u", task_calls := domain.tasks[0].actions[:1], (), ("DB",))
+    looker = Tau2Task("u", task_calls := domain.tasks[0].actions[:1], (), ("DB",), "")
     names = [(one.name, one.calls) for one in replays(looker, domain)]
     assert names == [("gold", task_calls), ("nothing", ()), ("careless", task_calls), ("idle", ())]
 
@@ -230,14 +234,36 @@ def test_wordings_hold_each_fact_but_the_one_left_out() -> None:
     assert "without:0" not in dict(conversations(["Rex"]))
 
 
+@pytest.mark.parametrize(
+    ("user", "result", "what"),
+    [
+        ("Have p1 fed, please.", None, Scriptable.PLAIN),
+        ("If p1 is thin, have it fed.", None, Scriptable.CONDITIONAL),
+        ("Have Rex fed.", {"pet_id": "p1"}, Scriptable.PLAIN),  # a result tells which
+        ("Have p1x fed.", {"pet_id": "p12"}, Scriptable.UNKNOWN),
+    ],
+)
+def test_a_script_follows_where_all_values_are_known(
+    user: str, result: Any, what: Scriptable
+) -> None:
+    domain = Tau2Domain.of("clinic", OPENED)
+    task = replace(domain.tasks[0], user=user)
+    look = TraceEvent(kind=EventKind.CALL, tool="get_pet", arguments={}, result=result)
+    feed = TraceEvent(kind=EventKind.CALL, tool="feed", arguments={"pet_id": ["p1", None, True]})
+    pay = TraceEvent(kind=EventKind.CALL, tool="pay", arguments={"pet_id": "p7"})  # the user's
+    assert scriptable(task, domain, [look, pay, feed]) == what
+    assert scriptable(task, domain, [feed, look]) == (Scriptable.UNKNOWN if result else what)
+    assert scriptable(task, domain, [look, pay]) == Scriptable.NO_WRITE
+
+
 # The comparison itself -----------------------------------------------------------------------
 
 
-class Clerk(Tau2Desk):
+class Clerk(Desk):
     """A desk whose driver is this class: feeding adds a kilo, and it can be told to misbehave."""
 
-    def __post_init__(self) -> None:
-        self.fault, self.failed_writes = "", []
+    def __init__(self) -> None:
+        self.name, self.fault, self.failed_writes = "clinic", "", []
         self.gold = {"p1": {**PETS["pets"][0], "weight": 5.5},
                      "p2": {**PETS["pets"][1], "weight": 2}}  # fmt: skip
         self._reset()
@@ -305,6 +331,7 @@ def test_two_sides_that_agree_are_counted_by_what_both_say() -> None:
     assert figures["rewards"]["clinic/oracle/success"] == 1.0
     assert figures["rewards"]["clinic/does_nothing/success"] == 0.0
     assert figures["gold_errors"] == 1
+    assert figures["scripts"] == {"clinic/plain": 1}
     assert {one["wording"] for one in tally.differences} == {"inside_longer", "among_others"}
     assert figures["substring_differences"] == []
 
@@ -356,7 +383,7 @@ def test_the_package_and_our_verdicts_agree(bench_env: Path, tmp_path: Path,
 
 @pytest.mark.slow
 def test_a_wrong_goal_shows_as_a_difference(bench_env: Path) -> None:
-    desk, tally = Tau2Desk(), Tally()
+    desk, tally = Desk(DRIVER), Tally()
     try:
         one = next(hosted(desk, "retail", 1, tally))
         assert one.goal.effect
@@ -372,13 +399,13 @@ def test_a_wrong_goal_shows_as_a_difference(bench_env: Path) -> None:
 
 
 def test_a_driver_that_ends_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = cast("Any", object.__new__(Tau2Desk))
+    desk = cast("Any", object.__new__(Desk))
 
     class Closed:
         def write(self, _: bytes) -> None:
             raise BrokenPipeError
 
     desk._cage = SimpleNamespace(process=SimpleNamespace(stdin=Closed(), stdout=None))
-    desk._errors = ["no package tau2"]
+    desk.name, desk._errors = DRIVER, ["no package tau2"]
     with pytest.raises(SuiteError, match="no package tau2"):
         desk.ask("open", domain="retail")

@@ -411,7 +411,8 @@ def test_a_lost_reload_is_found_of_a_server_that_was_left_out_before(
         if first != "keeps its cache":
             one.start()
         one.faults.loses_reload = True
-        for version in range(version + 1, version + 4):
+        for _ in range(3):
+            version += 1
             engine.sync(version)
             assert [server.url for server in engine._somebody()] == [well.url]
         assert engine.faults["weights_kept"] == 3

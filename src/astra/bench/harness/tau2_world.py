@@ -1,51 +1,39 @@
 """tau2-Bench hosted as worlds: its documents as our tables, its calls by our runner, our verdicts.
 
 A check of runner and checker against environments, programs and verdicts that others wrote. The
-package's environments run in the cage of the bench environment (``drivers/play_tau2_world.py``),
-which speaks the protocol of worlds in a session's place, so that ``WorldRunner`` carries out the
-calls, holds the tables and compares digests; ``judge`` then says what it says of our own goals.
+package's environments run in the cage of the bench environment (``drivers/play_tau2_world.py``) as
+``hosted.py`` says.
 """
 
 from __future__ import annotations
 
-import json
-import threading
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import IO, Any, Self, cast
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self, cast
 
-from astra.arena.delta import DELTA
-from astra.arena.state import apply_writes
+from astra.arena.statements import states
 from astra.arena.verdict import GoalVerdict
-from astra.bench.harness.environment import caged_driver
+from astra.bench.harness.hosted import Call, hosted_world, table_of
 from astra.bench.harness.oracles import LOOKUPS
-from astra.bench.harness.protocol import SuiteError
-from astra.records.base import canonical_json
-from astra.records.qa import Answer, AnswerType, QuestionKind, Split
-from astra.records.state import Row, Tables, Write, WriteAction
+from astra.records.base import compact_json
+from astra.records.qa import Answer, AnswerType, QuestionKind
+from astra.records.state import Tables, Write
 from astra.records.tool import Tool
 from astra.records.world import (
-    OUTCOMES,
-    ColumnType,
+    EventKind,
     GoalOutcome,
     OutcomeKind,
     Say,
     ToolRole,
+    TraceEvent,
     World,
-    WorldColumn,
     WorldGoal,
-    WorldShape,
-    WorldTable,
     WorldTool,
 )
-from astra.sandbox.cage import Cage
-from astra.sandbox.protocol import SandboxResult, SandboxStatus
 
-CLOCK = "2025-01-01T00:00:00"
-"""The package's tools know the time themselves."""
-Changes = Mapping[str, Mapping[str, Row | None]]
-"""Rows by table and key; None where a row is gone."""
-Call = tuple[str, dict[str, Any]]
+DRIVER = "tau2_world"
 DONE = "Done."
 
 
@@ -59,12 +47,15 @@ class Tau2Task:
     """What the agent must tell the user."""
     basis: tuple[str, ...]
     """What the reward is the product of."""
+    user: str
+    """What the simulated user is told, in free text."""
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Self:
         """A task as the driver tells it."""
         calls = tuple((call["tool"], call["arguments"]) for call in told["actions"])
-        return cls(told["id"], calls, tuple(told["tell"]), tuple(told["basis"]))
+        return cls(told["id"], calls, tuple(told["tell"]), tuple(told["basis"]),
+                   told["user"])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,62 +108,9 @@ def tool_of(told: Mapping[str, Any], tables: tuple[str, ...]) -> WorldTool:
 
 
 def world_of(domain: Tau2Domain, tables: Tables) -> World:
-    """A domain as a world with these rows, and with the table of outcomes that it has not."""
+    """A domain as a world with these rows."""
     shapes = [table_of(name, domain.keys[name], rows) for name, rows in tables.items()]
-    outcome = ("outcome_id", "outcome", "reason")
-    columns = tuple(WorldColumn(name=name, type=ColumnType.STRING) for name in outcome)
-    shapes.append(WorldTable(name=OUTCOMES, key="outcome_id", columns=columns))
-    return World(
-        domain=domain.name, title=domain.name, split=Split.HELDOUT, variant=0,
-        shape=WorldShape.FULL, language="en", clock=CLOCK, tables=tuple(shapes),
-        rows={**tables, OUTCOMES: []}, tools=domain.tools, rules=(), invariants=(),
-        policy=domain.policy, topics={}, refusals={}, checks={},
-    )  # fmt: skip
-
-
-def table_of(name: str, key: str, rows: Sequence[Row]) -> WorldTable:
-    """The shape of a table, read off its rows."""
-    first = rows[0] if rows else {key: ""}
-    columns = tuple(
-        WorldColumn(
-            name=column,
-            type=ColumnType.ID if column == key else
-            ColumnType.JSON if isinstance(cell, list | dict) else ColumnType.STRING,
-            optional=column != key,
-        )
-        for column, cell in first.items()
-    )  # fmt: skip
-    return WorldTable(name=name, key=key, columns=columns)
-
-
-def changed(tables: Tables, keys: Mapping[str, str], changes: Changes) -> Tables:
-    """The tables after the changes, by definition of the writes that say them."""
-    columns = {name: list(rows[0]) if rows else [keys[name]] for name, rows in tables.items()}
-    return apply_writes(tables, writes_of(tables, keys, changes), columns, {})
-
-
-def writes_of(tables: Tables, keys: Mapping[str, str], changes: Changes) -> tuple[Write, ...]:
-    """The changes as a goal's effect: of rows that were there, only the cells that differ."""
-    made: list[Write] = []
-    for table, rows in changes.items():
-        before = {row[keys[table]]: row for row in tables[table]}
-        for key, row in rows.items():
-            where = {keys[table]: key}
-            if key not in before:
-                made.append(Write(action=WriteAction.INSERT, table=table, values=row or {}))
-            elif row is None:
-                made.append(Write(action=WriteAction.DELETE, table=table, where=where))
-            else:
-                old = before[key]
-                cells = {
-                    name: cell
-                    for name, cell in row.items()
-                    if canonical_json(cell) != canonical_json(old.get(name))
-                }
-                made.append(
-                    Write(action=WriteAction.UPDATE, table=table, where=where, values=cells)
-                )
-    return tuple(made)
+    return hosted_world(domain.name, shapes, tables, domain.tools, domain.policy)
 
 
 def goal_of(task: Tau2Task, effect: tuple[Write, ...]) -> WorldGoal:
@@ -272,82 +210,47 @@ def _is_of_words(reason: str) -> bool:
     return reason.split(":")[0] in ("unsaid", "said_unread", "said_among_others")
 
 
-# The package's environments as a session -----------------------------------------------------
+# Whether a script could play the user --------------------------------------------------------
+
+_CONDITION = re.compile(
+    r"\b(?:if|unless|otherwise|in case|as long as|only when|until|whether)\b", re.I
+)
 
 
-@dataclass
-class Tau2Desk:
-    """The driver, and what it gives to a runner: sessions in which its environments are worlds.
+class Scriptable(StrEnum):
+    """How far a script of the user follows from a task by rule."""
 
-    One domain and task at a time. Raises SuiteError where the driver ends or fails.
+    NO_WRITE = "no_write"  # the solution's agent changes nothing: there is no wish to script
+    UNKNOWN = "unknown"  # a value that a write needs stands nowhere as such
+    CONDITIONAL = "conditional"  # what the user wants depends on what the agent says
+    PLAIN = "plain"  # all values are known, and no condition is put
+
+
+def scriptable(task: Tau2Task, domain: Tau2Domain, trace: Sequence[TraceEvent]) -> Scriptable:
+    """What the user's instructions and the solution, as played, give for a script.
+
+    A value is known where the instructions or a result before the call state it, as one token.
     """
-
-    failed_writes: list[str] = field(default_factory=list[str])
-    """Calls that failed and changed documents nevertheless."""
-
-    def __post_init__(self) -> None:
-        driver = caged_driver("tau2_world")
-        self._cage = Cage(driver.reads)
-        self._cage.start(driver.command, dict(driver.environment))
-        self._errors: list[str] = []
-        threading.Thread(target=self._drain, daemon=True).start()
-
-    def ask(self, do: str, **given: Any) -> Any:
-        """One request to the driver and its answer."""
-        stdin = cast("IO[bytes]", self._cage.process.stdin)
-        stdout = cast("IO[bytes]", self._cage.process.stdout)
-        try:
-            stdin.write(json.dumps({"do": do, **given}).encode() + b"\n")
-            stdin.flush()
-            line = stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        if not line:
-            raise SuiteError(f"tau2's driver ended at {do}.\n" + "\n".join(self._errors[-12:]))
-        answer = json.loads(line)
-        if "fault" in answer:
-            raise SuiteError(f"tau2's driver failed at {do} {given}: {answer['fault']}")
-        return answer["reply"]
-
-    def session(self, sources: Mapping[str, str]) -> _Environment:
-        """The environment of the task that was started last, in a session's place."""
-        return _Environment(self)
-
-    def close(self) -> None:
-        """End the driver."""
-        self._cage.close()
-
-    def _drain(self) -> None:
-        for line in cast("IO[bytes]", self._cage.process.stderr):
-            self._errors.append(line.decode(errors="replace").rstrip()[:500])
-            del self._errors[:-50]
+    known, writes = task.user, 0
+    for event in trace:
+        if event.kind != EventKind.CALL:
+            continue
+        if event.tool in domain.writing - domain.users:
+            writes += 1
+            values = [one for one in _scalars(event.arguments) if not isinstance(one, bool | None)]
+            if not all(states(answer_of(str(one)), known) for one in values):
+                return Scriptable.UNKNOWN
+        known += f"\n{compact_json(event.result)}"
+    if not writes:
+        return Scriptable.NO_WRITE
+    return Scriptable.CONDITIONAL if _CONDITION.search(task.user) else Scriptable.PLAIN
 
 
-class _Environment:
-    """A session whose world is the package's document, in which it was from the start."""
-
-    def __init__(self, desk: Tau2Desk) -> None:
-        self._desk, self.alive = desk, True
-
-    def call(self, function: str, arguments: Mapping[str, Any]) -> SandboxResult:
-        if function != DELTA or arguments["op"] not in ("open", "load", "reset", "call"):
-            raise SuiteError(f"tau2's environments know no {function} {arguments.get('op')}")
-        if arguments["op"] == "reset":
-            self._desk.ask("reset")
-        if arguments["op"] != "call":
-            return _result(None)
-        tool, given = arguments["tool"], arguments["arguments"]
-        answer = self._desk.ask("call", tool=tool, arguments=given)
-        if answer["failed"]:
-            if answer["writes"]:
-                self._desk.failed_writes.append(f"{tool} {given}")
-            return _result(None, f"ValueError: {answer['value']}")
-        return _result({key: answer[key] for key in ("value", "writes", "digest")})
-
-    def close(self) -> None:
-        self.alive = False
-
-
-def _result(value: Any, error: str = "") -> SandboxResult:
-    status = SandboxStatus.EXCEPTION if error else SandboxStatus.OK
-    return SandboxResult(status, value, error, "", 0.0)
+def _scalars(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(cast("dict[str, Any]", value).values())
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _scalars(item)
+    else:
+        yield value
