@@ -6,8 +6,8 @@ Reads tests/fixtures/users: messages of agents, the contexts that they were said
 of two people or models who knew the definitions of the acts alone. An act counts as right where it
 is the label; where the two differ, it is measured against the first, and apart on the messages that
 they agree on. What a message asks for is told in words; the slots due are those that a request for
-just these words asks for. Prints one JSON object, and with ``--write`` leaves it beside the messages as
-``acts_<split>.json``.
+just these words asks for. Prints one JSON object, and with ``--write`` leaves it beside the
+messages as ``acts_<split>.json``.
 """
 
 from __future__ import annotations
