@@ -6,8 +6,8 @@ from astra.records.world import World
 from astra.sandbox.build import build_sandbox
 from astra.stage import run_stage
 from astra.tracking.mlflow import digests
-from astra.worlds.estimate import wording_asks
 from astra.worlds.goal_config import GoalsConfig
+from astra.worlds.goal_estimate import wording_asks
 from astra.worlds.goal_plans import world_plans
 from astra.worlds.goal_stage import goal_arenas, measure
 from astra.worlds.offline.handlers import HANDLERS

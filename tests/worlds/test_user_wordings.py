@@ -13,8 +13,8 @@ from astra.estimate.asks import ExpectedAsks
 from astra.llm.protocol import Ask, ParseError, ProviderError, Reply
 from astra.records.world import UserAct, WorldGoal
 from astra.worlds.asks import WORDINGS, WordedTurn, WordingsReply
-from astra.worlds.estimate import wording_asks
 from astra.worlds.goal_config import WordingsBy
+from astra.worlds.goal_estimate import wording_asks
 from astra.worlds.offline.handlers import HANDLERS
 from astra.worlds.script_proofs import script_faults
 from astra.worlds.wordings import Reworded, reworded

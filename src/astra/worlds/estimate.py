@@ -1,5 +1,4 @@
-"""The asks of stages ``worlds`` and ``goals``, before they are made: those for worlds of subjects,
-and for the words of users."""
+"""The asks of stage ``worlds``, before they are made: those for worlds of subjects."""
 
 from __future__ import annotations
 
@@ -12,16 +11,13 @@ from astra.worlds.asks import (
     RULES,
     SCHEMA,
     TOOLS,
-    WORDINGS,
     DecideReply,
     RowsReply,
     RulesReply,
     SchemaReply,
     ToolsReply,
-    WordingsReply,
 )
 from astra.worlds.config import WorldsConfig
-from astra.worlds.goal_config import GoalsConfig, WordingsBy
 from astra.worlds.soundness import BOUNDS
 from astra.worlds.teaching import TOOLS_AN_ASK
 
@@ -58,16 +54,3 @@ def world_asks(config: WorldsConfig) -> list[ExpectedAsks]:
         cases * CASE_BYTES + tables * TABLE_BYTES,
     )  # fmt: skip
     return [*asked, decided]
-
-
-TURNS_BYTES, WORDINGS_BYTES = 2_200, 3_600
-"""The turns of a user as an ask shows them, and four wordings of each."""
-
-
-def wording_asks(config: GoalsConfig) -> list[ExpectedAsks]:
-    """The asks of stage ``goals``: one a goal where a teacher words the user's turns."""
-    if config.wordings is not WordingsBy.TEACHER:
-        return []
-    goals = counted(sum(config.instances.values()))
-    form = AskForm(WORDINGS, WordingsReply, WORDINGS_BYTES)
-    return [form.asked("teacher", config.teacher, goals, TURNS_BYTES)]
