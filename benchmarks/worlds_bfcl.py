@@ -32,6 +32,7 @@ from astra.bench.harness.bfcl_world import (
     BfclCall,
     BfclEntry,
     Turns,
+    against_documents,
     missed,
     replays,
     turn_goal,
@@ -59,6 +60,7 @@ class Tally:
     differences: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     ends: Counter[str] = field(default_factory=Counter[str])
     faults: list[str] = field(default_factory=list[str])
+    against_documents: list[str] = field(default_factory=list[str])
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Hosted:
 
 def hosted(desk: Desk, entry_id: str, tally: Tally) -> Hosted:
     entry = BfclEntry.of(entry_id, desk.ask("start", entry=entry_id))
+    tally.against_documents += against_documents(entry)
     base = WorldBase(world_of(entry))
     goals = tuple(turn_goal(entry, at) for at in range(len(entry.turns)))
     runner = WorldRunner(base, cast("Sandbox", desk))  # of a sandbox, a runner wants sessions alone
@@ -144,6 +147,7 @@ def summary(tally: Tally, cpu: float, seconds: float) -> dict[str, Any]:
         "differences": len(tally.differences),
         "calls": dict(tally.ends),
         "faults": tally.faults,
+        "against_documents": tally.against_documents,
         "cpu_seconds": round(cpu, 1),
         "seconds": round(seconds, 1),
     }

@@ -30,6 +30,7 @@ from astra.records.world import (
     WorldTable,
     WorldTool,
 )
+from astra.text.schemas import violation
 
 DRIVER = "bfcl_world"
 KEY, CELL = "attribute", "value"
@@ -84,6 +85,8 @@ class BfclEntry:
     id: str
     tables: Tables
     tools: tuple[WorldTool, ...]
+    documents: dict[str, dict[str, Any]]
+    """The parameters of each tool as JSON Schema."""
     owners: dict[str, str]
     """The class of each tool."""
     turns: tuple[BfclTurn, ...]
@@ -95,6 +98,7 @@ class BfclEntry:
             id=entry,
             tables=told["tables"],
             tools=tuple(tool_of(one) for one in told["tools"]),
+            documents={one["name"]: one["parameters"] for one in told["tools"]},
             owners={one["name"]: one["owner"] for one in told["tools"]},
             turns=tuple(
                 BfclTurn(
@@ -113,10 +117,11 @@ class BfclEntry:
 
 
 def tool_of(told: Mapping[str, Any]) -> WorldTool:
-    """A method as a world's tool. It may change the attributes of its own class alone."""
+    """A method as a world's tool. It may change the attributes of its own class alone, and takes
+    any arguments: the package holds no document against a call, and a solution breaks one."""
     return WorldTool(
         tool=Tool(
-            name=told["name"], description=told["description"], parameters=told["parameters"]
+            name=told["name"], description=told["description"], parameters={"type": "object"}
         ),
         code="",  # it is the package's own, and runs in the cage
         role=ToolRole.UPDATE,
@@ -139,6 +144,16 @@ def world_of(entry: BfclEntry) -> World:
         shapes.append(WorldTable(name=name, key=key, columns=(column,)))
     tables = {**entry.tables, **{name: [] for name in READS}}
     return hosted_world(entry.id, shapes, tables, entry.tools)
+
+
+def against_documents(entry: BfclEntry) -> list[str]:
+    """The calls of the solution that their own tools' documents do not allow."""
+    return [
+        f"{entry.id}: {call.text}: {why}"
+        for turn in entry.turns
+        for call in turn.calls
+        if (why := violation(call.arguments, entry.documents[call.tool]))
+    ]
 
 
 def turn_goal(entry: BfclEntry, at: int) -> WorldGoal | None:
