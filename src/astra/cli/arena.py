@@ -23,7 +23,7 @@ from astra.export.rows import (
     lacks_user,
     read_rows,
 )
-from astra.export.write import ExportFormat, write_export
+from astra.export.write import ExportFormat, write_domains, write_export
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.sandbox.limits import SandboxLimits
@@ -64,6 +64,8 @@ def export(
     options = _options(reward, final_answer, call_timeout)
     wanted = set(split or [Split.TRAIN])
     found = [arena for arena in read_arenas(table) if arena.split in wanted]
+    if target == ExportFormat.TAU2:
+        return _export_domains(found[: limit or None], out, name)
     chosen = [arena for arena in found if not lacks_user(arena)]
     rows = [
         export_row(arena, options, draw_extra_tools(arena, irrelevant, per_band, seed))
@@ -77,6 +79,14 @@ def export(
         )
     files = write_export(rows, target, out, name)
     typer.echo(f"{len(rows)} arenas, {len(files)} files: {out}")
+
+
+def _export_domains(arenas: list[Arena], out: Path, name: str) -> None:
+    made = write_domains(arenas, out, name)
+    for reason, count in sorted(made.left_out.items()):
+        typer.echo(f"{count} arenas left out: {reason}", err=True)
+    count = sum(map(len, made.tasks.values()))
+    typer.echo(f"{count} tasks of {len(made.tasks)} domains, {len(made.files)} files: {out}")
 
 
 @arena_app.command("play")

@@ -20,7 +20,7 @@ from jinja2 import Environment, StrictUndefined
 
 from astra.arena.worlds import base_of, goal_of
 from astra.export.bundle import ROOT, RUNTIME, closure, rewritten
-from astra.records.state import Row
+from astra.export.rows import ExportError
 from astra.records.environment import Arena
 from astra.records.qa import Answer, AnswerType
 from astra.records.world import (
@@ -39,3 +39,220 @@ MODULES = {"tau2": "__init__.py", "tau2_main": "__main__.py"}
 SPLIT = "base"
 _GREETING = "Hi! How can I help you today?"
 """tau2 lets every agent begin with this: what it holds is told before anybody looked."""
+_TURNS = {
+    UserAct.ANSWER: "When you are asked for {slots}, say: ",
+    UserAct.CHOOSE: "When you are asked which one you mean, say: ",
+    UserAct.CONFIRM: "When the agent proposes just what you want, say: ",
+    UserAct.CHANGE: "Once the agent is about to act on your first wish, change your mind. Say: ",
+    UserAct.REQUEST: "Once that is done, ask for the next thing. Say: ",
+}
+"""What a simulator is told of a turn of the user, by its act; of all others it needs no word."""
+_TIMES = {
+    FactTime.OPENING: "",
+    FactTime.ASKED: " (only when you are asked for it)",
+    FactTime.CHANGE: " (once you have changed your mind)",
+}
+_ALWAYS = (
+    "Tell nothing that is not written here, and invent nothing. End the conversation once all that "
+    "you asked for is done or told, or once the agent has told you why it is not."
+)
+
+
+class Unplayable(ValueError):
+    """A goal that tau2 cannot play or would pay for nothing; the text is a reason's code."""
+
+
+@dataclass(frozen=True)
+class Tau2Export:
+    """What was written."""
+
+    files: list[Path]
+    tasks: dict[str, list[str]]
+    """Ids of the arenas by domain."""
+    left_out: dict[str, int]
+    """Arenas that were not, by reason."""
+
+
+def write_tau2(arenas: Sequence[Arena], out: Path, name: str) -> Tau2Export:
+    """Write the package ``name`` into the folder ``out``, which is there and empty.
+
+    A world's folder is named after its domain and id. Raises ExportError if nothing is left.
+    """
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    worlds: dict[str, World] = {}
+    left_out: Counter[str] = Counter()
+    for arena in arenas:
+        try:
+            task = tau2_task(arena)
+        except Unplayable as error:
+            left_out[str(error)] += 1
+            continue
+        world = base_of(arena).world
+        domain = f"{world.domain}_{world.id[:6]}"
+        worlds[domain] = world
+        tasks.setdefault(domain, []).append(task)
+    if not tasks:
+        raise ExportError(f"no arena that tau2 can play; left out: {dict(left_out)}")
+    for domain, world in worlds.items():
+        _write_domain(out / name / domain, world, tasks[domain])
+    _write_code(out / name)
+    count = sum(map(len, tasks.values()))
+    for template in ("pyproject.toml", "README.md"):
+        _render(template, out, name, count, sorted(tasks))
+    return Tau2Export(
+        files=sorted(path for path in out.rglob("*") if path.is_file()),
+        tasks={domain: [task["id"] for task in made] for domain, made in tasks.items()},
+        left_out=dict(left_out),
+    )
+
+
+def _write_domain(folder: Path, world: World, tasks: list[dict[str, Any]]) -> None:
+    keys = {table.name: table.key for table in world.tables}
+    rows = {name: {row[key]: row for row in world.rows.get(name, ())} for name, key in keys.items()}
+    tools = [
+        {"name": one.tool.name, "description": one.tool.description,
+         "parameters": one.tool.parameters, "writes": one.writes, "code": one.code}
+        for one in world.tools
+    ]  # fmt: skip
+    folder.mkdir(parents=True)
+    documents: dict[str, Any] = {
+        "db": rows,
+        "world": {"id": world.id, "title": world.title, "clock": world.clock, "keys": keys,
+                  "tools": tools},
+        "tasks": tasks,
+        "split_tasks": {SPLIT: [task["id"] for task in tasks]},
+    }  # fmt: skip
+    for file, document in documents.items():
+        text = json.dumps(document, ensure_ascii=False, indent=1)
+        (folder / f"{file}.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "policy.md").write_text(world.policy + "\n", encoding="utf-8")
+
+
+def _write_code(package: Path) -> None:
+    """The adapters, and what of this project they import."""
+    adapters = {ROOT / "export" / "adapters" / f"{one}.py": file for one, file in MODULES.items()}
+    for file in closure(f"export/adapters/{one}.py" for one in MODULES):
+        if file.parent.name == "adapters" and file not in adapters:
+            continue
+        target = package / adapters.get(file, Path(RUNTIME) / file.relative_to(ROOT))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = "" if file.name == "__init__.py" else file.read_text(encoding="utf-8")
+        target.write_text(rewritten(text, package.name, MODULES), encoding="utf-8")
+
+
+def _render(template: str, out: Path, name: str, count: int, domains: Sequence[str]) -> None:
+    source = resources.files("astra").joinpath("export", "templates", f"tau2_{template}.j2")
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    made = environment.from_string(source.read_text(encoding="utf-8"))
+    (out / template).write_text(
+        made.render(package=name, distribution=name.replace("_", "-"), count=count,
+                    domains=domains, requirements=REQUIREMENTS),
+        encoding="utf-8",
+    )  # fmt: skip
+
+
+# A goal as a task ------------------------------------------------------------------------------
+
+
+def tau2_task(arena: Arena) -> dict[str, Any]:
+    """An arena in a world as a task. Raises Unplayable: ``no_world``; ``withheld_tool``, for tau2
+    offers a domain's tools from first to last; ``untellable``, where what must be said is no text
+    in what the goal's own agent says; ``pays_for_nothing``."""
+    if not arena.world_id:
+        raise Unplayable("no_world")
+    goal, world = goal_of(arena), base_of(arena).world
+    if goal.withheld:
+        raise Unplayable("withheld_tool")
+    told = communicated(goal)
+    is_still = not goal.effect and goal.outcome.kind == OutcomeKind.DONE
+    if is_still and all(text.lower() in _GREETING.lower() for text in told):
+        raise Unplayable("pays_for_nothing")
+    calls = [event for event in goal.trace if event.kind == EventKind.CALL]
+    return {
+        "id": arena.id,
+        "description": {"purpose": arena.kind.value, "notes": ", ".join(goal.traits) or None},
+        "user_scenario": {"persona": None, "instructions": instructions(world, goal)},
+        "initial_state": None,
+        "evaluation_criteria": {
+            "actions": [
+                {"action_id": f"{arena.id}_{at}", "requestor": "assistant", "name": event.tool,
+                 "arguments": event.arguments}
+                for at, event in enumerate(calls)
+            ],
+            "communicate_info": told,
+            "reward_basis": ["DB", "COMMUNICATE"],
+        },
+    }  # fmt: skip
+
+
+def communicated(goal: WorldGoal) -> list[str]:
+    """The texts that tau2 is to find in the agent's messages. Raises Unplayable."""
+    said = [event.text for event in goal.trace if event.kind == EventKind.ASSISTANT]
+    heard = [text.lower().replace(",", "") for text in said]  # as tau2 hears
+    found: list[str] = []
+    for say in goal.say:
+        for part in _parts(say.answer):
+            text = next((one for one in _forms(part) if any(one.lower() in h for h in heard)), None)
+            if text is None:
+                raise Unplayable("untellable")
+            found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def _parts(answer: Answer) -> list[Any]:
+    """The scalars that an answer consists of."""
+    if answer.type == AnswerType.LIST:
+        return cast("list[Any]", answer.value)
+    if answer.type == AnswerType.RECORD:
+        return list(cast("Mapping[str, Any]", answer.value).values())
+    return [answer.value]
+
+
+def _forms(value: Any) -> Iterator[str]:
+    """The ways in which a scalar may be written, the plainest first; none of true and false, which
+    are said in other words."""
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int | float):
+        yield from (f"{value:.10g}", f"{value:.2f}")
+    elif isinstance(value, str) and value:
+        yield value.replace(",", "")
+
+
+def instructions(world: World, goal: WorldGoal) -> dict[str, str | None]:
+    """What a simulated user is told: how to open, what they know and when they say it, and what
+    they answer, in the script's words (the trace's where the goal has no script)."""
+    facts = [f"{slot}: {value}{_TIMES[when]}" for slot, value, when in _facts(goal)]
+    lines = [
+        _TURNS[act].format(slots=", ".join(slots) or "it") + f'"{text}"'
+        for act, slots, text in _turns(goal)
+        if act in _TURNS
+    ]
+    return {
+        "domain": world.title,
+        "reason_for_call": f'Open with: "{goal.trace[0].text}"',
+        "known_info": "\n".join(facts) or None,
+        "unknown_info": None,
+        "task_instructions": "\n".join([*lines, _ALWAYS]),
+    }
+
+
+def _facts(goal: WorldGoal) -> Iterator[tuple[str, Any, FactTime]]:
+    if goal.script is not None:
+        yield from ((fact.slot, fact.value, fact.when) for fact in goal.script.facts)
+        return
+    for at, event in enumerate(_user_turns(goal)):
+        later = FactTime.CHANGE if event.act == UserAct.CHANGE else FactTime.ASKED
+        for slot, value in event.facts.items():
+            yield slot, value, FactTime.OPENING if at == 0 else later
+
+
+def _turns(goal: WorldGoal) -> Iterator[tuple[UserAct | None, tuple[str, ...], str]]:
+    if goal.script is not None:
+        yield from ((turn.act, turn.slots, turn.wordings[0]) for turn in goal.script.turns)
+        return
+    yield from ((event.act, tuple(event.facts), event.text) for event in _user_turns(goal)[1:])
+
+
+def _user_turns(goal: WorldGoal) -> list[TraceEvent]:
+    return [event for event in goal.trace if event.kind == EventKind.USER]

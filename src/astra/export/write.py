@@ -21,6 +21,8 @@ from astra.export.rows import (
     worlds_file,
     write_rows,
 )
+from astra.export.tau2 import Tau2Export, write_tau2
+from astra.records.environment import Arena
 
 MARK = ".astra-export"
 """Marks a folder that an export wrote, and so may replace."""
@@ -34,6 +36,7 @@ class ExportFormat(StrEnum):
     TRL = "trl"
     OPENENV = "openenv"
     VERL = "verl"
+    TAU2 = "tau2"
     JSONL = "jsonl"
 
 
@@ -71,21 +74,18 @@ def write_export(
 ) -> list[Path]:
     """Write ``out`` and return its files, sorted. ``name`` is the package's.
 
-    ``out`` is a file for jsonl and a folder else. Raises ExportError for no rows, a name that
-    is no identifier, or a folder that something else wrote.
+    ``out`` is a file for jsonl and a folder else; tau2 has ``write_domains``. Raises ExportError
+    for no rows, a name that is no identifier, or a folder that something else wrote.
     """
     if not rows:
         raise ExportError("no arena to export: look at --split and at the table")
-    if not name.isidentifier():
-        raise ExportError(f"--name {name!r}: a package's name is letters, digits and underscores")
+    _check_name(name)
     if target == ExportFormat.JSONL:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_rows(rows, out)
         return [file for file in (out, worlds_file(out)) if file.is_file()]
-    _clear(out)
-    package = out / name
+    package = _cleared(out, target) / name
     package.mkdir(parents=True)
-    (out / MARK).write_text(f"{target}\n", encoding="utf-8")
     write_rows(rows, package / ROWS_FILE)
     write_package(package, TARGETS[target].modules)
     (package / "__init__.py").touch()
@@ -96,11 +96,28 @@ def write_export(
     return sorted(path for path in out.rglob("*") if path.is_file())
 
 
-def _clear(out: Path) -> None:
+def write_domains(arenas: Sequence[Arena], out: Path, name: str = "astra_worlds") -> Tau2Export:
+    """Write the arenas that tau2 can play into folder ``out``, as the package ``name``: tau2 has
+    users and a loop of its own, so it needs no rows. Raises ExportError as ``write_export`` does.
+    """
+    _check_name(name)
+    return write_tau2(arenas, _cleared(out, ExportFormat.TAU2), name)
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier():
+        raise ExportError(f"--name {name!r}: a package's name is letters, digits and underscores")
+
+
+def _cleared(out: Path, target: ExportFormat) -> Path:
+    """The folder, empty but for the mark."""
     if out.exists():
         if not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
             raise ExportError(f"{out} exists and no export wrote it; name another --out")
         shutil.rmtree(out)
+    out.mkdir(parents=True)
+    (out / MARK).write_text(f"{target}\n", encoding="utf-8")
+    return out
 
 
 def _render(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any, cast
 
 from astra.arena.delta import DELTA
@@ -111,12 +112,13 @@ class Desk:
     One episode at a time. Raises SuiteError where the driver ends or fails.
     """
 
-    def __init__(self, driver: str) -> None:
+    def __init__(self, driver: str, *reads: Path) -> None:
+        """``reads``: what the driver sees besides, read-only."""
         self.name = driver
         self.failed_writes: list[str] = []
         """Calls that failed and changed rows nevertheless."""
         started = caged_driver(driver)
-        self._cage = Cage(started.reads)
+        self._cage = Cage((*started.reads, *reads))
         self._cage.start(started.command, dict(started.environment))
         self._errors: list[str] = []
         threading.Thread(target=self._drain, daemon=True).start()

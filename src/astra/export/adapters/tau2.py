@@ -83,7 +83,7 @@ def _read(name: str, file: str) -> Any:
 def _database(world: Mapping[str, Any]) -> type[DB]:
     """A database with a field for each table: rows by key, so that their order does not count."""
     rows = dict[str, dict[str, Any]]
-    return create_model("WorldDB", __base__=DB, **{table: (rows, ...) for table in world["keys"]})
+    return create_model("WorldDB", __base__=DB, **dict.fromkeys(world["keys"], (rows, ...)))
 
 
 class _World:
@@ -105,7 +105,9 @@ class _World:
 
 def _toolkit(world: Mapping[str, Any]) -> type[ToolKitBase]:
     return type(ToolKitBase)(
-        "WorldTools", (ToolKitBase,), {tool["name"]: _method(tool, world) for tool in world["tools"]}
+        "WorldTools",
+        (ToolKitBase,),
+        {tool["name"]: _method(tool, world) for tool in world["tools"]},
     )
 
 
