@@ -30,7 +30,7 @@ from astra.arena.world_table import read_arenas
 from astra.arena.worlds import base_of, goal_of, resolve, world_texts
 from astra.bench.harness.hosted import Desk
 from astra.devtools.params import compose
-from astra.export.tau2 import Tau2Export
+from astra.export.tau2 import Tau2Domains
 from astra.export.write import write_domains
 from astra.records.environment import Arena
 from astra.records.qa import Split
@@ -97,7 +97,7 @@ def move_of(event: TraceEvent) -> dict[str, Any]:
     return {"user" if event.kind == EventKind.USER else "say": event.text}
 
 
-def played(arenas: list[Arena], export: Tau2Export, folder: Path) -> dict[str, Any]:
+def played(arenas: list[Arena], domains: Tau2Domains, folder: Path) -> dict[str, Any]:
     """Every exported task by every side."""
     by_id = {arena.id: arena for arena in arenas}
     rewards: dict[str, Counter[float]] = {side: Counter() for side in PAID}
@@ -105,7 +105,8 @@ def played(arenas: list[Arena], export: Tau2Export, folder: Path) -> dict[str, A
     desk = Desk(DRIVER, folder)
     try:
         told = desk.ask("open", folder=str(folder), package=PACKAGE)
-        for domain, ids in export.tasks.items():
+        for domain, tasks in domains.tasks.items():
+            ids = [task["id"] for task in tasks]
             assert told[domain]["tasks"] == ids, f"{domain}: tau2 loads other tasks than written"
             for at, id in enumerate(ids):
                 for side, moves in scripts(by_id[id]):
@@ -143,14 +144,14 @@ def main() -> None:
         arenas = made(wanted.shape, wanted.goals)
     with tempfile.TemporaryDirectory() as temporary:
         folder = (wanted.out or Path(temporary) / "domains").absolute()
-        export = write_domains(arenas, folder, PACKAGE)
+        _, domains = write_domains(arenas, folder, PACKAGE)
         figures = {
             "goals": len(arenas),
-            "left_out": export.left_out,
-            "tasks": {domain: len(ids) for domain, ids in export.tasks.items()},
-            "kinds": dict(Counter(one.kind.value for one in arenas if any(
-                one.id in ids for ids in export.tasks.values()))),
-            **played(arenas, export, folder),
+            "left_out": domains.left_out,
+            "tasks": {domain: len(tasks) for domain, tasks in domains.tasks.items()},
+            "kinds": dict(Counter(task["description"]["purpose"] for tasks in
+                                  domains.tasks.values() for task in tasks)),
+            **played(arenas, domains, folder),
             "seconds": round(time.monotonic() - begun, 1),
         }  # fmt: skip
     print(json.dumps(figures))

@@ -82,11 +82,10 @@ def export(
 
 
 def _export_domains(arenas: list[Arena], out: Path, name: str) -> None:
-    made = write_domains(arenas, out, name)
-    for reason, count in sorted(made.left_out.items()):
+    files, domains = write_domains(arenas, out, name)
+    for reason, count in sorted(domains.left_out.items()):
         typer.echo(f"{count} arenas left out: {reason}", err=True)
-    count = sum(map(len, made.tasks.values()))
-    typer.echo(f"{count} tasks of {len(made.tasks)} domains, {len(made.files)} files: {out}")
+    typer.echo(f"{domains.count} tasks of {len(domains.tasks)} domains, {len(files)} files: {out}")
 
 
 @arena_app.command("play")

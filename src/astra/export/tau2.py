@@ -48,7 +48,6 @@ _TURNS = {
 }
 """What a simulator is told of a turn of the user, by its act; of all others it needs no word."""
 _TIMES = {
-    FactTime.OPENING: "",
     FactTime.ASKED: " (only when you are asked for it)",
     FactTime.CHANGE: " (once you have changed your mind)",
 }
@@ -63,21 +62,22 @@ class Unplayable(ValueError):
 
 
 @dataclass(frozen=True)
-class Tau2Export:
-    """What was written."""
+class Tau2Domains:
+    """What tau2 can play of some arenas, by domain: each is named after its world's own and id."""
 
-    files: list[Path]
-    tasks: dict[str, list[str]]
-    """Ids of the arenas by domain."""
+    worlds: dict[str, World]
+    tasks: dict[str, list[dict[str, Any]]]
     left_out: dict[str, int]
-    """Arenas that were not, by reason."""
+    """Arenas that tau2 cannot play, by reason."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return sum(map(len, self.tasks.values()))
 
 
-def write_tau2(arenas: Sequence[Arena], out: Path, name: str) -> Tau2Export:
-    """Write the package ``name`` into the folder ``out``, which is there and empty.
-
-    A world's folder is named after its domain and id. Raises ExportError if nothing is left.
-    """
+def tau2_domains(arenas: Sequence[Arena]) -> Tau2Domains:
+    """The arenas as tasks of domains. Raises ExportError where none can be played."""
     tasks: dict[str, list[dict[str, Any]]] = {}
     worlds: dict[str, World] = {}
     left_out: Counter[str] = Counter()
@@ -92,18 +92,18 @@ def write_tau2(arenas: Sequence[Arena], out: Path, name: str) -> Tau2Export:
         worlds[domain] = world
         tasks.setdefault(domain, []).append(task)
     if not tasks:
-        raise ExportError(f"no arena that tau2 can play; left out: {dict(left_out)}")
-    for domain, world in worlds.items():
-        _write_domain(out / name / domain, world, tasks[domain])
+        raise ExportError(f"tau2 can play none of {len(arenas)} arenas: {dict(left_out)}")
+    return Tau2Domains(worlds, tasks, dict(left_out))
+
+
+def write_tau2(domains: Tau2Domains, out: Path, name: str) -> list[Path]:
+    """Write the package ``name`` into the folder ``out``, which is there; its files, sorted."""
+    for domain, world in domains.worlds.items():
+        _write_domain(out / name / domain, world, domains.tasks[domain])
     _write_code(out / name)
-    count = sum(map(len, tasks.values()))
     for template in ("pyproject.toml", "README.md"):
-        _render(template, out, name, count, sorted(tasks))
-    return Tau2Export(
-        files=sorted(path for path in out.rglob("*") if path.is_file()),
-        tasks={domain: [task["id"] for task in made] for domain, made in tasks.items()},
-        left_out=dict(left_out),
-    )
+        _render(template, out, name, domains)
+    return sorted(path for path in out.rglob("*") if path.is_file())
 
 
 def _write_domain(folder: Path, world: World, tasks: list[dict[str, Any]]) -> None:
@@ -140,13 +140,13 @@ def _write_code(package: Path) -> None:
         target.write_text(rewritten(text, package.name, MODULES), encoding="utf-8")
 
 
-def _render(template: str, out: Path, name: str, count: int, domains: Sequence[str]) -> None:
+def _render(template: str, out: Path, name: str, domains: Tau2Domains) -> None:
     source = resources.files("astra").joinpath("export", "templates", f"tau2_{template}.j2")
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
     made = environment.from_string(source.read_text(encoding="utf-8"))
     (out / template).write_text(
-        made.render(package=name, distribution=name.replace("_", "-"), count=count,
-                    domains=domains, requirements=REQUIREMENTS),
+        made.render(package=name, distribution=name.replace("_", "-"), count=domains.count,
+                    domains=sorted(domains.tasks), requirements=REQUIREMENTS),
         encoding="utf-8",
     )  # fmt: skip
 
@@ -216,13 +216,13 @@ def _forms(value: Any) -> Iterator[str]:
     if isinstance(value, int | float):
         yield from (f"{value:.10g}", f"{value:.2f}")
     elif isinstance(value, str) and value:
-        yield value.replace(",", "")
+        yield from (value.replace(",", ""), value.replace(",", "").replace("_", " "))
 
 
 def instructions(world: World, goal: WorldGoal) -> dict[str, str | None]:
     """What a simulated user is told: how to open, what they know and when they say it, and what
     they answer, in the script's words (the trace's where the goal has no script)."""
-    facts = [f"{slot}: {value}{_TIMES[when]}" for slot, value, when in _facts(goal)]
+    facts = [f"{slot}: {value}{_TIMES.get(when, '')}" for slot, value, when in _facts(goal)]
     lines = [
         _TURNS[act].format(slots=", ".join(slots) or "it") + f'"{text}"'
         for act, slots, text in _turns(goal)

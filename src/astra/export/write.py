@@ -21,7 +21,7 @@ from astra.export.rows import (
     worlds_file,
     write_rows,
 )
-from astra.export.tau2 import Tau2Export, write_tau2
+from astra.export.tau2 import Tau2Domains, tau2_domains, write_tau2
 from astra.records.environment import Arena
 
 MARK = ".astra-export"
@@ -74,11 +74,13 @@ def write_export(
 ) -> list[Path]:
     """Write ``out`` and return its files, sorted. ``name`` is the package's.
 
-    ``out`` is a file for jsonl and a folder else; tau2 has ``write_domains``. Raises ExportError
-    for no rows, a name that is no identifier, or a folder that something else wrote.
+    ``out`` is a file for jsonl and a folder else. Of tau2, ``write_domains`` tells more. Raises
+    ExportError for no rows, a name that is no identifier, or a folder that something else wrote.
     """
     if not rows:
         raise ExportError("no arena to export: look at --split and at the table")
+    if target == ExportFormat.TAU2:
+        return write_domains([row.arena for row in rows], out, name)[0]
     _check_name(name)
     if target == ExportFormat.JSONL:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -96,12 +98,16 @@ def write_export(
     return sorted(path for path in out.rglob("*") if path.is_file())
 
 
-def write_domains(arenas: Sequence[Arena], out: Path, name: str = "astra_worlds") -> Tau2Export:
-    """Write the arenas that tau2 can play into folder ``out``, as the package ``name``: tau2 has
-    users and a loop of its own, so it needs no rows. Raises ExportError as ``write_export`` does.
+def write_domains(
+    arenas: Sequence[Arena], out: Path, name: str = "astra_worlds"
+) -> tuple[list[Path], Tau2Domains]:
+    """Write the arenas that tau2 can play into folder ``out``, as the package ``name``: its files,
+    and what was written and left out. Goals that need a user are among them: tau2 has users of its
+    own. Raises ExportError as ``write_export`` does, and where tau2 can play none.
     """
     _check_name(name)
-    return write_tau2(arenas, _cleared(out, ExportFormat.TAU2), name)
+    domains = tau2_domains(arenas)
+    return write_tau2(domains, _cleared(out, ExportFormat.TAU2), name), domains
 
 
 def _check_name(name: str) -> None:
