@@ -97,7 +97,7 @@ def test_the_runtime_stands_alone_and_runs_tools_in_the_sandbox(
     assert loaded == "[]", "the project itself must not be needed"
 
 
-@pytest.mark.parametrize("target", list(ExportFormat))
+@pytest.mark.parametrize("target", [one for one in ExportFormat if one != ExportFormat.TAU2])
 def test_documents_arguments_and_tables_keep_their_order(
     target: ExportFormat, tmp_path: Path
 ) -> None:
