@@ -169,7 +169,7 @@ def after(names: list[str]) -> dict[str, Any]:
     return {"MessageAPI": {"/names": {"attribute": "/names", "value": names}}}
 
 
-OPENED = {
+OPENED: dict[str, Any] = {
     "tables": {"MessageAPI": START},
     "tools": [{"name": name, "owner": "MessageAPI", "description": name, "parameters": SCHEMA}
               for name in ("add_contact", "count")],

@@ -224,9 +224,9 @@ def instructions(world: World, goal: WorldGoal) -> dict[str, str | None]:
     they answer, in the script's words (the trace's where the goal has no script)."""
     facts = [f"{slot}: {value}{_TIMES.get(when, '')}" for slot, value, when in _facts(goal)]
     lines = [
-        _TURNS[act].format(slots=", ".join(slots) or "it") + f'"{text}"'
+        f'{way.format(slots=", ".join(slots) or "it")}"{text}"'
         for act, slots, text in _turns(goal)
-        if act in _TURNS
+        if act is not None and (way := _TURNS.get(act))
     ]
     return {
         "domain": world.title,

@@ -82,8 +82,8 @@ def _read(name: str, file: str) -> Any:
 
 def _database(world: Mapping[str, Any]) -> type[DB]:
     """A database with a field for each table: rows by key, so that their order does not count."""
-    rows = dict[str, dict[str, Any]]
-    return create_model("WorldDB", __base__=DB, **dict.fromkeys(world["keys"], (rows, ...)))
+    fields: dict[str, Any] = dict.fromkeys(world["keys"], (dict[str, dict[str, Any]], ...))
+    return create_model("WorldDB", __base__=DB, **fields)
 
 
 class _World:
