@@ -36,6 +36,7 @@ from astra.bench.harness.tau2_world import (
     conversations,
     goal_of,
     replays,
+    scriptable,
     substring_told,
     told,
     world_of,
@@ -69,6 +70,8 @@ class Tally:
     ends: Counter[str] = field(default_factory=Counter[str])
     faults: list[str] = field(default_factory=list[str])
     gold_errors: list[str] = field(default_factory=list[str])
+    scripts: Counter[str] = field(default_factory=Counter[str])
+    """How far a script of the user follows from the tasks: ``domain/what``."""
 
     def rewarded(self, domain: str, replay: str, whose: str, value: float) -> None:
         self.rewards.setdefault(f"{domain}/{replay}/{whose}", []).append(value)
@@ -149,6 +152,8 @@ def compare_states(one: Hosted) -> None:
             ours, theirs = played(one, replay), one.desk.ask("verdict")
             if replay.name == "gold":
                 one.results = _results_of(one)
+                what = scriptable(one.task, one.domain, one.runner.trace)
+                one.tally.scripts[f"{one.domain.name}/{what}"] += 1
                 if not theirs["database"]:
                     reference = one.desk.ask("hashes"), goal_of(one.task, _effect_of(one))
             again = None
@@ -263,6 +268,7 @@ def summary(tally: Tally, cpu: float, seconds: float) -> dict[str, Any]:
         "facts_equal": sum(tally.facts.values()) - len(tally.differences),
         "facts_by_wording": dict(sorted(tally.facts.items())),
         "substring_differences": tally.substring_differences,
+        "scripts": dict(sorted(tally.scripts.items())),
         "calls": dict(tally.ends),
         "faults": tally.faults,
         "gold_errors": len(tally.gold_errors),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -23,11 +24,13 @@ from astra.bench.harness.hosted import Desk, changed, writes_of
 from astra.bench.harness.protocol import SuiteError
 from astra.bench.harness.tau2_world import (
     DRIVER,
+    Scriptable,
     Tau2Domain,
     Tau2Task,
     conversations,
     goal_of,
     replays,
+    scriptable,
     substring_told,
     told,
     world_of,
@@ -178,7 +181,7 @@ OPENED = {
               tool("pay", "user", "write")],
     "policy": "Feed all pets; each needs 10 grams.",
     "tasks": [{"id": "t", "actions": ACTIONS, "tell": ["5.50", "Rex"],
-               "basis": ["DB", "COMMUNICATE"]}],
+               "basis": ["DB", "COMMUNICATE"], "user": "You want p1 and p2 fed."}],
 }  # fmt: skip
 
 
@@ -200,7 +203,7 @@ def test_replays_spoil_a_solution_one_write_at_a_time() -> None:
     }  # fmt: skip
     assert made["gold"].closing == "All is done. 5.50 Rex"
     assert made["idle"].closing == "Done."
-    looker = Tau2Task("u", task_calls := domain.tasks[0].actions[:1], (), ("DB",))
+    looker = Tau2Task("u", task_calls := domain.tasks[0].actions[:1], (), ("DB",), "")
     names = [(one.name, one.calls) for one in replays(looker, domain)]
     assert names == [("gold", task_calls), ("nothing", ()), ("careless", task_calls), ("idle", ())]
 
@@ -229,6 +232,28 @@ def test_wordings_hold_each_fact_but_the_one_left_out() -> None:
     assert wordings["without:0"] == ["It is Rex."]
     assert wordings["as_money"] == ["That makes $5.50.", "That makes REX."]
     assert "without:0" not in dict(conversations(["Rex"]))
+
+
+@pytest.mark.parametrize(
+    ("user", "result", "what"),
+    [
+        ("Have p1 fed, please.", None, Scriptable.PLAIN),
+        ("If p1 is thin, have it fed.", None, Scriptable.CONDITIONAL),
+        ("Have Rex fed.", {"pet_id": "p1"}, Scriptable.PLAIN),  # a result tells which
+        ("Have p1x fed.", {"pet_id": "p12"}, Scriptable.UNKNOWN),
+    ],
+)
+def test_a_script_follows_where_all_values_are_known(
+    user: str, result: Any, what: Scriptable
+) -> None:
+    domain = Tau2Domain.of("clinic", OPENED)
+    task = replace(domain.tasks[0], user=user)
+    look = TraceEvent(kind=EventKind.CALL, tool="get_pet", arguments={}, result=result)
+    feed = TraceEvent(kind=EventKind.CALL, tool="feed", arguments={"pet_id": ["p1", None, True]})
+    pay = TraceEvent(kind=EventKind.CALL, tool="pay", arguments={"pet_id": "p7"})  # the user's
+    assert scriptable(task, domain, [look, pay, feed]) == what
+    assert scriptable(task, domain, [feed, look]) == (Scriptable.UNKNOWN if result else what)
+    assert scriptable(task, domain, [look, pay]) == Scriptable.NO_WRITE
 
 
 # The comparison itself -----------------------------------------------------------------------
@@ -306,6 +331,7 @@ def test_two_sides_that_agree_are_counted_by_what_both_say() -> None:
     assert figures["rewards"]["clinic/oracle/success"] == 1.0
     assert figures["rewards"]["clinic/does_nothing/success"] == 0.0
     assert figures["gold_errors"] == 1
+    assert figures["scripts"] == {"clinic/plain": 1}
     assert {one["wording"] for one in tally.differences} == {"inside_longer", "among_others"}
     assert figures["substring_differences"] == []
 

@@ -7,17 +7,31 @@ package's environments run in the cage of the bench environment (``drivers/play_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from enum import StrEnum
+from typing import Any, Self, cast
 
+from astra.arena.statements import states
 from astra.arena.verdict import GoalVerdict
 from astra.bench.harness.hosted import Call, hosted_world, table_of
 from astra.bench.harness.oracles import LOOKUPS
+from astra.records.base import compact_json
 from astra.records.qa import Answer, AnswerType, QuestionKind
 from astra.records.state import Tables, Write
 from astra.records.tool import Tool
-from astra.records.world import GoalOutcome, OutcomeKind, Say, ToolRole, World, WorldGoal, WorldTool
+from astra.records.world import (
+    EventKind,
+    GoalOutcome,
+    OutcomeKind,
+    Say,
+    ToolRole,
+    TraceEvent,
+    World,
+    WorldGoal,
+    WorldTool,
+)
 
 DRIVER = "tau2_world"
 DONE = "Done."
@@ -33,12 +47,15 @@ class Tau2Task:
     """What the agent must tell the user."""
     basis: tuple[str, ...]
     """What the reward is the product of."""
+    user: str
+    """What the simulated user is told, in free text."""
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Self:
         """A task as the driver tells it."""
         calls = tuple((call["tool"], call["arguments"]) for call in told["actions"])
-        return cls(told["id"], calls, tuple(told["tell"]), tuple(told["basis"]))
+        return cls(told["id"], calls, tuple(told["tell"]), tuple(told["basis"]),
+                   told["user"])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -191,3 +208,49 @@ def told(verdict: GoalVerdict, facts: Sequence[str]) -> list[bool]:
 
 def _is_of_words(reason: str) -> bool:
     return reason.split(":")[0] in ("unsaid", "said_unread", "said_among_others")
+
+
+# Whether a script could play the user --------------------------------------------------------
+
+_CONDITION = re.compile(
+    r"\b(?:if|unless|otherwise|in case|as long as|only when|until|whether)\b", re.I
+)
+
+
+class Scriptable(StrEnum):
+    """How far a script of the user follows from a task by rule."""
+
+    NO_WRITE = "no_write"  # the solution's agent changes nothing: there is no wish to script
+    UNKNOWN = "unknown"  # a value that a write needs stands nowhere as such
+    CONDITIONAL = "conditional"  # what the user wants depends on what the agent says
+    PLAIN = "plain"  # all values are known, and no condition is put
+
+
+def scriptable(task: Tau2Task, domain: Tau2Domain, trace: Sequence[TraceEvent]) -> Scriptable:
+    """What the user's instructions and the solution, as played, give for a script.
+
+    A value is known where the instructions or a result before the call state it, as one token.
+    """
+    known, writes = task.user, 0
+    for event in trace:
+        if event.kind != EventKind.CALL:
+            continue
+        if event.tool in domain.writing - domain.users:
+            writes += 1
+            values = [one for one in _scalars(event.arguments) if not isinstance(one, bool | None)]
+            if not all(states(answer_of(str(one)), known) for one in values):
+                return Scriptable.UNKNOWN
+        known += f"\n{compact_json(event.result)}"
+    if not writes:
+        return Scriptable.NO_WRITE
+    return Scriptable.CONDITIONAL if _CONDITION.search(task.user) else Scriptable.PLAIN
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(cast("dict[str, Any]", value).values())
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _scalars(item)
+    else:
+        yield value

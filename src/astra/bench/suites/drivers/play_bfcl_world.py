@@ -165,7 +165,7 @@ def parsed(text: str, methods: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise AttributeFault(f"{text} is no call of one method")
     given = [ast.literal_eval(one) for one in call.args]
-    named = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+    named = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
     bound = inspect.signature(methods[call.func.id]).bind(*given, **named)
     return {"tool": call.func.id, "arguments": dict(bound.arguments), "text": text}
 

@@ -293,6 +293,7 @@ def described(task: Any) -> dict[str, Any]:
         ],
         "tell": list(criteria.communicate_info or ()),
         "basis": [kind.value for kind in criteria.reward_basis],
+        "user": str(task.user_scenario.instructions),
     }
 
 
