@@ -39,7 +39,7 @@ from astra.bench.harness.bfcl_world import (
     unasked_call,
     world_of,
 )
-from astra.bench.harness.hosted import Desk
+from astra.bench.harness.hosted import HostedDesk
 from astra.records.world import World, WorldGoal
 from astra.sandbox.protocol import Sandbox
 
@@ -71,11 +71,11 @@ class Hosted:
     world: World
     goals: tuple[WorldGoal | None, ...]
     runner: WorldRunner
-    desk: Desk
+    desk: HostedDesk
     tally: Tally
 
 
-def hosted(desk: Desk, entry_id: str, tally: Tally) -> Hosted:
+def hosted(desk: HostedDesk, entry_id: str, tally: Tally) -> Hosted:
     entry = BfclEntry.of(entry_id, desk.ask("start", entry=entry_id))
     tally.against_documents += against_documents(entry)
     base = WorldBase(world_of(entry))
@@ -163,7 +163,7 @@ def main() -> None:
     level = logging.WARNING if wanted.json else logging.INFO
     logging.basicConfig(level=level, stream=sys.stderr, format="%(message)s")
     started = last = time.monotonic()
-    tally, desk = Tally(), Desk(DRIVER)
+    tally, desk = Tally(), HostedDesk(DRIVER)
     try:
         ids: list[str] = desk.ask("entry_ids")
         for category in wanted.category or CATEGORIES:

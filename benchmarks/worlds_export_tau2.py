@@ -28,7 +28,7 @@ import yaml
 
 from astra.arena.world_table import read_arenas
 from astra.arena.worlds import base_of, goal_of, resolve, world_texts
-from astra.bench.harness.hosted import Desk
+from astra.bench.harness.hosted import HostedDesk
 from astra.devtools.params import compose
 from astra.export.tau2 import Tau2Domains
 from astra.export.write import write_domains
@@ -102,7 +102,7 @@ def played(arenas: list[Arena], domains: Tau2Domains, folder: Path) -> dict[str,
     by_id = {arena.id: arena for arena in arenas}
     rewards: dict[str, Counter[float]] = {side: Counter() for side in PAID}
     wrong: list[dict[str, Any]] = []
-    desk = Desk(DRIVER, folder)
+    desk = HostedDesk(DRIVER, folder)
     try:
         told = desk.ask("open", folder=str(folder), package=PACKAGE)
         for domain, tasks in domains.tasks.items():

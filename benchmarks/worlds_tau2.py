@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast
 from astra.arena.delta import WorldBase
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import CallEnd, WorldRunner
-from astra.bench.harness.hosted import Desk, changed, writes_of
+from astra.bench.harness.hosted import HostedDesk, changed, writes_of
 from astra.bench.harness.tau2_world import (
     DRIVER,
     Tau2Domain,
@@ -87,7 +87,7 @@ class Hosted:
     world: World
     goal: WorldGoal
     runner: WorldRunner
-    desk: Desk
+    desk: HostedDesk
     tally: Tally
     results: list[str] = field(default_factory=list[str])
     """What the calls of its solution returned."""
@@ -101,7 +101,7 @@ class Verdicts(NamedTuple):
     as_played: tuple[GoalVerdict, bool] | None
 
 
-def hosted(desk: Desk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
+def hosted(desk: HostedDesk, name: str, count: int | None, tally: Tally) -> Iterator[Hosted]:
     """The tasks of a domain, each started. Tasks that start from the domain's documents as they
     are share one world."""
     domain = Tau2Domain.of(name, desk.ask("open", domain=name))
@@ -285,7 +285,7 @@ def main() -> None:
     wanted = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     started = last = time.monotonic()
-    tally, desk = Tally(), Desk(DRIVER)
+    tally, desk = Tally(), HostedDesk(DRIVER)
     try:
         for name in wanted.domain or DOMAINS:
             for one in hosted(desk, name, wanted.count, tally):

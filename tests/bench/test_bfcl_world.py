@@ -25,7 +25,7 @@ from astra.bench.harness.bfcl_world import (
     unasked_call,
 )
 from astra.bench.harness.environment import DRIVERS
-from astra.bench.harness.hosted import Desk
+from astra.bench.harness.hosted import HostedDesk
 from astra.bench.harness.protocol import SuiteError
 from astra.sandbox.delta_session import DIGESTS, as_text, line_hash
 
@@ -181,7 +181,7 @@ OPENED: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Clerk(Desk):
+class Clerk(HostedDesk):
     """A desk whose driver is this class: a list of names; it can be told to misbehave."""
 
     def __init__(self, fault: str = "") -> None:
@@ -338,7 +338,7 @@ def test_the_package_and_our_verdicts_agree(bench_env: Path, tmp_path: Path,
 
 @pytest.mark.slow
 def test_a_wrong_goal_shows_as_a_difference(bench_env: Path) -> None:
-    desk, tally = Desk(DRIVER), Tally()
+    desk, tally = HostedDesk(DRIVER), Tally()
     try:
         one = hosted(desk, "multi_turn_base_0", tally)
         goals = [goal and goal.model_copy(update={"effect": ()}) for goal in one.goals]

@@ -20,7 +20,7 @@ from worlds_tau2 import Tally, compare_states, compare_words, hosted, summary
 from astra.arena.state import StateError
 from astra.arena.verdict import judge
 from astra.bench.harness.environment import DRIVERS
-from astra.bench.harness.hosted import Desk, changed, writes_of
+from astra.bench.harness.hosted import HostedDesk, changed, writes_of
 from astra.bench.harness.protocol import SuiteError
 from astra.bench.harness.tau2_world import (
     DRIVER,
@@ -259,7 +259,7 @@ def test_a_script_follows_where_all_values_are_known(
 # The comparison itself -----------------------------------------------------------------------
 
 
-class Clerk(Desk):
+class Clerk(HostedDesk):
     """A desk whose driver is this class: feeding adds a kilo, and it can be told to misbehave."""
 
     def __init__(self) -> None:
@@ -383,7 +383,7 @@ def test_the_package_and_our_verdicts_agree(bench_env: Path, tmp_path: Path,
 
 @pytest.mark.slow
 def test_a_wrong_goal_shows_as_a_difference(bench_env: Path) -> None:
-    desk, tally = Desk(DRIVER), Tally()
+    desk, tally = HostedDesk(DRIVER), Tally()
     try:
         one = next(hosted(desk, "retail", 1, tally))
         assert one.goal.effect
@@ -399,7 +399,7 @@ def test_a_wrong_goal_shows_as_a_difference(bench_env: Path) -> None:
 
 
 def test_a_driver_that_ends_is_told_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = cast("Any", object.__new__(Desk))
+    desk = cast("Any", object.__new__(HostedDesk))
 
     class Closed:
         def write(self, _: bytes) -> None:

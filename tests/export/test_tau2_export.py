@@ -124,6 +124,15 @@ def test_what_tau2_cannot_play_or_would_pay_for_nothing_is_left_out(arenas: list
         tau2_domains(list(odd.values()))
 
 
+def test_without_a_script_the_user_is_told_what_the_trace_holds(arenas: list[Arena]) -> None:
+    world, goal = base_of(arenas[0]).world, goal_of(arenas[0])
+    turn = TraceEvent(kind=EventKind.USER, act=UserAct.CHANGE, text="No, 5.", facts={"days": 5})
+    opening = goal.trace[0].model_copy(update={"facts": {"days": 3}})
+    told = instructions(world, goal.model_copy(update={"script": None, "trace": (opening, turn)}))
+    assert told["known_info"] == "days: 3\ndays: 5 (once you have changed your mind)"
+    assert 'change your mind. Say: "No, 5."' in str(told["task_instructions"])
+
+
 def test_the_user_is_told_what_the_script_says_and_when(arenas: list[Arena]) -> None:
     world, goal = base_of(arenas[0]).world, goal_of(arenas[0])
     script = UserScript(
@@ -131,6 +140,7 @@ def test_the_user_is_told_what_the_script_says_and_when(arenas: list[Arena]) -> 
                UserFact(slot="days", value=3, when=FactTime.ASKED),
                UserFact(slot="hires.tool", value="saw", when=FactTime.CHANGE)),
         turns=(UserTurn(act=UserAct.ANSWER, slots=("days",), wordings=("Three days.", "3.")),
+               UserTurn(act=UserAct.ANSWER, slots=("days",), changed=True, wordings=("Five.",)),
                UserTurn(act=UserAct.CHANGE, wordings=("Rather the saw.",)),
                UserTurn(act=UserAct.REQUEST, wordings=("And extend it.",)),
                UserTurn(act=UserAct.LEAVE, wordings=("I give up.",))),
@@ -143,9 +153,10 @@ def test_the_user_is_told_what_the_script_says_and_when(arenas: list[Arena]) -> 
     )
     lines = str(told["task_instructions"]).splitlines()
     assert lines[0] == 'When you are asked for days, say: "Three days."'
-    assert lines[1].endswith('change your mind. Say: "Rather the saw."')
-    assert lines[2].endswith('Say: "And extend it."')
-    assert len(lines) == 4  # what always holds comes last; giving up is the simulator's own
+    assert lines[1] == 'Once you have changed your mind, and are asked for days, say: "Five."'
+    assert lines[2].endswith('change your mind. Say: "Rather the saw."')
+    assert lines[3].endswith('Say: "And extend it."')
+    assert len(lines) == 5  # what always holds comes last; giving up is the simulator's own
 
 
 # The package ---------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ from astra.records.world import (
     OutcomeKind,
     TraceEvent,
     UserAct,
+    UserFact,
+    UserTurn,
     World,
     WorldGoal,
 )
@@ -46,10 +48,12 @@ _TURNS = {
     UserAct.CHANGE: "Once the agent is about to act on your first wish, change your mind. Say: ",
     UserAct.REQUEST: "Once that is done, ask for the next thing. Say: ",
 }
+_CHANGED = "Once you have changed your mind, and are asked for {slots}, say: "
 """What a simulator is told of a turn of the user, by its act; of all others it needs no word."""
 _TIMES = {
     FactTime.ASKED: " (only when you are asked for it)",
     FactTime.CHANGE: " (once you have changed your mind)",
+    FactTime.REQUEST: " (with the wish that it belongs to)",
 }
 _ALWAYS = (
     "Tell nothing that is not written here, and invent nothing. End the conversation once all that "
@@ -222,36 +226,37 @@ def _forms(value: Any) -> Iterator[str]:
 def instructions(world: World, goal: WorldGoal) -> dict[str, str | None]:
     """What a simulated user is told: how to open, what they know and when they say it, and what
     they answer, in the script's words (the trace's where the goal has no script)."""
-    facts = [f"{slot}: {value}{_TIMES.get(when, '')}" for slot, value, when in _facts(goal)]
+    turns = goal.script.turns if goal.script is not None else _turns(goal)
+    ways = ((_CHANGED if turn.changed else _TURNS.get(turn.act, ""), turn) for turn in turns)
     lines = [
-        f'{way.format(slots=", ".join(slots) or "it")}"{text}"'
-        for act, slots, text in _turns(goal)
-        if act is not None and (way := _TURNS.get(act))
+        f'{way.format(slots=", ".join(turn.slots) or "it")}"{turn.wordings[0]}"'
+        for way, turn in ways
+        if way
     ]
+    facts = goal.script.facts if goal.script is not None else _facts(goal)
+    known = [f"{fact.slot}: {fact.value}{_TIMES.get(fact.when, '')}" for fact in facts]
     return {
         "domain": world.title,
         "reason_for_call": f'Open with: "{goal.trace[0].text}"',
-        "known_info": "\n".join(facts) or None,
+        "known_info": "\n".join(known) or None,
         "unknown_info": None,
         "task_instructions": "\n".join([*lines, _ALWAYS]),
     }
 
 
-def _facts(goal: WorldGoal) -> Iterator[tuple[str, Any, FactTime]]:
-    if goal.script is not None:
-        yield from ((fact.slot, fact.value, fact.when) for fact in goal.script.facts)
-        return
+def _facts(goal: WorldGoal) -> Iterator[UserFact]:
+    """What the trace's user discloses, and when."""
     for at, event in enumerate(_user_turns(goal)):
         later = FactTime.CHANGE if event.act == UserAct.CHANGE else FactTime.ASKED
         for slot, value in event.facts.items():
-            yield slot, value, FactTime.OPENING if at == 0 else later
+            yield UserFact(slot=slot, value=value, when=later if at else FactTime.OPENING)
 
 
-def _turns(goal: WorldGoal) -> Iterator[tuple[UserAct | None, tuple[str, ...], str]]:
-    if goal.script is not None:
-        yield from ((turn.act, turn.slots, turn.wordings[0]) for turn in goal.script.turns)
-        return
-    yield from ((event.act, tuple(event.facts), event.text) for event in _user_turns(goal)[1:])
+def _turns(goal: WorldGoal) -> Iterator[UserTurn]:
+    """What the trace's user says after the opening."""
+    for event in _user_turns(goal)[1:]:
+        act = event.act or UserAct.ANSWER
+        yield UserTurn(act=act, slots=tuple(event.facts), wordings=(event.text,))
 
 
 def _user_turns(goal: WorldGoal) -> list[TraceEvent]:

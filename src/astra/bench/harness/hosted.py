@@ -106,7 +106,7 @@ def writes_of(tables: Tables, keys: Mapping[str, str], changes: Changes) -> tupl
 # A package's environments as a session -------------------------------------------------------
 
 
-class Desk:
+class HostedDesk:
     """A driver, and what it gives to a runner: sessions in which its environments are worlds.
 
     One episode at a time. Raises SuiteError where the driver ends or fails.
@@ -157,7 +157,7 @@ class Desk:
 class _Environment:
     """A session whose world is the package's own environment, which has its rows from the start."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: HostedDesk) -> None:
         self._desk, self.alive = desk, True
 
     def call(self, function: str, arguments: Mapping[str, Any]) -> SandboxResult:
