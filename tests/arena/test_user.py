@@ -11,7 +11,7 @@ from world_samples import yard
 from astra.arena import user as automaton
 from astra.arena.acts import Reading
 from astra.arena.user import ScriptedUser, UserReply
-from astra.arena.user_expert import Expert, converse_by_script
+from astra.arena.user_expert import ScriptedAgent, converse_by_script
 from astra.arena.world_runner import WorldRunner
 from astra.records.qa import Answer, AnswerType, QuestionKind
 from astra.records.state import Write, WriteAction
@@ -323,7 +323,7 @@ def test_the_expert_hears_what_the_user_says(runner: WorldRunner) -> None:
 
 def test_an_agent_that_is_lost_says_its_last_words_again() -> None:
     goal = successive()
-    expert = Expert(goal.trace)
+    expert = ScriptedAgent(goal.trace)
     (look, told) = expert.opened()
     assert look.calls[0][0] == "list_boats"
     assert told.text == "The price of boat-3 is 37.50."

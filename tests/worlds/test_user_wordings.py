@@ -17,7 +17,7 @@ from astra.worlds.goal_config import WordingsBy
 from astra.worlds.goal_estimate import wording_asks
 from astra.worlds.offline.handlers import HANDLERS
 from astra.worlds.script_proofs import script_faults
-from astra.worlds.wordings import Reworded, reworded
+from astra.worlds.wordings import Reworded, with_taught_words
 
 Words = Callable[[dict[str, Any]], list[str]]
 
@@ -46,7 +46,7 @@ def good(turn: dict[str, Any]) -> list[str]:
 
 
 def told_by(shelf: Shelf, goal: WorldGoal, teacher: Wordsmith) -> Reworded:
-    return asyncio.run(reworded(shelf.view, goal, teacher))
+    return asyncio.run(with_taught_words(shelf.view, goal, teacher))
 
 
 def test_words_that_pass_are_taken(shelf: Shelf) -> None:

@@ -36,7 +36,7 @@ class PlayedConversation(NamedTuple):
         return self.verdict.success and self.ends == StopReason.ANSWERED
 
 
-class Expert:
+class ScriptedAgent:
     """The agent's side of some events, whose first is the opening."""
 
     def __init__(self, events: Sequence[TraceEvent]) -> None:
@@ -85,7 +85,7 @@ def converse(
 
     A tool that is withheld fails until the user has brought it.
     """
-    expert = Expert(events)
+    expert = ScriptedAgent(events)
     trace, rows = execute(events[:1])
     spoken = expert.opened()
     while True:

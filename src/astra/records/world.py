@@ -325,8 +325,7 @@ class Say(Frozen):
 
 
 class UserAsk(Sparse):
-    """One thing that the user asks for, in which words, and what these amount to: a call, a cell
-    to be told, or a topic that is for a person."""
+    """One thing asked for, in which words, and what these are: a call, a cell to tell, a topic."""
 
     sparse: ClassVar[tuple[str, ...]] = ("tool", "arguments", "cell", "topic")
     at: int
@@ -353,8 +352,8 @@ class UserFact(Frozen):
     """Something that the user knows and an agent may need."""
 
     slot: str
-    """A parameter of a tool (``days``), a column of a table (``loans.title``), or a datum of the
-    user's own (``own email``), as ``TraceEvent.facts`` name them."""
+    """A tool's parameter (``days``), a table's column (``loans.title``) or own data (``own email``);
+    a number tells those of several wishes apart (``days 2``)."""
     value: Any
     when: FactTime
 
@@ -370,8 +369,7 @@ class UserTurn(Sparse):
     """Ways to say it; which one is drawn depends on the arena, the act and how often it came."""
     adds_tools: tuple[str, ...] = ()
     after: int = 0
-    """How many calls that write must have been made, as the goal's trace has them, before a REQUEST
-    comes."""
+    """The calls that write which the goal's trace has before a REQUEST."""
     changed: bool = False
     """Whether an ANSWER gives the value that holds once the user has changed their mind."""
 
@@ -381,9 +379,8 @@ class UserScript(Frozen):
 
     facts: tuple[UserFact, ...]
     turns: tuple[UserTurn, ...]
-    """ANSWER: one turn a slot, two where its value changes, none where CHOOSE gives it. CHOOSE,
-    CHANGE, TOOL: at most one each. REQUEST: in order. CONFIRM, REJECT, UNKNOWN, NUDGE, CLOSE and
-    LEAVE: one each, which disclose nothing."""
+    """ANSWER: one a slot, two where its value changes, none where CHOOSE gives it. CHOOSE, CHANGE,
+    TOOL: one each at most. REQUEST: in order. All others: one each, which disclose nothing."""
     patience: int
     """So many messages of an agent that lead nowhere are borne; at the next the user leaves."""
     most_turns: int
@@ -416,11 +413,8 @@ class WorldGoal(Sparse):
     references: tuple[RowReference, ...] = ()
     """Rows that are named by what they are, not by their keys."""
     wish: tuple[TraceEvent, ...] = ()
-    """Calls that the user's words amount to and that must not be made: those of a wish that is
-    declined, or that was given up on the way."""
+    """Calls that the words amount to and that must not be made: declined, or given up."""
     asks: tuple[UserAsk, ...] = ()
-    """Everything that the user's words ask for, in the order of the words. Goals whose words
-    nobody can take apart, such as another benchmark's, have none."""
+    """All that the words ask for, in their order; none where nobody can take them apart."""
     script: UserScript | None = None
-    """The user who talks; None: nobody answers, and the first message without a call is the last
-    (goals of other benchmarks, and arenas that are to be played alone)."""
+    """The user who talks; None: nobody answers, the first message without a call is the last."""

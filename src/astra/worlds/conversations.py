@@ -22,7 +22,7 @@ from astra.agent.protocols import Policy
 from astra.arena.env import ArenaEnv
 from astra.arena.prompt import initial_messages
 from astra.arena.talk import ArenaUser
-from astra.arena.user_expert import Expert
+from astra.arena.user_expert import ScriptedAgent
 from astra.arena.verdict import judge
 from astra.arena.world_scripts import SpokenTurn
 from astra.arena.worlds import base_of, goal_of, resolve
@@ -59,7 +59,7 @@ class GoalExpert:
 
     def __init__(self, env: ArenaEnv, key: Sequence[str | int]) -> None:
         self._env = env
-        self._expert = Expert(reworded(_view(env.arena.state), goal_of(env.arena), key))
+        self._expert = ScriptedAgent(reworded(_view(env.arena.state), goal_of(env.arena), key))
         self._next = deque(self._expert.opened())
         self._calls = 0
 

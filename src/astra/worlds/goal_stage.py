@@ -36,7 +36,7 @@ from astra.worlds.script_proofs import script_faults
 from astra.worlds.undoing import undoings
 from astra.worlds.view import WorldView
 from astra.worlds.wishes import draw_wishes
-from astra.worlds.wordings import reworded
+from astra.worlds.wordings import with_taught_words
 
 
 class MadeGoals(NamedTuple):
@@ -84,7 +84,7 @@ async def _worded(
     """An arena whose user has the words of a teacher."""
     if not isinstance(outcome, Arena):
         return outcome
-    told = await reworded(view, WorldGoal.model_validate_json(outcome.goal), teacher)
+    told = await with_taught_words(view, WorldGoal.model_validate_json(outcome.goal), teacher)
     metrics.count("wordings_taught", told.taught)
     metrics.count("wordings_kept_rules", told.kept)
     return arena_of(view.world, told.goal, told.prompt_hash)

@@ -30,8 +30,9 @@ from astra.records.world import (
 from astra.worlds import turns
 from astra.worlds.executions import Executions
 from astra.worlds.program import DOCUMENT, NoProgram, Program, Told, stored
-from astra.worlds.references import Predicate, among, loose
+from astra.worlds.references import among
 from astra.worlds.scripts import WishScript, changed_argument, numbered, traits_of
+from astra.worlds.twists import open_row, other_version
 from astra.worlds.user_scripts import user_script
 from astra.worlds.view import WorldView
 from astra.worlds.wishes import Wish, WishPool, nothing_there, satisfied
@@ -39,7 +40,6 @@ from astra.worlds.wishes import Wish, WishPool, nothing_there, satisfied
 T = GoalTrait
 _ANSWER = {ColumnType.DATE: AnswerType.DATE, ColumnType.INTEGER: AnswerType.NUMBER,
            ColumnType.NUMBER: AnswerType.NUMBER, ColumnType.ENUM: AnswerType.ENUM}  # fmt: skip
-MOST_CANDIDATES = 4
 Asked = tuple[str, Row, str]
 """A cell that is asked for: its table, row and column."""
 
@@ -160,9 +160,9 @@ class GoalMaker:
     def _twist(self, plan: GoalPlan, program: Program, told: Told, rng: random.Random) -> Any:
         """What makes the conversation longer than a wish and its reply."""
         if T.CHOICE in plan.traits:
-            return self._choice(program, told)
+            return open_row(self.view, program.party, told)
         if T.CHANGES_MIND in plan.traits:
-            first = self._other(told.wish, rng)
+            first = other_version(self.view, self._executions, self._pool, told.wish, rng)
             # A row that takes another's place is named by its key, as that is.
             name = changed_argument(told.wish, first)
             told.named[name] = program.tell(told.wish, implicit=False).named[name]
@@ -173,42 +173,6 @@ class GoalMaker:
                 raise NoProgram("nothing_missing")
             return rng.choice(open_)
         return None
-
-    def _choice(self, program: Program, told: Told) -> tuple[str, Predicate, Predicate, list[Row]]:
-        """A row that the wording leaves open, with the words, the fact, and the rows it fits."""
-        view = self.view
-        for name, value in told.wish.arguments.items():
-            table = view.table_of(name)
-            if table is None or not view.is_owned(table.name) or view.lister(table.name) is None:
-                continue
-            rows = among(view, table.name, program.party, all_rows(view.world))
-            meant = view.rows[table.name][value]
-            found = loose(view, table.name, meant, rows, MOST_CANDIDATES)
-            if found is not None and told.named[name].parent is None:
-                left = [row for row in rows if dict(found[0].where).items() <= row.items()]
-                others = [row for row in left if row[table.key] != value]
-                return name, *found, [meant, *others]
-        raise NoProgram("no_choice")
-
-    def _other(self, wish: Wish, rng: random.Random) -> Wish:
-        """The same wish with one other value, which is legal as well: what is wanted at first."""
-        options = [
-            other for other in self._pool.legal[wish.tool]
-            if other.party == wish.party and other != wish
-            and sum(other.arguments.get(k) != v for k, v in wish.arguments.items()) == 1
-            and other.arguments.keys() == wish.arguments.keys()
-        ]  # fmt: skip
-        options += [
-            Wish(wish.tool, {**wish.arguments, name: value + step}, wish.party)
-            for name, value in wish.arguments.items() if isinstance(value, int) for step in (1, -1)
-            if value + step > 0
-        ]  # fmt: skip
-        rng.shuffle(options)
-        for other in options:
-            made = self._executions.call(other.tool, other.arguments)
-            if made.event.changes and not self.view.broken(other.tool, other.arguments):
-                return other
-        raise NoProgram("no_other_wish")
 
     # Questions ---------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class Reworded(NamedTuple):
     prompt_hash: str
 
 
-async def reworded(view: WorldView, goal: WorldGoal, teacher: Teacher) -> Reworded:
+async def with_taught_words(view: WorldView, goal: WorldGoal, teacher: Teacher) -> Reworded:
     """The goal with the words that a teacher has for its user, as far as they pass; all words are
     kept where no reply comes."""
     script, notes = goal.script, PromptNotes()
