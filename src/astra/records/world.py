@@ -352,7 +352,7 @@ class UserFact(Frozen):
     """Something that the user knows and an agent may need."""
 
     slot: str
-    """A tool's parameter (``days``), a table's column (``loans.title``) or own data (``own email``);
+    """A tool's parameter (``days``), a column (``loans.title``) or own data (``own email``);
     a number tells those of several wishes apart (``days 2``)."""
     value: Any
     when: FactTime
