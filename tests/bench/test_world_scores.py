@@ -37,7 +37,7 @@ def config(root: Path) -> BenchConfig:
         },
         "arenas": None, "irrelevant_tools": "banded", "irrelevant_per_band": 1,
         "engine_rows": 16, "resamples": 200, "confidence": 0.95, "max_infra_share": 0.01,
-        "examples": 2, "suites": [],
+        "examples": 2, "suites": [], "user": "rules",
         "serving": {"engine": "local", "rows": 16, "keep_mb": 1024},
         "endpoints": {},
         "contamination": None, "sandbox": {}, "seed": 0,
@@ -138,7 +138,9 @@ def test_the_document_has_floors_and_parts_of_its_own(
     played["base"] = [
         one.model_copy(update={"checkpoint": "base"}) for one in of(episodes, "ceiling")
     ]
-    document = build_document(played, config(root))
+    rates = {"base": {"turns": 3.0, "fallbacks": 0.5}}
+    document = build_document(played, config(root), rates)
+    assert document["worlds"]["checkpoints"]["base"]["llm_user"] == rates["base"]
     assert list(document["checkpoints"]) == ["base"]
     assert list(document["references"]) == ["floor", "ceiling"]
     assert list(document["checkpoints"]["base"]["by_difficulty"]) == ["world"]
