@@ -54,7 +54,7 @@ class SFTSample(Record):
     identity: ClassVar[tuple[str, ...]] = ("trajectory_id", "split")
     sparse: ClassVar[tuple[str, ...]] = ("selection", "prompt_hash")
     trajectory_id: str
-    """Of a conversation in a world: the arena of its goal, and which of the goal's it is."""
+    """A conversation in a world has the arena of its goal here, and which of the goal's it is."""
     split: str
     """train | eval"""
     language: str

@@ -60,7 +60,7 @@ _PAST = {"add": "added", "cancel": "cancelled", "change": "changed", "close": "c
          "record": "recorded", "refund": "refunded", "remove": "removed",
          "unlock": "unlocked"}  # fmt: skip
 _YOURS = ((r"\bof mine\b", "of yours"), (r"\bmy\b", "your"), (r"\bfor me\b", "for you"))
-"""From the words of a user to those of who serves them."""
+"""What a user calls theirs, and what it is for those who serve them."""
 _WITH_QUESTION = frozenset({UserAct.CHOOSE, UserAct.ANSWER, UserAct.CONFIRM, UserAct.CHANGE,
                             UserAct.TOOL})  # fmt: skip
 """Turns of a user that answer what the agent said before them."""
