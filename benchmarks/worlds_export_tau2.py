@@ -45,7 +45,7 @@ from astra.worlds.goal_plans import world_plans
 from astra.worlds.goal_stage import goal_arenas
 from astra.worlds.plans import plans
 from astra.worlds.worlds import worlds
-from worlds import NOBODY, OPEN, drained
+from worlds import NOBODY, OPEN, Nobody, drained
 
 DRIVER, PACKAGE = "tau2_export", "exported_worlds"
 NOTHING = "..."
@@ -73,7 +73,7 @@ def made(shape: str, goals: int) -> list[Arena]:
         )
         wanted = list(world_plans(found, config))
         metrics = StageMetrics("goals")
-        arenas = drained(goal_arenas(wanted, sandbox, config, OPEN, metrics), Arena)
+        arenas = drained(goal_arenas(wanted, Nobody(), sandbox, config, OPEN, metrics), Arena)
     texts = world_texts(found)
     return [resolve(arena, texts) for arena in arenas]
 
