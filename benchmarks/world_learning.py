@@ -1,0 +1,292 @@
+"""Does RL with users who talk teach a small policy more than SFT, and more than look-ups do?
+
+    python benchmarks/world_learning.py --part start    # data, lengths, SFT, pass@8 of the start
+    python benchmarks/world_learning.py --part rl --seeds 0 1
+    python benchmarks/world_learning.py --part control --seeds 0 1
+    python benchmarks/world_learning.py --part lookups --seeds 0
+    python benchmarks/world_learning.py --part report
+
+The real stages run in folders of their own under ``runs/world_learning``: small-shape worlds of all
+ten domains (eight variants of each training domain), their goals and conversations; SFT of the tiny
+policy on those conversations and a part of the SFT set; RL from there on the worlds' goals; and two
+controls from the same start: more SFT for RL's CPU time, and the same steps of RL on look-up
+arenas. Every policy then plays all goals of the held-out domains, greedily. What exists is not run
+again. The last part writes ``docs/world-learning.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+from scores import paired, pooled
+from staged import ROOT, composed, link_to, run
+
+from astra.arena.prompt import initial_messages
+from astra.arena.world_table import read_arenas
+from astra.records.bench import BenchEpisode
+from astra.records.qa import Split
+from astra.records.score import Scored
+from astra.records.trajectory import SFTSample
+from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
+from astra.store.tables import read_records, write_records
+
+WORK = ROOT / "runs/world_learning"
+DATA = WORK / "data"
+OUT = ROOT / "docs/world-learning.json"
+CODE = ("policies", "stages", "src", "sources")
+LOOKUPS = 1_200
+"""Conversations of the SFT set beside those in worlds, so that the start knows look-ups too."""
+WORLDS = (
+    "worlds.shape=small", "worlds.domains=[]", "worlds.variants={train: 8, dev: 1, heldout: 1}",
+    "goals.instances={train: 1600, dev: 60, heldout: 520}", "goals.wishes=1",
+)  # fmt: skip
+SFT = (
+    "sft.max_tokens=1200", "sft.epochs=100.0", "sft.max_steps=400", "sft.batch_size=16",
+    "sft.micro_batch_size=16", "sft.eval_steps=200", "sft.save_steps=100", "sft.patience=0",
+)  # fmt: skip
+RL = (
+    "rl.reward=state", "rl.steps=40", "rl.dev_arenas=0", "rl.save_steps=10",
+    "rl.irrelevant_tools=none", "rl.limits.max_turns=12", "rl.limits.max_calls=12",
+    "rl.limits.max_response_tokens=900", "rl.micro_batch_size=16",
+)  # fmt: skip
+BENCH = (
+    "bench.arenas=null", "bench.irrelevant_tools=none", "bench.limits.max_turns=12",
+    "bench.limits.max_calls=12", "bench.limits.max_response_tokens=900", "bench.engine_rows=64",
+    "bench.contamination=null",
+)  # fmt: skip
+TRIES = 8
+TRIED = 96
+"""Training goals of which pass@8 of the start is measured."""
+
+
+def prepare(folder: Path, overrides: Sequence[str]) -> None:
+    """A working directory for stages: code linked, parameters composed with ``overrides``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in CODE:
+        link_to(folder / name, ROOT / name)
+    (folder / "data").mkdir(exist_ok=True)
+    params = composed(["scale=smoke", *overrides])
+    (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+
+
+def make_data(worlds: Sequence[str] = WORLDS, folder: Path = DATA) -> None:
+    """Worlds, goals and conversations, and what SFT and RL read."""
+    prepare(folder, worlds)
+    for stage in ("worlds", "goals", "conversations"):
+        run(folder, stage, Path(f"data/{stage}.parquet"))
+    arenas = folder / "data/envs_merged.parquet"
+    if not arenas.exists():
+        shutil.copy(folder / "data/goals.parquet", arenas)
+    mixed = folder / "data/sft_set.parquet"
+    if not mixed.exists():
+        talks = list(read_records(folder / "data/conversations.parquet", SFTSample))
+        others = sorted(read_records(ROOT / "data/sft_set.parquet", SFTSample), key=lambda s: s.id)
+        write_records(mixed, sorted([*talks, *others[:LOOKUPS]], key=lambda s: s.id), SFTSample)
+
+
+def lengths(codec: ChatCodec, context: int) -> dict[str, Any]:
+    """Tokens of prompts, and of the scripted agent's whole conversations, beside the context."""
+    prompts = [
+        len(codec.encode_prompt(initial_messages(arena), [one.tool for one in arena.tools]))
+        for arena in read_arenas(DATA / "data/goals.parquet")
+    ]
+    talks = [
+        len(codec.encode_conversation(sample.messages, sample.tools)[0])
+        for sample in read_records(DATA / "data/conversations.parquet", SFTSample)
+    ]
+    return {"context": context, "prompt": _spread(prompts), "conversation": _spread(talks)}
+
+
+def _spread(values: Iterable[int]) -> dict[str, float]:
+    found = sorted(values)
+    return {"median": median(found), "p95": found[int(0.95 * (len(found) - 1))], "most": found[-1]}
+
+
+def link_data(folder: Path, data: Path = DATA) -> None:
+    for name in ("worlds", "sft_set", "envs_merged"):
+        link_to(folder / f"data/{name}.parquet", data / f"data/{name}.parquet")
+
+
+def start(seed: int) -> Path:
+    """The SFT start of a seed."""
+    folder = WORK / f"start-{seed}"
+    prepare(folder, [*SFT, f"sft.seed={seed}"])
+    link_data(folder)
+    run(folder, "sft", Path("models/sft"))
+    return folder
+
+
+def trained(
+    name: str, seed: int, overrides: Sequence[str] = RL, arenas: Path | None = None
+) -> Path:
+    """RL from a seed's start, on the worlds' goals or on other arenas."""
+    folder = WORK / f"{name}-{seed}"
+    prepare(folder, [*RL, f"rl.seed={seed}"])
+    if arenas is not None:
+        link_to(folder / "data/envs_merged.parquet", arenas)
+    link_data(folder)
+    link_to(folder / "models/sft", start(seed) / "models/sft")
+    run(folder, "rl", Path("models/rl"))
+    return folder
+
+
+def control(seed: int) -> Path:
+    """SFT of a seed with as many steps more as RL's CPU time buys."""
+    seconds = json.loads((WORK / f"rl-{seed}/rl.seconds.json").read_text())["cpu_s"]
+    before = json.loads((start(seed) / "sft.seconds.json").read_text())["cpu_s"]
+    steps = json.loads((start(seed) / "metrics/sft.json").read_text())["steps"]
+    longer = steps + math.ceil(steps * seconds / before)
+    folder = WORK / f"control-{seed}"
+    prepare(folder, [*SFT, f"sft.seed={seed}", f"sft.max_steps={longer}"])
+    link_data(folder)
+    run(folder, "sft", Path("models/sft"))
+    return folder
+
+
+def scored(name: str, seed: int, policy: Path) -> dict[str, dict[str, BenchEpisode]]:
+    """Episodes on all held-out goals, by checkpoint (``sft``: the start, ``rl``: ``policy``)."""
+    folder = WORK / f"scored-{name}-{seed}"
+    prepare(folder, BENCH)
+    link_data(folder)
+    link_to(folder / "models/sft", start(seed) / "models/sft")
+    link_to(folder / "models/rl", policy)
+    run(folder, "bench", Path("data/bench.parquet"))
+    played: dict[str, dict[str, BenchEpisode]] = {}
+    for one in read_records(folder / "data/bench.parquet", BenchEpisode):
+        played.setdefault(one.checkpoint, {})[one.arena_id] = one
+    return played
+
+
+def solved(seed: int) -> dict[str, Any]:
+    """pass@1 and pass@8 of a seed's start on training goals, by the product's own band."""
+    from astra.arena.reward import RewardMode
+    from astra.rollout.batched import BatchedEngine
+    from astra.rollout.chat import load_policy
+    from astra.rollout.driver import RolloutDriver
+    from astra.rollout.engine import Sampling
+    from astra.rollout.live import EpisodeJob, RolloutLimits
+    from astra.sandbox.limits import SandboxLimits
+    from astra.sandbox.local import LocalSandbox
+
+    file = WORK / f"start-{seed}/pass.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    limits = RolloutLimits.model_validate(composed(["scale=smoke", *RL])["rl"]["limits"])
+    policy = load_policy(PolicyConfig.saved(str(start(seed) / "models/sft"), "float32"))
+    goals = [one for one in read_arenas(DATA / "data/goals.parquet") if one.split is Split.TRAIN]
+    random.Random(seed).shuffle(goals)
+    engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, 64)
+    sandbox = LocalSandbox(SandboxLimits(cpu_s=600, call_timeout_s=30.0))
+    driver = RolloutDriver(engine, policy.codec, sandbox, limits, RewardMode.STATE)
+    jobs = [EpisodeJob(goal) for goal in goals[:TRIED] for _ in range(TRIES)]
+    wins: Counter[str] = Counter()
+    why: Counter[str] = Counter()
+    for rollout in driver.run(jobs, Sampling(1.0, seed)):
+        wins[rollout.arena.id] += bool(rollout.score and rollout.score.success)
+        verdict = rollout.score.verdict if rollout.score else None
+        why.update(reason.partition(":")[0] for reason in (verdict.reasons if verdict else ()))
+    found = {
+        "goals": len(goals[:TRIED]),
+        "pass_1": sum(wins.values()) / len(jobs),
+        "pass_8": sum(wins[goal.id] > 0 for goal in goals[:TRIED]) / len(goals[:TRIED]),
+        "histogram": dict(sorted(Counter(wins[goal.id] for goal in goals[:TRIED]).items())),
+        "reasons": dict(why.most_common(12)),
+    }
+    file.write_text(json.dumps(found))
+    return found
+
+
+def _values(episodes: Mapping[str, BenchEpisode], score: str) -> dict[str, float]:
+    return {
+        arena: value.value
+        for arena, one in episodes.items()
+        if isinstance(value := one.scores.get(score), Scored)
+    }
+
+
+def report(seeds: Sequence[int]) -> dict[str, Any]:
+    """What every arm scored on the held-out goals, and paired differences over seeds."""
+    policies = {"rl": "rl", "control": "control", "lookups": "rl"}
+    played: dict[str, list[dict[str, float]]] = {"sft": []}
+    kinds: dict[str, str] = {}
+    for seed in seeds:
+        for name, stage in policies.items():
+            model = WORK / f"{name}-{seed}/models/{'sft' if name == 'control' else stage}"
+            if not model.exists():
+                continue
+            found = scored(name, seed, model)
+            played.setdefault(name, []).append(_values(found["rl"], "success"))
+            if name == "rl":
+                played["sft"].append(_values(found["sft"], "success"))
+            kinds |= {arena: one.kind.value for arena, one in found["rl"].items()}
+    means = {name: _estimate(runs) for name, runs in played.items() if runs}
+    pairs: dict[str, Any] = {}
+    for after, before in (("rl", "sft"), ("control", "sft"), ("rl", "control"), ("rl", "lookups")):
+        both = list(zip(played.get(after, []), played.get(before, []), strict=False))
+        if both:
+            pairs[f"{after}-{before}"] = _estimate([paired(a, b) for a, b in both])
+    by_kind = {
+        kind: {
+            name: round(sum(v for run_ in runs for a, v in run_.items() if kinds.get(a) == kind)
+                        / max(1, sum(kinds.get(a) == kind for run_ in runs for a in run_)), 4)
+            for name, runs in played.items() if runs
+        }
+        for kind in sorted({*kinds.values()})
+    }  # fmt: skip
+    return {"seeds": list(seeds), "success": means, "paired": pairs, "by_kind": by_kind}
+
+
+def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    found = pooled(runs)
+    return {name: round(getattr(found, name), 4) for name in ("mean", "low", "high", "n")}
+
+
+def lookup_arenas() -> Path:
+    """The look-up arenas of the committed build."""
+    return ROOT / "data/envs_merged.parquet"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", required=True,
+                        choices=("start", "rl", "control", "lookups", "report"))  # fmt: skip
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    arguments = parser.parse_args()
+    make_data()
+    for seed in arguments.seeds:
+        match arguments.part:
+            case "start":
+                print(json.dumps(solved(seed)))
+            case "rl":
+                scored("rl", seed, trained("rl", seed) / "models/rl")
+            case "control":
+                scored("control", seed, control(seed) / "models/sft")
+            case "lookups":
+                folder = trained("lookups", seed, arenas=lookup_arenas())
+                scored("lookups", seed, folder / "models/rl")
+            case _:
+                pass
+    if arguments.part == "report":
+        codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
+        context = json.loads((ROOT / "policies/tiny/config.json").read_text())
+        document = {
+            "lengths": lengths(codec, context["max_position_embeddings"]),
+            "start": {str(seed): solved(seed) for seed in arguments.seeds},
+            **report(arguments.seeds),
+        }
+        OUT.write_text(json.dumps(document, indent=1) + "\n")
+        print(json.dumps(document))
+
+
+if __name__ == "__main__":
+    main()
