@@ -54,8 +54,9 @@ $(DOCS): $(PINNED) | $(STAMP)
 	$(INSTALL) -e '.[docs]'
 	touch $@
 
-demo: $(STAMP) ## the whole graph on two CPU cores, then the scores
+demo: $(STAMP) ## the whole graph on two CPU cores, then a conversation in a world, and the scores
 	$(RUN) dvc repro
+	$(RUN) astra world watch
 	$(RUN) astra scores
 
 # Servers of the tool bank are installed once; answers and journals of earlier runs are not reused,

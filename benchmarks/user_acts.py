@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from astra.arena.acts import Reading, read_message
+from astra.arena.acts import MessageReading, read_message
 from astra.arena.asked_slots import asked_for, slots_of
 from astra.records.world import (
     AgentAct,
@@ -54,7 +54,7 @@ class Labelled(NamedTuple):
     text: str
     source: str
     context: Context
-    reading: Reading
+    reading: MessageReading
     acts: tuple[AgentAct, ...]
     asks: tuple[tuple[str, ...], ...]
 

@@ -41,7 +41,7 @@ from astra.sandbox.protocol import Sandbox
 from astra.settings import Endpoint, RuntimeConfig
 
 TIMEOUT_S = 0.3
-"""Of a request to the user's model; one that hangs takes longer."""
+"""How long a request to the user's model may take; one that hangs takes longer."""
 Facts = Sequence[UserFact]
 
 
@@ -114,7 +114,7 @@ BAD: Mapping[str, Callable[[Facts], ScriptedTurn]] = {
     "writes no JSON": lambda facts: ScriptedTurn('{"message": "Go on'),
     "fails": lambda facts: ScriptedTurn(status=500, error="internal error"),
 }
-"""By what is wrong with the model: its answer to any prompt, given all that the user knows."""
+"""What may be wrong with a model, and its answer to any prompt, given all the user knows."""
 FAULTY = ("hangs", "writes no JSON", "fails")
 """Those that give no words: every episode in which they are asked is lost, and none scored."""
 FAULTY_GOALS = 3

@@ -14,7 +14,7 @@ from world_samples import yard
 
 from astra.agent.toolcalls import render_call
 from astra.arena import env
-from astra.arena.user import UserReply
+from astra.arena.user import UserAnswer
 from astra.arena.world_scripts import agent_turns
 from astra.arena.worlds import resolve, world_texts
 from astra.errors import AstraError
@@ -118,29 +118,29 @@ class ByTrace:
     def __init__(self, world: World, goal: WorldGoal) -> None:
         self._own = [one for one in goal.trace if one.kind == EventKind.USER]
 
-    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
+    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
         assert trace[-1].kind == EventKind.ASSISTANT, (
             "the agent has said something, if only nothing"
         )
         said = sum(one.kind == EventKind.USER for one in trace)
         if said < len(self._own):
-            return UserReply(self._own[said])
-        return UserReply(CLOSE, StopReason.ANSWERED)
+            return UserAnswer(self._own[said])
+        return UserAnswer(CLOSE, StopReason.ANSWERED)
 
 
 class Leaves(ByTrace):
     """A user whose patience is worn out by one nudge."""
 
-    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
+    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
         if trace[-2].act == UserAct.NUDGE:
-            return UserReply(LEAVE, StopReason.USER_LEFT)
-        return UserReply(NUDGE)
+            return UserAnswer(LEAVE, StopReason.USER_LEFT)
+        return UserAnswer(NUDGE)
 
 
 class Fails(ByTrace):
     """A user whose second answer fails."""
 
-    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
+    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
         if sum(one.kind == EventKind.USER for one in trace) > 1:
             raise AstraError("the model of the user is gone")
         return super().reply(trace, rows)
@@ -149,8 +149,8 @@ class Fails(ByTrace):
 class Silent(ByTrace):
     """A user who opens their mouth and says nothing."""
 
-    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
-        return UserReply(user(UserAct.NUDGE, " "))
+    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
+        return UserAnswer(user(UserAct.NUDGE, " "))
 
 
 def users_are(patch: pytest.MonkeyPatch, kind: type[ByTrace]) -> None:

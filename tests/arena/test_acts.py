@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from astra.arena.acts import Reading, read_message
+from astra.arena.acts import MessageReading, read_message
 from astra.records.qa import QuestionKind
 from astra.records.world import (
     AgentAct,
@@ -90,7 +90,7 @@ GOALS = {
 }  # fmt: skip
 
 
-def read(name: str, *said: str) -> Reading:
+def read(name: str, *said: str) -> MessageReading:
     stated = GOALS[name]
     events = [stated.trace[0]]
     events += [TraceEvent(kind=EventKind.ASSISTANT, text=one) for one in said]
@@ -166,7 +166,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("name", "text"), UNKNOWN)
 def test_what_no_fact_answers_is_asked_for_in_vain(name: str, text: str) -> None:
-    assert read(name, text) == Reading(ASK, unknown=True)
+    assert read(name, text) == MessageReading(ASK, unknown=True)
 
 
 PROPOSALS: list[tuple[str, str, str, bool]] = [
@@ -294,7 +294,7 @@ PLAIN: list[tuple[AgentAct, str]] = [
 
 @pytest.mark.parametrize(("act", "text"), PLAIN)
 def test_refusals_reports_and_the_rest(act: AgentAct, text: str) -> None:
-    assert read("days", text) == Reading(act)
+    assert read("days", text) == MessageReading(act)
 
 
 @pytest.mark.parametrize("line", MESSAGES.read_text().splitlines())
@@ -304,11 +304,11 @@ def test_messages_as_agents_write_them(line: str) -> None:
 
 
 def test_messages_since_the_last_turn_of_the_user_are_read_together() -> None:
-    assert read("days", "The loan is active.", "How many days?") == Reading(ASK, ("days",))
+    assert read("days", "The loan is active.", "How many days?") == MessageReading(ASK, ("days",))
 
 
 def test_nothing_said_is_other() -> None:
-    assert read_message(library(), GOALS["days"], []) == Reading(OTHER)
+    assert read_message(library(), GOALS["days"], []) == MessageReading(OTHER)
 
 
 @pytest.mark.parametrize("part", [

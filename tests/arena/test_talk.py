@@ -14,7 +14,7 @@ from astra.agent.toolcalls import parse_assistant
 from astra.arena.env import ArenaEnv, UserFault
 from astra.arena.prompt import NEW_TOOLS, initial_messages
 from astra.arena.talk import ArenaUser, hear_user, leaked, talk_figures
-from astra.arena.user import UserReply
+from astra.arena.user import UserAnswer
 from astra.arena.verdict import GoalVerdict
 from astra.records.message import Message, MessageRole
 from astra.records.tool import Tool
@@ -57,7 +57,7 @@ def env(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> ArenaEnv:
 
 def test_the_user_of_a_script_answers_and_is_noted(env: ArenaEnv) -> None:
     env.say("For which day?")
-    assert env.reply() == UserReply(ANSWER)
+    assert env.reply() == UserAnswer(ANSWER)
     assert env.trace == (OPENING, said("For which day?"), ANSWER)
 
 
@@ -80,7 +80,7 @@ def test_a_goal_without_a_script_has_no_user(sandbox: Sandbox) -> None:
 def test_anybody_may_take_the_users_place(env: ArenaEnv) -> None:
     env.user = Leaves(WORLD, GOAL)
     env.say("Hm.")
-    assert env.reply() == UserReply(NUDGE)
+    assert env.reply() == UserAnswer(NUDGE)
 
 
 def test_a_late_tool_is_on_offer_and_its_document_follows_the_words(env: ArenaEnv) -> None:
@@ -110,8 +110,8 @@ def test_faults_of_users_are_raised_and_leave_no_turn(env: ArenaEnv) -> None:
         env.reply()
 
     class Strange(ByTrace):
-        def reply(self, trace: object, rows: object) -> UserReply:
-            return UserReply(user(UserAct.TOOL, "Here.", adds_tools=("fly",)))
+        def reply(self, trace: object, rows: object) -> UserAnswer:
+            return UserAnswer(user(UserAct.TOOL, "Here.", adds_tools=("fly",)))
 
     env.user = Strange(WORLD, GOAL)
     with pytest.raises(UserFault, match="fly"):

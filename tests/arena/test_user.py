@@ -9,8 +9,8 @@ import pytest
 from world_samples import yard
 
 from astra.arena import user as automaton
-from astra.arena.acts import Reading
-from astra.arena.user import ScriptedUser, UserReply
+from astra.arena.acts import MessageReading
+from astra.arena.user import ScriptedUser, UserAnswer
 from astra.arena.user_expert import ScriptedAgent, converse_by_script
 from astra.arena.world_runner import WorldRunner
 from astra.records.qa import Answer, AnswerType, QuestionKind
@@ -124,12 +124,14 @@ class Talk:
     def calls(self, event: TraceEvent) -> None:
         assert not self._runner.call(event.tool, event.arguments).event.failed
 
-    def says(self, act: AgentAct, *slots: str, **more: Any) -> UserReply:
-        self._monkeypatch.setattr(automaton, "read_message", lambda *_: Reading(act, slots, **more))
+    def says(self, act: AgentAct, *slots: str, **more: Any) -> UserAnswer:
+        self._monkeypatch.setattr(
+            automaton, "read_message", lambda *_: MessageReading(act, slots, **more)
+        )
         self._runner.add(said())
         return self.hears()
 
-    def hears(self) -> UserReply:
+    def hears(self) -> UserAnswer:
         reply = self._user.reply(self._runner.trace, self._runner.tables)
         assert reply == self._user.reply(self._runner.trace, self._runner.tables)
         self._runner.add(reply.turn)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
 from talkers import talking_arenas
 from user_faults import BAD, FAULTY, bad_users
 
-from astra.arena.user import UserReply
+from astra.arena.user import UserAnswer
 from astra.bench import llm_user
 from astra.bench.llm_user import LlmUser, LlmUsers, UserWords, gate_faults
 from astra.errors import AstraError
@@ -51,7 +51,7 @@ def words(message: str, ends: bool = False) -> Answer:
     return Answer(json.dumps({"message": message, "ends": ends}))
 
 
-def reply(server: ChatServer, *script: Answer) -> tuple[UserReply, dict[str, float]]:
+def reply(server: ChatServer, *script: Answer) -> tuple[UserAnswer, dict[str, float]]:
     server.script = list(script)
     with LlmUsers(MODEL, runtime(server.url, max_attempts=1, request_timeout_s=1)) as users:
         found = users.user("rl", talking_arena())
@@ -73,7 +73,7 @@ def test_what_is_held_back_is_not_in_the_prompt(server: ChatServer) -> None:
         found = users.user("rl", talking_arena())
         assert found is not None
         variables = llm_user._variables(
-            WORLD, GOAL, ASKED, UserReply(user(UserAct.NUDGE, "Please go on."))
+            WORLD, GOAL, ASKED, UserAnswer(user(UserAct.NUDGE, "Please go on."))
         )
     assert variables["held_back"] == ["day"]
     assert "2026-03-05" not in json.dumps({**variables, "now": ""})
@@ -110,7 +110,7 @@ def test_consent_is_the_automatons_to_give() -> None:
     trace = (OPENING, said("I am going to book boat-1. Shall I go ahead?"))
 
     def gate(act: UserAct, text: str, ends: bool = False) -> list[str]:
-        decided = UserReply(user(act, "Well."), StopReason.ANSWERED if ends else None)
+        decided = UserAnswer(user(act, "Well."), StopReason.ANSWERED if ends else None)
         return gate_faults(WORLD, GOAL, trace, decided, UserWords(message=text, ends=ends))
 
     assert gate(UserAct.CONFIRM, "Yes, please do.") == []
@@ -157,8 +157,8 @@ def test_a_further_wish_keeps_its_own_words(server: ChatServer, monkeypatch: Any
     wish = user(UserAct.REQUEST, "Also, add a helmet.")
 
     class Wishes(ByTrace):
-        def reply(self, trace: Any, rows: Any) -> UserReply:
-            return UserReply(wish)
+        def reply(self, trace: Any, rows: Any) -> UserAnswer:
+            return UserAnswer(wish)
 
     monkeypatch.setattr(llm_user, "ScriptedUser", Wishes)
     with LlmUsers(MODEL, runtime(server.url)) as users:
@@ -170,8 +170,8 @@ def test_a_further_wish_keeps_its_own_words(server: ChatServer, monkeypatch: Any
 
 def test_an_episode_is_played_with_the_user_of_its_job() -> None:
     class Somebody:
-        def reply(self, trace: Any, rows: Any) -> UserReply:
-            return UserReply(TraceEvent(kind=TRACE[0].kind, act=UserAct.NUDGE, text="Me."))
+        def reply(self, trace: Any, rows: Any) -> UserAnswer:
+            return UserAnswer(TraceEvent(kind=TRACE[0].kind, act=UserAct.NUDGE, text="Me."))
 
     with LocalSandbox() as sandbox:
         env = EpisodeJob(talking_arena(), user=Somebody()).environment(sandbox)

@@ -42,17 +42,17 @@ _SHORT = 6
 """A question of so few words needs no verb: the number of days?"""
 
 
-class Reading(NamedTuple):
+class MessageReading(NamedTuple):
     """What a message asks of the user."""
 
     act: AgentAct
     slots: tuple[str, ...] = ()
-    """Of ASK, OFFER and PROPOSE: slots of the script's facts that it asks for or puts up. A
+    """Slots of the script's facts that an ASK, OFFER or PROPOSE asks for or puts up. A
     proposal that names a value for one that is held back asks for it."""
     unknown: bool = False
-    """Of ASK: whether it asks for something that no fact of the script answers, besides slots."""
+    """Whether an ASK is for something that no fact of the script answers, besides slots."""
     wanted: bool | None = None
-    """Of PROPOSE: whether the change proposed is one that the user wants now; None otherwise."""
+    """Whether the change that a PROPOSE names is one that the user wants now; None otherwise."""
 
 
 class _Message(NamedTuple):
@@ -66,7 +66,7 @@ class _Message(NamedTuple):
     """Stems of what the world's tables and columns are called."""
 
 
-def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> Reading:
+def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> MessageReading:
     """The act of what the agent said since the user's last turn, and what it is about."""
     raw = proposal(trace, len(trace))
     message = _message(world, raw, trace)
@@ -76,13 +76,13 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     if _proposes(world, message, wanted_calls(world, goal, trace)):
         return _proposed(world, goal, slots, message, asking, trace)
     if _offers(world, message, asking):
-        return Reading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
+        return MessageReading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
     if asking:
         return _asked(world, slots, message, asking)
     for act, does in ((AgentAct.REFUSE, _refuses), (AgentAct.REPORT, _reports)):
         if any(does(message, sentence) for sentence, _ in message.said):
-            return Reading(act)
-    return Reading(AgentAct.OTHER)
+            return MessageReading(act)
+    return MessageReading(AgentAct.OTHER)
 
 
 def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
@@ -199,7 +199,7 @@ def _asks_leave(message: _Message, sentence: str, named: bool) -> bool:
 def _proposed(
     world: World, goal: WorldGoal, slots: Sequence[Slot], message: _Message,
     asking: Sequence[str], trace: Sequence[TraceEvent],
-) -> Reading:  # fmt: skip
+) -> MessageReading:  # fmt: skip
     """A proposal: whether it is wanted, and what it asks for on the way."""
     told = {slot for event in trace if event.kind == EventKind.USER for slot in event.facts}
     held = [one for one in slots if one.fact.when == FactTime.ASKED and one.fact.slot not in told]
@@ -220,7 +220,7 @@ def _proposed(
         and not _names_other_row(world, call, core)
         for call in wanted_calls(world, goal, trace)
     )
-    return Reading(AgentAct.PROPOSE, tuple(dict.fromkeys((*put, *asked))), wanted=wanted)
+    return MessageReading(AgentAct.PROPOSE, tuple(dict.fromkeys((*put, *asked))), wanted=wanted)
 
 
 def _names_other_row(world: World, call: TraceEvent, said: str) -> bool:
@@ -302,9 +302,9 @@ def _offers_reading(message: _Message, sentence: str) -> bool:
 
 def _asked(
     world: World, slots: Sequence[Slot], message: _Message, asking: Sequence[str]
-) -> Reading:
+) -> MessageReading:
     request = asked_for(world, slots, "\n".join(asking), message.text)
-    return Reading(AgentAct.ASK, request.slots, request.unknown)
+    return MessageReading(AgentAct.ASK, request.slots, request.unknown)
 
 
 # Options ------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from typing import Any
 from astra.agent.episode import parse_arguments
 from astra.arena.delta import DELTA, WorldCopy, world_sources
 from astra.arena.irrelevant import without_record
+from astra.arena.results import tool_result
 from astra.arena.state import entry_of, settle, state_of
-from astra.arena.user import ScriptedUser, User, UserReply
+from astra.arena.user import ScriptedUser, User, UserAnswer
 from astra.arena.worlds import base_of, goal_of
 from astra.errors import AstraError
 from astra.records.environment import Arena, ArenaTool
@@ -34,14 +35,6 @@ from astra.sandbox.protocol import (
     Session,
 )
 
-_STATUSES = {
-    SandboxStatus.OK: CallStatus.OK,
-    SandboxStatus.TIMEOUT: CallStatus.TIMEOUT,
-    SandboxStatus.INFRA: CallStatus.INFRA,
-}
-"""Every other way a call can end is the tool's own failure: ERROR."""
-_PLAIN_ERROR = "ValueError: "
-"""What tools raise on purpose; its message alone is what the model should read."""
 VARIABLES_LOST = "the interpreter was started anew: its variables and imports are gone"
 """What a code interpreter's result adds when the call ended the session."""
 Prepared = tuple[Session, str, Mapping[str, Any]]
@@ -127,7 +120,7 @@ class ArenaEnv:
         if self._copy is not None and text.strip():
             self._trace.append(TraceEvent(kind=EventKind.ASSISTANT, text=text))
 
-    def reply(self) -> UserReply | None:
+    def reply(self) -> UserAnswer | None:
         """Ask the user for an answer to the agent's last message, and note it; None without one.
 
         Raises UserFault for an answer that is none, and what else the user raises (AstraError).
@@ -405,23 +398,3 @@ def _call_event(call: ToolCall, result: ToolResult, changes: tuple[RowChange, ..
         kind=EventKind.CALL, tool=call.name, failed=failed, result=result.value, changes=changes,
         arguments=arguments if isinstance(arguments, dict) else {},
     )  # fmt: skip
-
-
-def tool_result(result: SandboxResult) -> ToolResult:
-    """What the model reads of an execution: text as is, other values as JSON."""
-    status = _STATUSES.get(result.status, CallStatus.ERROR)
-    if status == CallStatus.OK:
-        return ToolResult(status=status, content=result_text(result.value), value=result.value)
-    return ToolResult(status=status, content=f"error: {failure_text(result)}")
-
-
-def failure_text(result: SandboxResult) -> str:
-    """Why an execution failed, as the model should read it."""
-    return result.error.removeprefix(_PLAIN_ERROR) or result.status.value
-
-
-def result_text(value: Any) -> str:
-    """What a tool returned as the text of its message, written as in the SFT track."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)

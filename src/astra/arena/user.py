@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from astra.arena.acts import Reading, read_message
+from astra.arena.acts import MessageReading, read_message
 from astra.arena.effects import net_writes
 from astra.arena.verdict import judge
 from astra.records.base import content_id
@@ -38,11 +38,11 @@ _IDLE = frozenset({_A.NUDGE, _A.UNKNOWN, _A.REJECT})
 """Replies to what leads nowhere; so is an answer that was given before."""
 
 
-_SILENT = Reading(AgentAct.OTHER)
+_SILENT = MessageReading(AgentAct.OTHER)
 """An agent that has said nothing since the user's last turn."""
 
 
-class UserReply(NamedTuple):
+class UserAnswer(NamedTuple):
     """What the user says to the agent's last message."""
 
     turn: TraceEvent
@@ -55,7 +55,7 @@ class UserReply(NamedTuple):
 class User(Protocol):
     """Who answers the messages of an agent in a world."""
 
-    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
+    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
         """The answer to what the agent said last. ``trace``: what happened so far, that message
         included; ``rows``: the world's tables now. Raises AstraError where the user fails; such an
         episode says nothing about the agent."""
@@ -70,7 +70,7 @@ class ScriptedUser:
             raise ValueError("the goal has no script of a user")
         self._world, self._goal, self._script = world, goal, goal.script
 
-    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
+    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
         """The answer by the rules of the module; a pure function of the trace and the rows."""
         heard = _Heard(self._script, trace)
         said = any(event.kind == EventKind.ASSISTANT for event in heard.since)
@@ -78,15 +78,15 @@ class ScriptedUser:
         turns = self._chosen(reading, heard, rows)
         act = turns[0].act
         if act == _A.CLOSE:
-            return UserReply(self._said(turns, heard), StopReason.ANSWERED)
+            return UserAnswer(self._said(turns, heard), StopReason.ANSWERED)
         idle = act in _IDLE or heard.repeats(act, [slot for turn in turns for slot in turn.slots])
         if (idle and heard.idle >= self._script.patience) or (
             len(heard.turns) >= self._script.most_turns - 1
         ):
-            return UserReply(self._said([self._turn(_A.LEAVE)], heard), StopReason.USER_LEFT)
-        return UserReply(self._said(turns, heard))
+            return UserAnswer(self._said([self._turn(_A.LEAVE)], heard), StopReason.USER_LEFT)
+        return UserAnswer(self._said(turns, heard))
 
-    def _chosen(self, reading: Reading, heard: _Heard, rows: Tables) -> list[UserTurn]:
+    def _chosen(self, reading: MessageReading, heard: _Heard, rows: Tables) -> list[UserTurn]:
         """The turns to say together; the first one's act is that of the reply."""
         answers = [*self._answers(reading.slots, heard)]
         match reading.act:

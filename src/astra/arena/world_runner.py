@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from astra.agent.episode import parse_arguments
 from astra.arena.delta import DELTA, WorldBase, WorldCopy, world_sources
-from astra.arena.env import failure_text
+from astra.arena.results import failure_text
 from astra.arena.state import VIOLATION
 from astra.records.base import compact_json
 from astra.records.state import Row, Tables

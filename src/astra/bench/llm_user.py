@@ -22,7 +22,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 
 from astra.arena.traces import takes_back
-from astra.arena.user import ScriptedUser, UserReply
+from astra.arena.user import ScriptedUser, UserAnswer
 from astra.arena.user_words import stated, word_faults
 from astra.arena.worlds import base_of, goal_of
 from astra.errors import AstraError
@@ -94,7 +94,7 @@ class LlmUser:
         drawn = int(content_id(["persona", arena.id]), 16)
         self._persona = _PERSONAS[drawn % len(_PERSONAS)]
 
-    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserReply:
+    def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
         """The automaton's answer in the model's words. Raises AstraError where the model gives
         none, whatever the reason."""
         decided = self._decides.reply(trace, rows)
@@ -115,7 +115,7 @@ class LlmUser:
         return decided
 
     def _ask(
-        self, trace: Sequence[TraceEvent], decided: UserReply, refused: Sequence[Mapping[str, str]]
+        self, trace: Sequence[TraceEvent], decided: UserAnswer, refused: Sequence[Mapping[str, str]]
     ) -> UserWords:
         variables = _variables(self._world, self._goal, trace, decided)
         ask = Ask(
@@ -137,7 +137,7 @@ def gate_faults(
     world: World,
     goal: WorldGoal,
     trace: Sequence[TraceEvent],
-    decided: UserReply,
+    decided: UserAnswer,
     words: UserWords,
 ) -> list[str]:
     """What is wrong with words for a turn that the automaton has decided on, as codes.
@@ -200,7 +200,7 @@ def _plain(slot: str) -> str:
 
 
 def _variables(
-    world: World, goal: WorldGoal, trace: Sequence[TraceEvent], decided: UserReply
+    world: World, goal: WorldGoal, trace: Sequence[TraceEvent], decided: UserAnswer
 ) -> dict[str, Any]:
     """What the prompt shows besides the persona and what was refused. Of what is neither told nor
     due it has the names alone."""
@@ -278,8 +278,9 @@ class LlmUsers:
 
     @property
     def rates(self) -> dict[str, dict[str, float]]:
-        """By checkpoint: ``turns`` that the model was asked for, and per turn the ``retries``,
-        ``fallbacks`` and ``faults``, and refusals by what was wrong (``gate.CODE``)."""
+        """What each checkpoint's users cost: ``turns`` that the model was asked for, and per turn
+        the ``retries``, ``fallbacks`` and ``faults``, and refusals by what was wrong
+        (``gate.CODE``)."""
         return {name: rates_of(tally) for name, tally in self.tallies.items() if tally["turns"]}
 
     def close(self) -> None:

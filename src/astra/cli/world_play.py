@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from astra.arena.changes import RowDiff, table_diffs
-from astra.arena.env import result_text
-from astra.arena.user import ScriptedUser
+from astra.arena.results import result_text
+from astra.arena.user import ScriptedUser, UserAnswer
+from astra.arena.user_expert import ScriptedAgent
 from astra.arena.verdict import GoalVerdict, judge
 from astra.arena.world_runner import WorldRunner
+from astra.arena.world_scripts import SpokenTurn
 from astra.cli.play import Screen, readable, show_tools
 from astra.cli.typed_calls import UnreadableCommand, read_call
 from astra.records.world import EventKind, TraceEvent, World, WorldGoal
@@ -47,6 +49,7 @@ class WorldPlay:
         """Events of the goal's trace up to the user's latest turn or the latest step."""
         self._brought: set[str] = set()
         """Tools that a turn of the user has brought."""
+        self._agent = "you"
 
     def play(self) -> GoalVerdict | None:
         """Play until ``quit`` or the end of the input; the verdict, where there is a goal."""
@@ -64,6 +67,36 @@ class WorldPlay:
             elif word:
                 self._call(line, lines)
         return self._verdict("") if self._goal else None
+
+    def watch(self) -> GoalVerdict | None:
+        """Let the goal's scripted agent talk with the goal's user; the verdict.
+
+        Raises ValueError where the goal has no user.
+        """
+        if self._goal is None or self._goal.script is None:
+            raise ValueError("only a goal with a user can be watched")
+        self._agent = "agent"
+        self._policy("")
+        self._begin()
+        agent = ScriptedAgent(self._goal.trace)
+        turns, answer = agent.opened(), None
+        while answer is None or answer.ends is None:
+            for turn in turns:
+                answer = self._take(turn)
+            assert answer is not None  # the last of the turns has no call
+            turns = agent.heard(answer.turn)
+        self._diff("")
+        return self._verdict("")
+
+    def _take(self, turn: SpokenTurn) -> UserAnswer | None:
+        """Show a turn of a scripted agent; what the user says to one without a call."""
+        if not turn.calls:
+            return self._say(turn.text)
+        self._tell(turn.text)
+        for tool, arguments in turn.calls:
+            self._screen.say(f"{tool}({json.dumps(arguments, ensure_ascii=False)})", "dim")
+            self._execute(tool, arguments)
+        return None
 
     @property
     def _offered(self) -> list[dict[str, Any]]:
@@ -101,16 +134,17 @@ class WorldPlay:
         if text:
             self._event(TraceEvent(kind=EventKind.ASSISTANT, text=text))
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str) -> UserAnswer | None:
         """A message, and what the user says to it where the goal has one."""
         self._tell(text)
         if not text or self._goal is None or self._goal.script is None:
-            return
+            return None
         user = ScriptedUser(self._world, self._goal)
         reply = user.reply(self._runner.trace, self._runner.tables)
         self._event(reply.turn)
         if reply.ends is not None:
-            self._screen.say(f"the conversation is over: {reply.ends}; `quit` or `reset`", "yellow")
+            self._screen.say(f"[the conversation is over: {reply.ends}]", "cyan")
+        return reply
 
     def _user(self, _: str) -> None:
         trace = self._goal.trace if self._goal else ()
@@ -139,7 +173,7 @@ class WorldPlay:
     def _event(self, event: TraceEvent) -> None:
         """A turn of the user or a message of the agent, shown and noted."""
         self._runner.add(event)
-        who = "user" if event.kind == EventKind.USER else "you"
+        who = "user" if event.kind == EventKind.USER else self._agent
         act = f" ({event.act})" if event.act else ""
         self._screen.panel(f"{who}{act}", event.text)
         if event.adds_tools:
