@@ -1,7 +1,9 @@
-"""The user of goals in worlds measured: dialogues with agents that say and do anything.
+"""The user of goals in worlds measured: how agents are read, and what can go wrong in a dialogue.
 
-Run it with the package importable: ``python benchmarks/users.py``. The last line is one JSON object
-with the figures, and ``--json`` prints nothing else.
+Run it with the package importable: ``python benchmarks/users.py``. It plays dialogues with agents
+that say and do anything, reads the labelled messages of tests/fixtures/users, and lets bad models
+play users through the gate. The last line is one JSON object with the figures, and ``--json``
+prints nothing else. ``act_accuracy`` is of the half that was looked at once.
 """
 
 import argparse
@@ -14,12 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from user_acts import SEALED, labelled, summary
+from user_faults import FAULTY_GOALS, bad_users
 
 from astra.arena.acts import read_message
 from astra.arena.user import ScriptedUser
 from astra.arena.verdict import judge
 from astra.arena.world_scripts import never_asks
-from astra.arena.worlds import goal_of
+from astra.arena.worlds import goal_of, resolve, world_texts
 from astra.records.environment import Arena
 from astra.records.state import Row, Tables
 from astra.records.trajectory import StopReason
@@ -96,6 +100,32 @@ def fuzz(
         "answered": counts[StopReason.ANSWERED], "left": counts[StopReason.USER_LEFT],
         "unended": counts["unended"], "undue_disclosures": counts["undue_disclosures"],
         "premature_ends": counts["premature_ends"],
+    }  # fmt: skip
+
+
+def acts() -> Figures:
+    """How labelled messages are read: of both halves, the one that rules were tuned on apart."""
+    halves = {split: summary(labelled(split)) for split in (SEALED, "tune")}
+    sealed = halves[SEALED]
+    return {
+        "act_accuracy": sealed["act_accuracy"], "act_accuracy_tune": halves["tune"]["act_accuracy"],
+        "by_source": sealed["by_source"], "labellers_agree": sealed["labellers_agree"],
+        "kappa": sealed["kappa"], "act_messages": sealed["messages"],
+    }  # fmt: skip
+
+
+def faults(goals: int = FAULTY_GOALS) -> Figures:
+    """What bad models as users got through the gate, and faults that were scored."""
+    with LocalSandbox(LIMITS) as sandbox:
+        world, arenas = made_goals(DOMAINS[0], WorldShape.FULL, GOALS, sandbox)
+        texts = world_texts([world])
+        talking = [resolve(one, texts) for one in arenas if goal_of(one).needs_user]
+        found = bad_users(talking[:goals], sandbox)
+    return {
+        "llm_user_episodes": found["episodes"], "llm_user_leaks": found["leaks"],
+        "llm_user_contradictions": found["contradictions"],
+        "llm_user_premature_ends": found["premature_ends"],
+        "scored_faults": found["scored_faults"],
     }  # fmt: skip
 
 
@@ -243,7 +273,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="nothing but the JSON line")
     asked = parser.parse_args()
-    figures = fuzz(asked.dialogues, asked.seed)
+    figures = fuzz(asked.dialogues, asked.seed) | acts() | faults()
     if not asked.json:
         print(json.dumps(figures, indent=2), flush=True)
     print(json.dumps(figures))
