@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from accelerate.utils import is_peft_model
 from pydantic import Field
 
 from astra.rollout.chat import LoadedPolicy
@@ -35,6 +36,11 @@ def add_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:
         task_type="CAUSAL_LM",
     )
     policy.model = peft.get_peft_model(policy.model, adapters)
+
+
+def bare(model: Any) -> Any:
+    """The model without what wraps it for its adapters, which stay in its layers."""
+    return model.get_base_model() if is_peft_model(model) else model
 
 
 def merge_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:

@@ -16,6 +16,7 @@ from astra.rollout.live import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
 from astra.train.lora import LoRAConfig
+from astra.train.sft_config import Layout, refuse_tree
 
 
 class SamplerImportance(StageConfig):
@@ -113,6 +114,7 @@ class RLConfig(StageConfig):
     max_grad_norm: float
     epsilon_low: float = Field(gt=0)
     epsilon_high: float = Field(gt=0)
+    layout: Layout
     micro_batch_size: int = Field(ge=1)
     """Rollouts per forward pass of one device."""
     dev_arenas: int = Field(ge=0)
@@ -170,6 +172,12 @@ class RLConfig(StageConfig):
                 "max_staleness with importance trainer leaves stale rollouts uncorrected; use "
                 "sampler or truncated"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_tree_is_computed_once(self) -> Self:
+        if self.layout == "tree":
+            refuse_tree(self.activation_checkpointing)
         return self
 
     @model_validator(mode="after")

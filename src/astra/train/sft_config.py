@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from astra.rollout.chat import PolicyConfig
 from astra.settings import StageConfig
@@ -15,6 +15,17 @@ OWN_HEAD_BYTES = 1 << 30
 LOGIT_BYTES = 16
 """Bytes of a trained token and entry of the vocabulary: logits in bfloat16 (2), in float32 (4),
 their log-softmax (4) and its gradient (4) in float32, and the gradient in bfloat16 (2)."""
+
+
+Layout = Literal["padded", "tree"]
+"""How a forward pass gets the rows of a batch: ``padded`` to the longest of them, or as a ``tree``,
+one line without padding in which what rows begin with alike stands once (token_tree.py)."""
+
+
+def refuse_tree(activation_checkpointing: bool) -> None:
+    """Layers computed again in the backward pass would not see the tree. Raises ValueError."""
+    if activation_checkpointing:
+        raise ValueError("layout tree does not go with activation_checkpointing; choose one")
 
 
 class SFTConfig(StageConfig):
@@ -31,6 +42,7 @@ class SFTConfig(StageConfig):
     """Samples per optimizer step, over all devices."""
     micro_batch_size: int = Field(ge=1)
     """Samples per forward pass of one device."""
+    layout: Layout
     length_grouped: bool
     """Whether samples of like length go together: less padding, a less random order."""
     optimizer: Literal["adamw", "muon"]
@@ -60,3 +72,9 @@ class SFTConfig(StageConfig):
     lora: LoRAConfig
     context_parallel: int = Field(ge=1)
     """Devices that share one sequence; above 1 under FSDP2 only (conf/accelerate/)."""
+
+    @model_validator(mode="after")
+    def _a_tree_is_computed_once(self) -> Self:
+        if self.layout == "tree":
+            refuse_tree(self.activation_checkpointing)
+        return self
