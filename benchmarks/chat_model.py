@@ -73,7 +73,7 @@ JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores",
 SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
 PARENTS = {"sft": "base", "rl": "sft", "control": "sft"}
 """Which policy's weights, merged, each part starts from."""
-SHOWN, WATCHED = 400, 16
+SHOWN, WATCHED = 300, 8
 """Training arenas whose gold episode SFT is shown, and as many conversations of ``sft_set``; how
 many of either (development arenas, evaluation samples) watch it."""
 REFUSALS = ("no tool", "missing value", "not found")
@@ -84,7 +84,7 @@ SETTINGS = (
     "scale=test", "policy=smollm2", "policy.path=policies/chat-model", "policy.revision=null",
     "policy.template=signatures", "policy.dtype=bfloat16",
     "sft.optimizer=adamw", "sft.embedding_rows=all", "sft.lora.rank=16", "sft.layout=tree",
-    "sft.learning_rate=6e-4", "sft.batch_size=16", "sft.micro_batch_size=8", "sft.epochs=1",
+    "sft.learning_rate=5e-4", "sft.batch_size=8", "sft.micro_batch_size=8", "sft.epochs=1",
     "sft.length_grouped=false", "sft.max_tokens=1024", "sft.max_steps=null", "sft.eval_steps=25",
     "sft.save_steps=5",
     "rl.embedding_rows=all", "rl.lora.rank=8", "rl.layout=tree", "rl.learning_rate=1e-4",

@@ -42,23 +42,25 @@ class AssistantSFTTrainer(SFTTrainer):
         # What shards or wraps a model (DDP, FSDP, DeepSpeed) must see its forward called. Adapters
         # are in its layers, whoever calls them.
         alone = self.accelerator.distributed_type == DistributedType.NO
-        plain = bare(model) if self._layout == "tree" else model
+        tree = self._layout == "tree"
+        plain = bare(model) if tree else model
         if (
             not alone
             or not isinstance(plain, PreTrainedModel)
-            or return_outputs
+            or (return_outputs and not tree)
             or not own_head_fits(plain, inputs["labels"])
         ):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         with self.accelerator.autocast():  # else only in the model's own forward
-            if self._layout == "tree":
+            if tree:
                 loss, correct, count = tree_loss(plain, inputs)
             else:
                 loss, correct, count = assistant_loss(plain, inputs["input_ids"], inputs["labels"])
         mode = "train" if model.training else "eval"
         if count:
             self._metrics[mode]["mean_token_accuracy"].append(correct / count)
-        return loss / (num_items_in_batch if num_items_in_batch is not None else max(count, 1))
+        loss = loss / (num_items_in_batch if num_items_in_batch is not None else max(count, 1))
+        return (loss, {}) if return_outputs else loss  # an evaluation asks for outputs it drops
 
 
 def own_head_fits(model: PreTrainedModel, labels: torch.Tensor) -> bool:

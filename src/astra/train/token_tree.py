@@ -8,8 +8,7 @@ pass over the padded rows computes, but for rounding.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,10 +16,12 @@ from typing import Any
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from astra.rollout.attention import attending
+
 LEAST_SHARED = 32
 """Tokens that a beginning must have to be computed apart (ours): every part of the line is one more
 call of attention."""
-ATTENTION = "token_tree"
+ATTENTION = "astra_token_tree"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class TokenTree:
 
     def forward(self, decoder: Any, device: torch.device) -> torch.Tensor:
         """The last hidden states of the line, (tokens, hidden)."""
-        with _attending(decoder):
+        with attending(decoder, ATTENTION):
             output = decoder(
                 input_ids=torch.tensor([self.ids], device=device),
                 position_ids=torch.tensor([self.positions], device=device),
@@ -127,17 +128,6 @@ def _lay(
     for row in mine:
         tree.places[row] += range(start, len(tree.ids))
     return len(tree.parts) - 1
-
-
-@contextmanager
-def _attending(decoder: Any) -> Generator[None]:
-    """Have the decoder's layers attend along the tree that they are given."""
-    usual = decoder.config._attn_implementation
-    decoder.config._attn_implementation_internal = ATTENTION
-    try:
-        yield
-    finally:
-        decoder.config._attn_implementation_internal = usual
 
 
 def _attend(
