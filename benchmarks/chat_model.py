@@ -258,9 +258,10 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
         if used > 60 * cpu_minutes:
             process.kill()
         time.sleep(2)
+    # What a part that was killed has used counts too.
+    export(name, folder, {"cpu_s": round(used), "wall_s": round(time.monotonic() - started)})
     if process.returncode and used <= 60 * cpu_minutes:
         raise SystemExit(f"{name} ended with {process.returncode}; the same command goes on")
-    export(name, folder, {"cpu_s": round(used), "wall_s": round(time.monotonic() - started)})
 
 
 def cpu_seconds(process: psutil.Process) -> float:
