@@ -147,20 +147,22 @@ def _attend(
     Query heads that share a key head are queries below each other, so that no key is copied;
     plain products are twice as fast as the fused kernel in bfloat16 on a CPU.
     """
-    heads, dim = key.shape[1], query.shape[3]
-    copies = query.shape[1] // heads
-    queries = (query[0] * scaling).split(tree.sizes, 1)
-    keys, values = key[0].split(tree.sizes, 1), value[0].split(tree.sizes, 1)
-    found: list[torch.Tensor] = []
-    for index, (part, mine) in enumerate(zip(tree.parts, queries, strict=True)):
-        seen = (*part.before, index)
-        bias = tree.bias(index, copies, query).expand(heads, -1, -1)
-        below = mine.reshape(heads, copies * mine.shape[1], dim)
-        scores = torch.baddbmm(bias, below, torch.cat([keys[at] for at in seen], 1).mT)
-        weights = torch.nn.functional.dropout(torch.softmax(scores, -1), dropout, dropout > 0)
-        mixed = torch.bmm(weights, torch.cat([values[at] for at in seen], 1))
-        found.append(mixed.reshape(heads * copies, mine.shape[1], dim))
-    return torch.cat(found, 1).transpose(0, 1)[None], None
+    with torch.autocast(query.device.type, enabled=False):
+        # In the layer's own type: autocast would keep the weights in float32 besides.
+        kind, heads = value.dtype, key.shape[1]
+        queries = (query[0] * scaling).to(kind).split(tree.sizes, 1)
+        keys, values = key[0].to(kind).split(tree.sizes, 1), value[0].split(tree.sizes, 1)
+        found: list[torch.Tensor] = []
+        for index, (part, mine) in enumerate(zip(tree.parts, queries, strict=True)):
+            seen = (*part.before, index)
+            copies, dim = mine.shape[0] // heads, mine.shape[2]
+            bias = tree.bias(index, copies, mine).expand(heads, -1, -1)
+            below = mine.reshape(heads, copies * mine.shape[1], dim)
+            scores = torch.baddbmm(bias, below, torch.cat([keys[at] for at in seen], 1).mT)
+            weights = torch.nn.functional.dropout(torch.softmax(scores, -1), dropout, dropout > 0)
+            mixed = torch.bmm(weights, torch.cat([values[at] for at in seen], 1))
+            found.append(mixed.reshape(heads * copies, mine.shape[1], dim))
+        return torch.cat(found, 1).transpose(0, 1)[None], None
 
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
