@@ -12,13 +12,18 @@ from test_grpo import ScriptedRoller
 from test_grpo import trainer as rl_trainer
 from test_sft_trainer import loss_and_gradients
 from test_sft_trainer import trainer as sft_trainer
+from training_world import make_arena, make_sample
 from trl.trainer.sft_trainer import SFTTrainer
 
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
+from astra.tracking.mlflow import Run
+from astra.train import rl
 from astra.train.lora import LoRAConfig, add_adapters
+from astra.train.sft import encode_samples, train_sft
 from astra.train.sft_config import refuse_tree
 from astra.train.sft_trainer import AssistantSFTTrainer
 from astra.train.token_tree import LEAST_SHARED, TokenTree, token_tree
+from configs import rl_config, sft_config
 
 SYSTEM, ASKED, OTHER = list(range(50)), list(range(100, 140)), list(range(200, 240))
 ROWS = [
@@ -130,11 +135,45 @@ def test_rl_along_a_tree_has_the_log_probabilities_of_padded_rows(
         torch.testing.assert_close(tree, padded, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("stage", ["sft", "rl"])
+def test_adapters_of_a_policy_in_bfloat16_train_alike_padded_and_along_a_tree(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("peft")
+    monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2))
+    nowhere: Any = None  # no call is made
+    norms: list[list[float]] = []
+    for layout in ("padded", "tree"):
+        torch.manual_seed(0)
+        policy = load_policy(PolicyConfig.saved("policies/tiny", "bfloat16"))
+        options: dict[str, Any] = {
+            "layout": layout, "lora": {"rank": 4}, "learning_rate": 1e-3, "save_steps": 3,
+            "micro_batch_size": 4,
+        }  # fmt: skip
+        folder, run = tmp_path / layout, Run(None, "", "")
+        if stage == "sft":
+            as_bfloat16 = PolicyConfig.saved("policies/tiny", "bfloat16").model_dump()
+            sft = sft_config(policy=as_bfloat16, max_steps=3, epochs=9, batch_size=4, **options)
+            rows = encode_samples([make_sample(seed) for seed in range(8)], policy.codec, 512)
+            curves = train_sft(policy, rows, rows, sft, folder, run).curves
+            assert curves.last_step("eval_loss") == 3
+        else:
+            config = rl_config(
+                dtype="bfloat16", groups=2, group_size=2, steps=3, dev_arenas=0,
+                importance={"type": "trainer"}, **options,
+            )  # fmt: skip
+            arenas = rl.Arenas(train=[make_arena(seed) for seed in range(4)])
+            curves = rl.train_rl(policy, arenas, config, nowhere, folder, run).curves
+        norms.append(curves.values("grad_norm"))
+        assert policy.model.dtype == torch.bfloat16, "a whole policy again"
+    assert len(norms[0]) == 3
+    assert min(norms[0]) > 0
+    assert norms[1] == pytest.approx(norms[0], rel=0.1)
+
+
 def test_a_tree_is_refused_where_layers_are_computed_again() -> None:
     refuse_tree(False)
     with pytest.raises(ValueError, match="activation_checkpointing; choose one"):
         refuse_tree(True)
-    from configs import rl_config
-
     with pytest.raises(ValidationError, match="does not go with activation_checkpointing"):
         rl_config(layout="tree", activation_checkpointing=True)
