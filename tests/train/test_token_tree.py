@@ -18,9 +18,9 @@ from trl.trainer.sft_trainer import SFTTrainer
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.tracking.mlflow import Run
 from astra.train import rl
+from astra.train.layout import refuse_tree
 from astra.train.lora import LoRAConfig, add_adapters
 from astra.train.sft import encode_samples, train_sft
-from astra.train.sft_config import refuse_tree
 from astra.train.sft_trainer import AssistantSFTTrainer
 from astra.train.token_tree import LEAST_SHARED, TokenTree, token_tree
 from configs import rl_config, sft_config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from accelerate.utils import is_peft_model
 from pydantic import Field
 
 from astra.rollout.chat import LoadedPolicy
@@ -40,6 +39,8 @@ def add_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:
 
 def bare(model: Any) -> Any:
     """The model without what wraps it for its adapters, which stay in its layers."""
+    from accelerate.utils import is_peft_model  # late: parameters are read without it
+
     return model.get_base_model() if is_peft_model(model) else model
 
 

@@ -15,8 +15,8 @@ from astra.rollout.engine import EngineConfig
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
+from astra.train.layout import Layout, refuse_tree
 from astra.train.lora import LoRAConfig
-from astra.train.sft_config import Layout, refuse_tree
 
 
 class SamplerImportance(StageConfig):

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from astra.rollout.chat import PolicyConfig
 from astra.settings import StageConfig
+from astra.train.layout import Layout, refuse_tree
 from astra.train.lora import LoRAConfig
 
 OWN_HEAD_BYTES = 1 << 30
@@ -15,17 +16,6 @@ OWN_HEAD_BYTES = 1 << 30
 LOGIT_BYTES = 16
 """Bytes of a trained token and entry of the vocabulary: logits in bfloat16 (2), in float32 (4),
 their log-softmax (4) and its gradient (4) in float32, and the gradient in bfloat16 (2)."""
-
-
-Layout = Literal["padded", "tree"]
-"""How a forward pass gets the rows of a batch: ``padded`` to the longest of them, or as a ``tree``,
-one line without padding in which what rows begin with alike stands once (token_tree.py)."""
-
-
-def refuse_tree(activation_checkpointing: bool) -> None:
-    """Layers computed again in the backward pass would not see the tree. Raises ValueError."""
-    if activation_checkpointing:
-        raise ValueError("layout tree does not go with activation_checkpointing; choose one")
 
 
 class SFTConfig(StageConfig):

@@ -17,8 +17,9 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 from trl.trainer.sft_trainer import SFTTrainer
 
+from astra.train.layout import Layout
 from astra.train.lora import bare
-from astra.train.sft_config import LOGIT_BYTES, OWN_HEAD_BYTES, Layout
+from astra.train.sft_config import LOGIT_BYTES, OWN_HEAD_BYTES
 from astra.train.token_tree import token_tree
 
 IGNORED = -100
