@@ -9,7 +9,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import learning
-import smollm2
 import staged
 from scores import paired, pooled
 
@@ -35,15 +34,3 @@ def test_other_facts_are_another_folder(tmp_path: Path) -> None:
     assert folder == staged.keyed(tmp_path, "default-s0", {"steps": 40}, ["digest"])
     assert folder != staged.keyed(tmp_path, "default-s0", {"steps": 41}, ["digest"])
     assert folder != staged.keyed(tmp_path, "default-s0", {"steps": 40}, ["another"])
-
-
-def test_parameters_decide_where_smollm2_runs(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(root)
-    monkeypatch.setattr(smollm2, "WORK", tmp_path)
-    monkeypatch.setattr(smollm2, "digests", lambda *paths: dict.fromkeys(map(str, paths), "0"))
-    monkeypatch.setattr(smollm2, "shortest", lambda folder: None)
-    first, longer = smollm2.prepare([]), smollm2.prepare(["rl.steps=6"])
-    assert first != longer
-    assert "steps: 6" in (longer / "params.yaml").read_text()

@@ -47,6 +47,8 @@ FAMILIES = {
     "qwen2.5": Family("hermes", CHATML, QWEN_TOOLS, "<|im_end|>", "<|endoftext|>",
                       "<|im_start|>assistant\n"),
     "smollm2": Family("hermes", CHATML, (), "<|im_end|>", "<|im_end|>", "<|im_start|>assistant\n"),
+    "signatures": Family("signatures", CHATML, (), "<|im_end|>", "<|im_end|>",
+                         "<|im_start|>assistant\n"),
     "llama3": Family("llama3", LLAMA, (), "<|eot_id|>", "<|finetune_right_pad_id|>",
                      "<|start_header_id|>assistant<|end_header_id|>\n\n"),
 }  # fmt: skip
@@ -120,6 +122,22 @@ def test_every_rendering_is_a_prefix_of_the_next(name: str) -> None:
     results = codec.tokenizer.decode(suffix)
     assert results.count("<tool_response>\n") == 2
     assert results.endswith(FAMILIES[name].header)
+
+
+def test_a_signature_is_a_line_with_what_a_call_needs() -> None:
+    codec = codec_of(FAMILIES["signatures"])
+    properties = {
+        "size": {"type": "string", "enum": ["small", "large"]},
+        "year": {"type": "integer"},
+        "town": {"type": "string"},
+        "rooms": {"type": ["integer", "null"]},
+    }
+    parameters = {"type": "object", "properties": properties, "required": ["size", "town"]}
+    told = TOOLS[0].model_copy(update={"description": "d" * 300, "parameters": parameters})
+    prompt = codec.tokenizer.decode(codec.encode_prompt(PROMPT, [told]))
+    line = "\nget_asking_price(size: small|large, year?: integer, town, rooms?): " + "d" * 200
+    assert prompt.split("# Tools")[1].startswith(line + "<|im_end|>")
+    assert "<tool_call>" in prompt.split("# Tools")[0], "all conversations with tools begin alike"
 
 
 def test_no_family_encodes_arguments_twice() -> None:

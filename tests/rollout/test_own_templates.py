@@ -56,6 +56,7 @@ def test_a_template_says_its_name_hash_and_whose_thoughts_it_writes(qwen3: ChatC
         "qwen3 thinking": ("hermes", Thoughts.ALL),
         "qwen2.5": ("hermes", Thoughts.ALL),
         "smollm2": ("hermes", Thoughts.ALL),
+        "signatures": ("signatures", Thoughts.ALL),
         "llama3": ("llama3", Thoughts.ALL),
     }
     tiny = load_codec(policy_config())
@@ -131,7 +132,8 @@ def test_an_own_template_that_cannot_be_used_is_refused(name: str, family: str, 
         ("{{ raise_exception('no tools here') }}", r"does not render .*no tools here"),
         ("{% for m in messages %}{{ m.role + m.content }}<|im_end|>{% endfor %}"
          "{% if add_generation_prompt %}assistant{% endif %}", "writes a call as ''"),
-        (template_text("hermes").replace("{%- if tools %}", "{%- if false %}"), "show the tools"),
+        (template_text("hermes").replace("{%- elif tools %}", "{%- elif false %}"),
+         "show the tools"),
         (template_text("hermes").replace("'<tool_response>\\n' + content", "'"
          "<tool_response>'"), "show the results"),
     ],

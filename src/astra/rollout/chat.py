@@ -61,10 +61,11 @@ class PolicyConfig(StageConfig):
     path: str
     revision: str | None
     """The commit of a hub model; None: a folder."""
-    template: Literal["own", "compact", "hermes", "qwen3", "llama3"]
+    template: Literal["own", "compact", "hermes", "signatures", "qwen3", "llama3"]
     """``own``: the one saved with the model, also its publisher's. ``hermes``: ChatML (Qwen2.5,
-    SmolLM2); ``qwen3``: the same without thinking; ``llama3``; ``compact``: tiny. ``hermes`` and
-    ``llama3`` render the thoughts of every message, ``qwen3`` and ``compact`` none."""
+    SmolLM2); ``signatures``: the same with a line in place of each tool's document; ``qwen3``:
+    without thinking; ``llama3``; ``compact``: tiny. ``hermes``, ``signatures`` and ``llama3``
+    render the thoughts of every message, ``qwen3`` and ``compact`` none."""
     pad_token: str | None = None
     """Where the tokenizer names none."""
     rope_scaling: RopeScaling | None = None
@@ -173,6 +174,7 @@ def _check_folder(path: str) -> None:
 _CHATML = {"bos": "", "open": "<|im_start|>", "after": "\n", "close": "<|im_end|>", "gap": "\n"}
 FAMILIES = {
     "hermes": {**_CHATML, "hush": ""},
+    "signatures": {**_CHATML, "hush": "", "signatures": "yes"},
     "qwen3": {**_CHATML, "hush": "<think>\n\n</think>\n\n"},
     "llama3": {
         "bos": "<|begin_of_text|>",

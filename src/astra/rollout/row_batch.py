@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
+from astra.rollout.attention import ROWS, attending, rows_attention
 from astra.rollout.engine import Turn
 
 CHUNK = 128
@@ -31,9 +32,12 @@ KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 class GrowingLayer(DynamicLayer):
     """Keys and values in a buffer that grows by chunks: appending copies one column only."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool = False) -> None:
+        """``whole``: a step of one token is given the buffers with their unused columns, which
+        are cheaper to multiply than a part of them."""
         super().__init__()
         self.length = 0
+        self._whole = whole
         self.buffers: list[torch.Tensor] = []
         """Keys and values, (rows, heads, capacity, dim) each; empty before the first column."""
 
@@ -54,6 +58,8 @@ class GrowingLayer(DynamicLayer):
         for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
             buffer[:, :, self.length : end] = states
         self.length = end
+        if self._whole and key_states.shape[2] == 1:
+            return self.buffers[0], self.buffers[1]
         return self.buffers[0][:, :, :end], self.buffers[1][:, :, :end]
 
     def get_seq_length(self) -> int:
@@ -118,7 +124,7 @@ class RowBatch:
         self.device: torch.device = next(model.parameters()).device
         self.rows: list[Row] = []
         """All rows, in the order of the cache."""
-        self._model = model
+        self._model, self._attention = model, rows_attention(model)
         self._eos, self._pad = eos_id, pad_id
         self.clear()
 
@@ -180,13 +186,14 @@ class RowBatch:
         active = torch.tensor([row.active for row in self.rows], device=self.device)
         # A paused row attends to its past only; its column of this step stays invisible.
         self._visible = torch.cat([self._visible, active[:, None]], 1)
-        output = self._model(
-            input_ids=torch.tensor(fed, device=self.device)[:, None],
-            attention_mask=self._visible[:, None, None, :],
-            position_ids=self._positions[:, None],
-            past_key_values=self._cache,
-            use_cache=True,
-        )
+        with attending(self._model, self._attention):
+            output = self._model(
+                input_ids=torch.tensor(fed, device=self.device)[:, None],
+                attention_mask=self._visible[:, None, None, :],
+                position_ids=self._positions[:, None],
+                past_key_values=self._cache,
+                use_cache=True,
+            )
         self._positions = self._positions + active
         if not any(row.samples for row in self.rows):
             return []
@@ -312,7 +319,8 @@ class RowBatch:
         return turns
 
     def _new_layers(self) -> list[GrowingLayer]:
-        return [GrowingLayer() for _ in range(self._model.config.num_hidden_layers)]
+        whole = self._attention == ROWS
+        return [GrowingLayer(whole) for _ in range(self._model.config.num_hidden_layers)]
 
 
 def _widened(mask: torch.Tensor, columns: int) -> torch.Tensor:

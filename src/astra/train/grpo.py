@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import is_peft_model
+from accelerate import DistributedType
 from torch.nn.functional import pad
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from trl.trainer.grpo_config import GRPOConfig
@@ -28,7 +28,9 @@ from astra.train.errors import TrainingError
 from astra.train.exchange import Exchange, patience_s
 from astra.train.filling import Filled
 from astra.train.groups import Group, GroupRoller, PromptStream, TrainingSample
+from astra.train.lora import bare
 from astra.train.rl_config import RLConfig
+from astra.train.token_tree import token_tree
 
 BatchHook = Callable[[int, Filled[Group]], None]
 TRIMMED_ROWS = 8
@@ -139,6 +141,10 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
                 model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy,
                 **others,
             )  # fmt: skip
+        if self.rl.layout == "tree" and self.accelerator.distributed_type == DistributedType.NO:
+            return self._along_tree(
+                model, input_ids, attention_mask, logits_to_keep, compute_entropy
+            )
         size = min(batch_size or TRIMMED_ROWS, TRIMMED_ROWS)
         prompt = input_ids.shape[1] - logits_to_keep
         order = attention_mask.sum(1).argsort(stable=True)
@@ -156,6 +162,38 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
                 entropies.append(pad(spread, (0, logits_to_keep - after)))
         back = order.argsort()
         return torch.cat(logps)[back], torch.cat(entropies)[back] if entropies else None, None
+
+    def _along_tree(
+        self,
+        model: Any,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        kept: int,
+        compute_entropy: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
+        """The same, of rows that are laid out as a tree: their prompts begin alike, and those of a
+        group are the same."""
+        plain = bare(self.accelerator.unwrap_model(model))
+        rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
+        tree = token_tree(rows)
+        completed = mask[:, -kept:].bool()
+        predicted = [
+            place
+            for places, count in zip(tree.places, completed.sum(1).tolist(), strict=True)
+            for place in places[len(places) - count - 1 : -1]
+        ]
+        with self.accelerator.autocast():
+            hidden = tree.forward(plain.get_decoder(), ids.device)[predicted]
+            logits = plain.get_output_embeddings()(hidden)
+        scores = torch.log_softmax(logits.float() / self.temperature, -1)
+        found = scores.gather(1, ids[:, -kept:][completed][:, None])[:, 0]
+        blank = torch.zeros(completed.shape, device=ids.device)
+        entropies = None
+        if compute_entropy:
+            with torch.no_grad():
+                spread = -(scores.exp() * scores).sum(-1)
+            entropies = blank.masked_scatter(completed, spread)
+        return blank.masked_scatter(completed, found), entropies, None
 
     @torch.no_grad()
     def reference_logprobs(self, ids: list[int]) -> list[float]:
@@ -180,8 +218,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def _untempered(self) -> Generator[None]:
         """Have forward passes give log-probabilities at temperature 1: TRL's head, built for the
         rollouts' temperature, divides by it what is multiplied by it here."""
-        model = self.accelerator.unwrap_model(self.model)
-        model = model.get_base_model() if is_peft_model(model) else model
+        model = bare(self.accelerator.unwrap_model(self.model))
 
         def scaled(module: Any, inputs: Any, output: Any) -> Any:
             output.last_hidden_state = output.last_hidden_state * self.temperature

@@ -37,6 +37,13 @@ def add_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:
     policy.model = peft.get_peft_model(policy.model, adapters)
 
 
+def bare(model: Any) -> Any:
+    """The model without what wraps it for its adapters, which stay in its layers."""
+    from accelerate.utils import is_peft_model  # late: parameters are read without it
+
+    return model.get_base_model() if is_peft_model(model) else model
+
+
 def merge_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:
     """Make the model whole again, its weights including what the adapters learned."""
     if config.rank:

@@ -15,6 +15,7 @@ from astra.rollout.engine import EngineConfig
 from astra.rollout.live import RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
+from astra.train.layout import Layout, refuse_tree
 from astra.train.lora import LoRAConfig
 
 
@@ -132,6 +133,7 @@ class RLConfig(StageConfig):
     max_grad_norm: float
     epsilon_low: float = Field(gt=0)
     epsilon_high: float = Field(gt=0)
+    layout: Layout
     micro_batch_size: int = Field(ge=1)
     """Rollouts per forward pass of one device."""
     dev_arenas: int = Field(ge=0)
@@ -202,6 +204,12 @@ class RLConfig(StageConfig):
                 "max_staleness with importance trainer leaves stale rollouts uncorrected; use "
                 "sampler or truncated"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_tree_is_computed_once(self) -> Self:
+        if self.layout == "tree":
+            refuse_tree(self.activation_checkpointing)
         return self
 
     @model_validator(mode="after")

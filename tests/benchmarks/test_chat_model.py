@@ -1,0 +1,107 @@
+"""The parts of the chat model's benchmark: what they show, what they keep, what they cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from astra.records.message import Message, MessageRole
+from astra.records.trajectory import SFTSample
+from astra.train.checkpoints import STATE_FILE
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import chat_model
+
+
+def sample(number: int, answer: str) -> SFTSample:
+    said = Message(role=MessageRole.ASSISTANT, content=f"So <answer>{answer}</answer>")
+    return SFTSample(
+        trajectory_id=str(number), split="train", language="en", domain="d", tools=(),
+        messages=(said,), scores={}, mean_score=1.0,
+    )  # fmt: skip
+
+
+def checkpoint(folder: Path, step: int, whole: bool = True) -> None:
+    made = folder / f"checkpoint-{step}"
+    made.mkdir(parents=True)
+    save_file({"a": torch.full((2,), float(step))}, made / "adapter_model.safetensors")
+    config = {"r": 8, "base_model_name_or_path": "/somewhere/here"}
+    (made / "adapter_config.json").write_text(json.dumps(config))
+    curves = {"loss": [[one, one / 3] for one in range(1, step + 1)]}
+    if whole:
+        (made / STATE_FILE).write_text(json.dumps({"watcher": {"curves": curves}}))
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(chat_model, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(chat_model, "JOURNAL", tmp_path / "kept/journal.json")
+    return tmp_path / "kept"
+
+
+def test_every_fifth_conversation_refuses_while_there_are_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    every = [sample(n, "no tool" if n < 3 else "42") for n in range(30)]
+    monkeypatch.setattr(chat_model, "read_records", lambda *_: iter(every))
+    refusing = [chat_model.is_refusal(one) for one in chat_model.selected("train")]
+    assert [at for at, refuses in enumerate(refusing) if refuses] == [0, 5, 10]
+    assert len(refusing) == 30
+    assert chat_model.selected("eval") == []
+
+
+def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> None:
+    assert chat_model.lineage("base") == []
+    assert chat_model.lineage("rl") == ["sft", "rl"]
+    assert chat_model.lineage("control") == ["sft", "control"]
+
+
+def test_a_policy_without_its_adapters_is_refused(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_model, "WORK", tmp_path)
+    (tmp_path / "policy").mkdir()
+    with pytest.raises(SystemExit, match=r"policy rl needs .*sft.*run the part that makes it"):
+        chat_model.policy_folder("rl")
+
+
+def test_the_newest_whole_checkpoint_is_kept_small_and_the_journal_goes_on(
+    kept: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(SystemExit, match="no checkpoint yet"):
+        chat_model.export("sft", folder, {"cpu_s": 1, "wall_s": 1})
+    checkpoint(folder, 9)
+    chat_model.export("sft", folder, {"cpu_s": 60, "wall_s": 70})
+    checkpoint(folder, 10)
+    checkpoint(folder, 11, whole=False)
+    chat_model.export("sft", folder, {"cpu_s": 20, "wall_s": 30})
+    found = load_file(kept / "sft/adapter_model.safetensors")["a"]
+    assert found.tolist() == [10.0, 10.0]
+    assert found.dtype == torch.bfloat16
+    config = json.loads((kept / "sft/adapter_config.json").read_text())
+    assert config == {"r": 8, "base_model_name_or_path": None}
+    journal = json.loads((kept / "journal.json").read_text())["sft"]
+    assert journal["parts"] == [
+        {"cpu_s": 60, "wall_s": 70, "to_step": 9},
+        {"cpu_s": 20, "wall_s": 30, "to_step": 10},
+    ]
+    assert journal["curves"]["loss"]["10"] == 3.3333
+
+
+def test_cpu_seconds_count_children_that_have_ended() -> None:
+    burn = "sum(range(10**7))"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{burn}']); input()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child:
+        process, used = psutil.Process(child.pid), 0.0
+        while used < 0.05:
+            used = chat_model.cpu_seconds(process)
+        child.communicate(b"\n")
+    assert chat_model.cpu_seconds(process) == 0.0, "a process that is gone"
