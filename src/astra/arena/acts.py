@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from astra.arena import act_phrases as phrases
 from astra.arena.agreements import is_of_other, options_of, verbs_of
+from astra.arena.answers import normalise
 from astra.arena.asked_slots import Slot, asked_for, offered_slots, proposed_slots, says, slots_of
 from astra.arena.claims import name_stems, sentences, stems
-from astra.arena.statements import dates_in, numbers_in, places_of
+from astra.arena.statements import dates_in, number, numbers_in, places_of
 from astra.arena.traces import is_success, proposal
 from astra.records.world import (
     AgentAct,
+    ColumnType,
     EventKind,
     FactTime,
     OutcomeKind,
@@ -38,6 +40,8 @@ _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
 _KEY = re.compile(r"\b[a-z]{1,4}-?\d{2,}\b")
 """What looks like a key."""
+_PLEASANTRY = 15
+"""A sentence of fewer words that begins like a pleasantry tells nothing but what was done."""
 _SHORT = 6
 """A question of so few words needs no verb: the number of days?"""
 
@@ -64,6 +68,10 @@ class _Message(NamedTuple):
     """Stems of what the tools of the world do, and of what agents call it."""
     nouns: frozenset[str]
     """Stems of what the world's tables and columns are called."""
+    states: tuple[str, ...]
+    """What the cells of columns with options may be."""
+    cells: frozenset[str]
+    """The texts in the world's other cells, normalised."""
 
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> MessageReading:
@@ -79,6 +87,8 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
         return MessageReading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
     if asking:
         return _asked(world, slots, message, asking)
+    if phrases.CODE.search(raw) or phrases.BLANK.search(raw):
+        return Reading(AgentAct.OTHER)
     for act, does in ((AgentAct.REFUSE, _refuses), (AgentAct.REPORT, _reports)):
         if any(does(message, sentence) for sentence, _ in message.said):
             return MessageReading(act)
@@ -110,14 +120,37 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     changing = verbs | {one.removesuffix("e") for one in verbs}
     names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
     nouns = frozenset[str]().union(*map(name_stems, names))
-    return _Message(said, "\n".join(one for one, _ in said), changing, nouns)
+    return _Message(
+        said, "\n".join(one for one, _ in said), changing, nouns, _states(world), _cells(world)
+    )
+
+
+def _states(world: World) -> tuple[str, ...]:
+    """What the cells of columns with options may be."""
+    columns = (column for table in world.tables for column in table.columns)
+    return tuple(sorted({one for column in columns for one in column.values}))
+
+
+def _cells(world: World) -> frozenset[str]:
+    """The texts in the cells of other columns, long enough to be told from words."""
+    cells = (
+        str(row[column.name])
+        for table in world.tables
+        for column in table.columns
+        if column.type == ColumnType.STRING
+        for row in world.rows[table.name]
+    )
+    return frozenset(normalise(one) for one in cells if len(one) > _SHORT)
 
 
 def _is_users(world: World, sentence: str) -> bool:
     """Whether a sentence is in the voice of a user: of what is mine."""
     nouns = {table.key.removesuffix("_id").replace("_", " ") for table in world.tables}
+    mine = (*phrases.MINE, *nouns)
     return any(
-        found[1].startswith((*phrases.MINE, *nouns)) for found in phrases.MY.finditer(sentence)
+        told.startswith(mine)
+        for found in phrases.MY.finditer(sentence)
+        for told in found.groups("")
     )
 
 
@@ -264,7 +297,9 @@ def _asking(message: _Message) -> list[str]:
     found: list[str] = []
     below = False
     for one, nested in message.said:
-        if _is_asking(one) and not _offers_reading(message, one):
+        if _is_wish(message, one):
+            below = False
+        elif _is_asking(one) and not _offers_reading(message, one):
             found.append(one)
             below = one.endswith(":")
         elif below and nested:
@@ -276,6 +311,14 @@ def _asking(message: _Message) -> list[str]:
 
 def _is_asking(sentence: str) -> bool:
     return _is_question(sentence) or _is_ordered(sentence)
+
+
+def _is_wish(message: _Message, sentence: str) -> bool:
+    """Whether a question asks the user for a change, as users ask agents: could you renew it."""
+    found = phrases.COULD_YOU.search(sentence)
+    return found is not None and bool(
+        stems(found[1]) & message.changing and stems(found[0]) & message.nouns
+    )
 
 
 def _is_question(sentence: str) -> bool:
@@ -341,7 +384,7 @@ def _has_options(message: _Message, sentence: str) -> bool:
     parts = phrases.OR.split(left)
     if len(parts) < 2 or phrases.GIVE.search(left):
         return False
-    if phrases.ONE_OR_OTHER.search(left):
+    if phrases.ONE_OR_OTHER.search(left) or phrases.IS_IT.match(left):
         return True
     if phrases.MAY_I.search(left) and not phrases.WH.search(left):
         return True
@@ -369,31 +412,61 @@ def _counts(world: World, said: str) -> int:
 
 
 def _refuses(message: _Message, sentence: str) -> bool:
-    return (
-        phrases.REFUSED.search(sentence) is not None or phrases.HANDED.search(sentence) is not None
-    )
+    """Whether a sentence says that something is not going to be done, for good."""
+    if phrases.HANDED.search(sentence):
+        return True
+    return bool(phrases.REFUSED.search(sentence)) and not phrases.UNVERIFIED.search(sentence)
 
 
 def _reports(message: _Message, sentence: str) -> bool:
     """Whether a sentence tells something, and no plan or pleasantry."""
     if _is_question(sentence) or phrases.I_SEE.match(sentence):
         return False
-    if (
-        phrases.CHATTER.match(sentence)
-        and len(sentence.split()) < 15
-        and not _holds_value(sentence)
-    ):
-        return phrases.DONE.search(sentence) is not None
-    if phrases.DONE.search(sentence):
+    sentence = phrases.I_CAN_TELL.sub(" ", sentence).strip()
+    if any(_is_done(message, sentence, found) for found in phrases.DONE.finditer(sentence)):
         return True
     if phrases.NOT_NOW.search(sentence):
+        return False
+    short = len(sentence.split()) < _PLEASANTRY
+    if short and phrases.CHATTER.match(sentence) and not _holds_value(sentence):
         return False
     keys = _KEY.findall(sentence)
     about = stems(sentence) & message.nouns or keys
     if phrases.TOLD.search(sentence):
-        return bool(about) or (_holds_value(sentence) and len(sentence.split()) <= _SHORT)
+        if not about:
+            told = _holds_value(sentence) or any(says(one, sentence) for one in message.states)
+            return told and len(sentence.split()) <= _SHORT
+        return bool(keys) or _holds_value(sentence) or _holds_cell(message, sentence)
     return bool(about) and _holds_value(sentence) and (":" in sentence or bool(keys))
 
 
+def _is_done(message: _Message, sentence: str, found: re.Match[str]) -> bool:
+    """Whether something was done that agents do or that becomes of the tables, and neither could be
+    nor was by others."""
+    if phrases.SUPPOSED.search(sentence[: found.start()]):
+        return False
+    bare = found["bare"] or found["undone"]
+    if bare:
+        return bool(stems(bare) & message.changing)
+    verb = found["verb"] or found["past"]
+    done = message.changing | phrases.FOUND | name_stems(" ".join(message.states))
+    if verb is None or stems(verb) & done:
+        return True
+    about = stems(sentence) & (message.nouns | message.changing) or _KEY.search(sentence)
+    return bool(about) and phrases.PERFECT.search(found[0]) is not None
+
+
+def _holds_cell(message: _Message, sentence: str) -> bool:
+    """Whether a sentence has a word of what the cells of the world may be, or says that something
+    is there, or not."""
+    if phrases.NOTHING.search(sentence):
+        return True
+    return any(says(one, sentence) for one in message.states) or any(
+        one in sentence for one in message.cells
+    )
+
+
 def _holds_value(sentence: str) -> bool:
-    return (next(numbers_in(sentence), None) or next(dates_in(sentence), None)) is not None
+    if next(dates_in(sentence), None) is not None:
+        return True
+    return any(number(one.text) is not None for one in numbers_in(sentence))
