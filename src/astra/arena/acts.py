@@ -42,6 +42,11 @@ _KEY = re.compile(r"\b[a-z]{1,4}-?\d{2,}\b")
 """What looks like a key."""
 _PLEASANTRY = 15
 """A sentence of fewer words that begins like a pleasantry tells nothing but what was done."""
+_YOU = re.compile(r"\byou\W*$")
+_HAVE = re.compile(r"(?:have|had)\b(?!.* been\b)")
+"""What *you* have done, which is no deed of the agent; *you have been charged* is."""
+_NEAR = 200
+"""So many characters before what was done may say that it was not."""
 _SHORT = 6
 """A question of so few words needs no verb: the number of days?"""
 
@@ -76,7 +81,7 @@ class _Message(NamedTuple):
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> MessageReading:
     """The act of what the agent said since the user's last turn, and what it is about."""
-    raw = proposal(trace, len(trace))
+    raw = _bounded(proposal(trace, len(trace)))
     message = _message(world, raw, trace)
     facts = goal.script.facts if goal.script else ()
     slots = slots_of(world, facts)
@@ -85,20 +90,27 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
         return _proposed(world, goal, slots, message, asking, trace)
     if _offers(world, message, asking):
         return MessageReading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
+    if _is_no_telling(raw, message):
+        asking = [one for one in asking if _is_question(one)]
     if asking:
         return _asked(world, slots, message, asking)
-    if phrases.CODE.search(raw) or phrases.BLANK.search(raw):
-        return Reading(AgentAct.OTHER)
+    if _is_no_telling(raw, message):
+        return MessageReading(AgentAct.OTHER)
     for act, does in ((AgentAct.REFUSE, _refuses), (AgentAct.REPORT, _reports)):
         if any(does(message, sentence) for sentence, _ in message.said):
             return MessageReading(act)
     return MessageReading(AgentAct.OTHER)
 
 
+def _bounded(raw: str) -> str:
+    """So much of a message as is read."""
+    if len(raw) <= MOST_CHARACTERS:
+        return raw
+    return f"{raw[: MOST_CHARACTERS // 2]}\n{raw[-MOST_CHARACTERS // 2 :]}"
+
+
 def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     """A message without what is not said to the user, what the user said, and pleasantries."""
-    if len(raw) > MOST_CHARACTERS:
-        raw = f"{raw[: MOST_CHARACTERS // 2]}\n{raw[-MOST_CHARACTERS // 2 :]}"
     for pattern in phrases.UNSPOKEN:
         raw = pattern.sub("\n", raw)
     for pattern, shorter in phrases.SHORTER:
@@ -128,7 +140,8 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
 def _states(world: World) -> tuple[str, ...]:
     """What the cells of columns with options may be."""
     columns = (column for table in world.tables for column in table.columns)
-    return tuple(sorted({one for column in columns for one in column.values}))
+    values = {one.replace("_", " ") for column in columns for one in column.values}
+    return tuple(normalise(one) for one in sorted(values))
 
 
 def _cells(world: World) -> frozenset[str]:
@@ -205,7 +218,9 @@ def _announces(world: World, message: _Message, sentence: str) -> bool:
         return False
     if phrases.UNDER_WAY.search(said):
         return True
-    return bool(stems(" ".join(verbs)) & message.changing) or _names_tool(world, said)
+    return bool(stems(" ".join(verbs)) & message.changing) or (
+        bool(verbs) and _names_tool(world, said)
+    )
 
 
 def _impending(sentence: str) -> list[str]:
@@ -329,6 +344,7 @@ def _is_ordered(sentence: str) -> bool:
     """Whether a sentence that is no question asks for something: please tell me, I need."""
     if len(sentence.split()) <= _SHORT and phrases.PLEASE.search(sentence):
         return True
+    sentence = phrases.NONE_NEEDED.sub(" ", sentence)
     return any(found.search(sentence) for found in (phrases.ORDERED, phrases.NEEDED))
 
 
@@ -339,6 +355,7 @@ def _offers_reading(message: _Message, sentence: str) -> bool:
         not found[0].startswith("you") and found[1] in phrases.IDLE
         and not (found[1] in ("have", "get", "know", "ask") and " i " in found[0])
         and not phrases.WH.search(sentence[: found.start()])
+        and not phrases.ANY.search(sentence[: found.start()])
         for found in found
     )  # fmt: skip
 
@@ -418,6 +435,12 @@ def _refuses(message: _Message, sentence: str) -> bool:
     return bool(phrases.REFUSED.search(sentence)) and not phrases.UNVERIFIED.search(sentence)
 
 
+def _is_no_telling(raw: str, message: _Message) -> bool:
+    """Whether a message is about programs, a template, or instructs somebody."""
+    made_up = phrases.CODE.search(raw) or phrases.BLANK.search(raw)
+    return made_up is not None or phrases.HOW_TO.search(message.text) is not None
+
+
 def _reports(message: _Message, sentence: str) -> bool:
     """Whether a sentence tells something, and no plan or pleasantry."""
     if _is_question(sentence) or phrases.I_SEE.match(sentence):
@@ -434,7 +457,7 @@ def _reports(message: _Message, sentence: str) -> bool:
     about = stems(sentence) & message.nouns or keys
     if phrases.TOLD.search(sentence):
         if not about:
-            told = _holds_value(sentence) or any(says(one, sentence) for one in message.states)
+            told = _holds_value(sentence) or _holds_state(message, sentence)
             return told and len(sentence.split()) <= _SHORT
         return bool(keys) or _holds_value(sentence) or _holds_cell(message, sentence)
     return bool(about) and _holds_value(sentence) and (":" in sentence or bool(keys))
@@ -443,7 +466,8 @@ def _reports(message: _Message, sentence: str) -> bool:
 def _is_done(message: _Message, sentence: str, found: re.Match[str]) -> bool:
     """Whether something was done that agents do or that becomes of the tables, and neither could be
     nor was by others."""
-    if phrases.SUPPOSED.search(sentence[: found.start()]):
+    before = phrases.BREAK.split(sentence[: found.start()][-_NEAR:])[-1]
+    if phrases.SUPPOSED.search(before) or (_YOU.search(before) and _HAVE.match(found[0])):
         return False
     bare = found["bare"] or found["undone"]
     if bare:
@@ -453,17 +477,21 @@ def _is_done(message: _Message, sentence: str, found: re.Match[str]) -> bool:
     if verb is None or stems(verb) & done:
         return True
     about = stems(sentence) & (message.nouns | message.changing) or _KEY.search(sentence)
-    return bool(about) and phrases.PERFECT.search(found[0]) is not None
+    return bool(about) and verb != "been" and phrases.PERFECT.search(found[0]) is not None
 
 
 def _holds_cell(message: _Message, sentence: str) -> bool:
     """Whether a sentence has a word of what the cells of the world may be, or says that something
     is there, or not."""
-    if phrases.NOTHING.search(sentence):
+    if phrases.NOTHING.search(sentence) or _holds_state(message, sentence):
         return True
-    return any(says(one, sentence) for one in message.states) or any(
-        one in sentence for one in message.cells
-    )
+    return any(one in sentence for one in message.cells)
+
+
+def _holds_state(message: _Message, sentence: str) -> bool:
+    """Whether a sentence has one of the words that the cells with options may be."""
+    words = f" {' '.join(phrases.NAMES.findall(sentence))} "
+    return any(f" {one} " in words for one in message.states)
 
 
 def _holds_value(sentence: str) -> bool:
