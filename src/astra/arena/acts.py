@@ -90,11 +90,12 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
         return _proposed(world, goal, slots, message, asking, trace)
     if _offers(world, message, asking):
         return MessageReading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
-    if _is_no_telling(raw, message):
+    made_up = _is_no_telling(raw, message)
+    if made_up:
         asking = [one for one in asking if _is_question(one)]
     if asking:
         return _asked(world, slots, message, asking)
-    if _is_no_telling(raw, message):
+    if made_up:
         return MessageReading(AgentAct.OTHER)
     for act, does in ((AgentAct.REFUSE, _refuses), (AgentAct.REPORT, _reports)):
         if any(does(message, sentence) for sentence, _ in message.said):
