@@ -117,6 +117,8 @@ ASKS: list[tuple[str, str, str]] = [
     ("days", "To get started, could you verify your identity?", "own email"),
     ("days", "Can you confirm the loan ID, please?", "loan_id"),
     ("days", "Which loan would you like to renew?", "loan_id"),
+    ("days", "There is no LN9812 on file. Please get back to me with the right number.",
+     "loan_id"),
     ("days", "Could you please provide your email address and the number of days?",
      "own email, days"),
     ("days", "Before I can help, I'll need:\n1. Your email\n2. The loan number\n3. How many days "
@@ -236,6 +238,8 @@ OFFERS: list[tuple[str, str, str]] = [
     ("days", "Would you like me to extend it or cancel it?", ""),
     ("lend", "Quick check: pay with PC3193 or with PC5348?", "payment_card_id"),
     ("days", "Do you want me to cancel the first or the second?", ""),
+    ("why", "Is this because you moved away, or because it's the wrong title?", "reason"),
+    ("days", "Is the light broken on the whole shelf or just at one desk?", ""),
     ("days", "I can't renew it. What I *can* do:\n• cancel the loan\n• add an extra\n\nWould "
              "either of those help?", ""),
 ]  # fmt: skip
@@ -288,6 +292,13 @@ PLAIN: list[tuple[AgentAct, str]] = [
     (OTHER, "prolong_loan(loan_id=LN9811, days=9)"),
     (OTHER, "I understand you'd like to renew LN9811. I'm looking into whether that's possible."),
     (REFUSE, "I'm going to transfer this to them as a complaint."),
+    (OTHER, "Your loan is the kind of thing that people have renewed."),
+    (OTHER, "You have the right to a loan with an extra."),
+    (OTHER, "I have no access to your loans until I have verified you."),
+    (OTHER, "You could say \"I renewed the loan\" to the member."),
+    (OTHER, "Pick all the loans with 0 days, then renew those."),
+    (OTHER, "While you're at it, could you also renew my library loans?"),
+    (REFUSE, "I am not allowed to renew loans without identifying the member."),
     (REPORT, "It's extended. Would you also like to know about LN9551?"),
 ]  # fmt: skip
 
@@ -314,6 +325,7 @@ def test_nothing_said_is_other() -> None:
 @pytest.mark.parametrize("part", [
     "a ", "? ", "how many ", "I will ", "- x\n", "(", "* ", "which one or ", "1. ", "either or ",
     "LN9811 or ", "`", "<think>", "please confirm the ", "is that the ", "{[", "é́",
+    "function ", "once done ", "the loan is so\n", "could you renew the loan? ", "[name",
 ])  # fmt: skip
 def test_a_huge_message_is_read_in_bounded_time(part: str) -> None:
     start = time.process_time()

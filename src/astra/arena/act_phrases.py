@@ -51,13 +51,16 @@ CLOSING = _any(
 # What is going to be changed -----------------------------------------------------------------
 
 _SKIPPED = (
-    r"(?:(?:now|then|also|just|please|next|first|again|still|gladly|immediately|go ahead (?:and|"
-    r"with)|proceed (?:to|with|by)|start by|begin by|need to|have to|be able to|try to|go on to|to|"
+    r"(?:(?:now|then|also|just|please|next|first|again|still|gladly|immediately|going to|"
+    r"about to|put in|put through|carry out|go ahead (?:and|"
+    r"with)|proceed (?:to|with|by)|start by|begin by|need to|have to|be able to|try to|go on to|"
+    r"to|"
     r"and|be|get|the|your|this|that|of|with|right away|hereby|happily|officially) )*"
 )
 ANNOUNCED = re.compile(
     r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
-    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|let (?:me|us)|"
+    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|"
+    r"(?<!n't )(?<!not )let (?:me|us)|"
     r"let's|going to) "
     rf"{_SKIPPED}([a-z]+)"
 )
@@ -67,7 +70,8 @@ IMPENDING = (
     re.compile(
         r"^(?:(?:now|ok|okay|great|alright|all right|sure|perfect|thanks|thank you),? )?(?:i'm )?"
         r"(?:now |proceeding (?:to|with) (?:the )?)?([a-z]+ing)\b"
-        r"(?!.*\b(?:is|are|was|were|isn't|aren't|requires?|needs?|means?|will|would|can|could|may|"
+        r"(?!.*\b(?:is|are|was|were|isn't|aren't|requires?|needs?|means?|will|would|can|could|"
+        r"may|"
         r"has|have|costs?|can't|cannot|not)\b)"
     ),
 )
@@ -75,7 +79,8 @@ IMPENDING = (
 MAY_I = re.compile(
     r"\b(?:(?:shall|should|may|can|could|might|must) (?:i|we)|"
     r"(?:want|like|prefer|need) (?:for )?(?:me|us) to|"
-    r"(?:ok|okay|fine|alright|all right|good) (?:with you )?(?:if|that|for me to)(?: i)?|mind if i|"
+    r"(?:ok|okay|fine|alright|all right|good) (?:with you )?(?:if|that|for me to)(?: i)?|(?:ok|"
+    r"okay|fine|alright|all right) to|mind if i|"
     r"(?:permission|approval|consent|confirmation|go-ahead) (?:to|for)|"
     r"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|"
     r"(?:^|that |so,? |confirm:? |, |: )you(?: want|'d like| would like| wish|r request is|"
@@ -85,13 +90,14 @@ MAY_I = re.compile(
 )
 """May I do it, do you want it done; the group is the verb."""
 DO_YOU_AGREE = re.compile(
-    r"\b(?:shall|should|may|can) (?:i|we) (?:do (?:that|this|it|so)|go ahead|proceed|"
-    r"continue)\b[^.!]*\?|"
+    r"\b(?:shall|should|may|can) (?:i|we) (?:do (?:that|this|it|so)|go (?:ahead|for it)|"
+    r"proceed|continue)\b[^.!]*\?|"
     r"\bdo you (?:agree|consent|authori[sz]e|approve)\b|"
     r"\bdo i have your (?:approval|consent|permission|ok|okay|agreement|confirmation|go-ahead)\b|"
     r"\b(?:ok|okay|happy|alright|fine)(?: with you)?(?: for me)? to (?:proceed|continue|"
     r"go ahead)\b|"
-    r"\bwant me to (?:do (?:that|this|it|so)|go ahead|proceed)\b|\bis (?:this|that) what you want\b"
+    r"\bwant me to (?:do (?:that|this|it|so)|go ahead|proceed)\b|\bis (?:this|"
+    r"that) what you want\b"
 )
 """Do you agree: a change is meant, whether it is named or not."""
 AGREE = re.compile(
@@ -99,11 +105,19 @@ AGREE = re.compile(
     r"the "
     r"details|these details)\b.{0,40}\b(?:correct|right|ok|okay|fine|alright|accurate|work|look|"
     r"sound|good|acceptable|suit)\b|"
+    r"\b(?:am i right|is it right|have i (?:got|understood)|did i (?:get|understand)|"
+    r"do i understand)\b|"
+    r"^(?:just )?to (?:be (?:sure|clear)|confirm|recap|sum up|double-check)\b(?!.*\b(?:which|"
+    r"what|"
+    r"when|how|why|who|where|e-?mail|postcode|name)\b).*\?|"
+    r"\b(?:okay|ok|fine|happy|alright|good|all right) with (?:that|this|it)\b|"
     r"\b(?:shall|should|may) (?:i|we)\W*\?|\bdo you (?:agree|accept|consent|approve|confirm)\b|"
-    r"\b(?:proceed|go ahead|continue)\b[^.?!]{0,60}\?|\b(?:correct|right|agreed|okay|ok|yes)\W*\?|"
+    r"\b(?:proceed|go ahead|continue)\b[^.?!]{0,60}\?|\b(?:correct|right|agreed|okay|ok|"
+    r"yes)\W*\?|"
     r"\b(?:reply|respond|answer|say|type|write)\b.{0,20}\byes\b|\byes\W{0,4}(?:/|or)\W{0,4}no\b|"
     r"\b(?:please|kindly|could you|can you|would you|you to|to|you)(?: please| kindly| just)* "
-    r"(?:confirm|approve|authori[sz]e)\b|^confirm\b|\bawait(?:ing)? your (?:confirmation|approval)|"
+    r"(?:confirm|approve|authori[sz]e)\b|^confirm\b|\bawait(?:ing)? your (?:confirmation|"
+    r"approval)|"
     r"\bneed your (?:explicit |final )?(?:confirmation|approval|consent|permission|agreement|"
     r"go-ahead)|\blet me know if (?:that|this|it|you(?:'d| would) like (?:me )?to (?:proceed|go))"
 )
@@ -175,9 +189,11 @@ QUESTION = _any(
     "when|who|whose|how|where|why"
 )
 NO_OPTIONS = re.compile(
-    r",? or (?:not|no\b|is there|are there|do you (?:have|need|want (?:something|anything|"
+    r",? or (?:not|no\b|is there|are there|do you (?:have|need\b(?! \d)|want (?:something|"
+    r"anything|"
     r"to change|"
-    r"me to change|any))|would you (?:like|prefer) (?:something|anything|to (?:change|make|adjust|"
+    r"me to change|any))|would you (?:like|prefer) (?:something|anything|to (?:change|make|"
+    r"adjust|"
     r"wait|keep|leave|stop|hold))|if (?:you|there)|let me know|should i (?:wait|stop|hold|leave)|"
     r"(?:leave|keep) (?:it|things|everything)|anything|something|any other|more|so\b|other)"
 )
@@ -186,14 +202,21 @@ PICK = _any(
     "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
     "did) you mean",
     "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want)",
-    "how would you like to (?:proceed|continue)",
+    "how would you like to (?:proceed|continue)", "what (?:shall|will|should|would) it be",
+    "your (?:call|choice)", "which (?:one )?(?:suits|works|is better)",
 )  # fmt: skip
 OR = _any("or|alternatively")
 EITHER = re.compile(
+    r"\bbetween\b.{1,200}\band\b|"
     r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
     r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] |\b(?:i|we|you) (?:can|could)\b[^.?!]{1,200}\bor\b",
     re.S,
 )
+IS_IT = re.compile(
+    r"(?:\w+[, ]+){0,3}?(?:is|are|was|were|has|have|did|does) (?:the|it|this|that|your|there)\b"
+    r"(?! (?:\w+ )?(?:correct|right|ok|okay|fine|alright|good)\b)"
+)
+"""Begins a question of how things stand."""
 ONE_OR_OTHER = _any(
     r"one\b.*\bor\b.*\bone",
     r"the first\b.*\bor\b",
@@ -211,26 +234,42 @@ ORDERED = re.compile(
     r"\b(?:please|kindly|could you|can you|would you|will you|i need you to|"
     r"i'd need you to|i ask you to|you to|if you (?:could|can|would))"
     r"(?: please| kindly| also| first| just| either| now)* (?:provide|tell|give|specify|share|"
-    r"let (?:me|us) know|enter|supply|state|confirm|indicate|choose|pick|select|reply|respond|send|"
-    r"clarify|verify|identify|mention|describe|explain|say|type|name|elaborate|check|advise|inform|"
-    r"help me (?:with|by|identify|understand)|include|be more specific|repeat|double-check)\b"
+    r"let (?:me|us) (?:know|have)|enter|supply|state|confirm|indicate|choose|pick|select|reply|"
+    r"respond|send|"
+    r"clarify|verify|identify|mention|describe|explain|say|type|name|elaborate|check|advise|"
+    r"inform|"
+    r"(?:get|come|write) back (?:to (?:me|us) )?with|"
+    r"help me (?:with|by|identify|understand)|include|be more specific|repeat|double-check)\b|"
+    r"\byou (?:can|may|could) (?:choose|pick|select) (?:between|one|either)\b|\byour (?:choice|"
+    r"call)\b|\bup to you\b"
 )
 NEEDED = re.compile(
     r"\b(?:i|we)(?: will|'ll| would|'d| do| also| still| just| first| only| may)* "
     r"(?:need|require|am missing|are missing|want|like)(?: to)?(?: (?:know|ask|have|first|just|"
     r"also|"
     r"a|an|some|one|few|two|more|bit|of|further|additional|the following|"
-    r"following|from you|by|for|on|until|with))* (?:(?:two|three|few|couple of) (?:things|details)|"
+    r"following|from you|by|for|on|until|with))* (?:(?:two|three|few|couple of) (?:things|"
+    r"details)|"
     r"your|the|which|what|how|when|why|whether|where|who|information|details?|clarification|"
-    r"from you|for you to|following|you to (?:tell|provide|give|specify|choose|confirm|share|pick|"
+    r"(?:valid )?(?:e-?mail|name|postcode|address|date|number|id|reason)\b|"
+    r"from you|for you to|following|you to (?:tell|provide|give|specify|choose|confirm|share|"
+    r"pick|"
     r"clarify|verify))|'m missing (?:the|your|a|some)|"
     r"\blet (?:me|us) know (?:(?:by|for|on|until|with) )?(?:which|what|how|when|your|the|who|"
     r"where|whether|why)\b|"
     r"\bmay i (?:have|ask|know|get)\b|\b(?:can|could) i (?:have|get|ask|also get|please have)\b|"
-    r"^(?:provide|specify|enter|tell me|give me|share|choose|select|pick|confirm (?:your|the|which|"
-    r"what|how))\b|\bneed\b[^.?!]{0,40}:$|\b(?:is|are) (?:needed|required|missing)\b|"
-    r"\bi (?:was|am|'m) wondering\b"
+    r"^(?:provide|specify|enter|tell me|give me (?!a (?:moment|second|minute|sec|bit)|one|just)|"
+    r"share|(?:choose|select|pick)\b"
+    r"(?! (?:all|every|each|any)\b)|confirm (?:your|the|which|"
+    r"what|how))\b|\bneed\b[^.?!]{0,40}:$|\b(?:is|are) (?:needed|required|missing)\b(?! to\b)|"
+    r"\bi (?:was|am|'m) wondering\b|\bi(?: still| also| just)* need (?:is|are)\b"
 )
+NONE_NEEDED = re.compile(
+    r"\b(?:no|nothing|not)\b(?: \w+){0,3} (?:is|are|be) (?:needed|required|missing)\b|"
+    r"\b(?:is|are)(?:n't| not) (?:needed|required|missing)\b"
+)
+ANY = _any("is there (?:an?|any)", "do you have (?:an?|any)", "are there any")
+"""Asks for a datum even where what follows offers to read it."""
 PLEASE = re.compile(r"^(?:your|the)\b.*\bplease\W*$")
 
 # What is refused or told -----------------------------------------------------------------------
@@ -243,11 +282,21 @@ REFUSED = _any(
     r"not (?:allowed|permitted|authori[sz]ed)|declined?|refused?|may not)",
     r"\w+'ve (?:had to decline|"
     r"declined)", "unable to", "not be able", "impossible", "unfortunately", "must decline",
-    r"\w+(?:n't| not) (?:be )?(?:possible|allowed|permitted|available|eligible|supported|offered|"
+    r"\w+(?:n't| not) (?:be )?(?:possible|allowed|permitted|available|eligible|supported|"
+    r"offered|accepted|covered|"
     r"something (?:i|we) can|a reason|among|one of)",
     "(?:cannot|can't|could not|couldn't|may not|won't) be",
-    r"(?:against|violates?|outside|beyond|not within|prohibited by|forbidden by) (?:the |our |my )?"
+    r"(?:against|violates?|outside|beyond|not within|prohibited by|forbidden by) (?:the |our |"
+    r"my )?"
     r"(?:\w+ )?(?:policy|policies|rules?|scope|ability|abilities|capabilit\w+)",
+    r"(?:do not|don't|does not|doesn't|won't|will not) (?:let|allow|permit|enable) (?:me|us|you|"
+    r"for|this|that|it)", r"(?:we|i) (?:do not|don't) (?:offer|accept|support|provide|do)",
+    "regrettably", "as (?:declined|refused|rejected)", "nothing (?:more |else )?(?:i|we) can",
+    "too late to", "(?:have|need) to (?:leave|keep)", "(?:would|'d) (?:rather|prefer) not",
+    r"(?:not|isn't) in my power", r"(?:break|breach)\w* (?:the|our) rules?",
+    "beyond (?:what|my)", "out of the question", "(?:have to|must) say no",
+    r"(?:is not|isn't|are "
+    r"not|aren't) (?:a thing|ones?|something) (?:we|i|that|which)",
     "(?:policy|rules?) (?:do not|don't|does not|doesn't|forbids?|prohibits?|prevents?)",
     "(?:has been|have been|had been|was|were|is) (?:declined|refused|denied|rejected)",
     r"i(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut", "none of (?:my|the) tools",
@@ -255,48 +304,140 @@ REFUSED = _any(
     r"turn (?:this|it|that|you|your request)\b.{0,20}\bdown",
     "there (?:is|are|was|were) no", r"no \w+ (?:was|were) found",
 )  # fmt: skip
+UNVERIFIED = re.compile(
+    r"\b(?:until|till|before|unless) (?:i|we|you|your)\b.{0,30}\b(?:verif|identif|authentic|"
+    r"check|look|found|located|confirmed)"
+)
+"""What cannot be done yet, and what comes first is the agent's to do."""
+COULD_YOU = re.compile(
+    r"\b(?:could|can|would|will) you(?: please| kindly| also| just)* (\w+)\b[^.?!]*\?"
+)
+"""What the other one is asked to do; the group is the verb."""
 HANDED = _any(
-    r"(?:hand|pass|transfer|forward|refer|connect|rout|escalat)\w*\b.{0,60}\b(?:colleague|human|"
+    r"(?:(?:hand|pass|transfer|forward|refer|connect|rout|escalat)\w*|sen[dt]|speak to|talk to|"
+    r"turn "
+    r"to)\b.{0,60}\b(?:colleague|human|"
     r"agent|person|specialist|team|staff|supervisor|representative|manager|department|someone|"
     r"support)s?",
-    r"(?:colleague|specialist|team member|representative|human agent|human)s? (?:is going to|will|"
+    r"(?:colleague|specialist|team member|representative|human agent|human)s? (?:is going to|"
+    r"will|"
     r"can|shall|would)",
     r"(?:transfer|pass|hand|forward)\w* (?:this|it|you|your (?:request|report|case|complaint|"
     r"question|"
-    r"query|concern))\b.{0,20}\b(?:on|over|along|to (?:them|him|her|a|the|our|my|one of|someone))",
+    r"query|concern))\b.{0,20}\b(?:on|over|along|to (?:them|him|her|a|the|our|my|one of|"
+    r"someone))",
+    r"(?:forward|escalat|referr)ed (?:this|it|that|you|your|the)\b",
+    r"(?:colleague|team|staff|librarian|someone|specialist|department|desk|office|agent|manager|"
+    r"representative|human)s? (?:will|must|has to|needs to|is going to|are going to|"
+    r"can) (?:\w+ )?(?:be in touch|get (?:in "
+    r"touch|back)|contact|reach|call|follow|handle|look|decide|take)|"
+    r"(?:colleague|specialist|human)s? takes? (?:over|this|it)",
     r"escalat(?:e|ed|ing)", r"transfer(?:red|ring)? you",
     r"hand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}\bover",
     r"contact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)",
 )  # fmt: skip
 DONE = _any(
-    r"(?:has|have|had|was|were|is|are)(?: now| been| already| just| also| successfully| all| gone "
-    r"ahead and)* \w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
-    r"\w+'(?:ve|s)(?: now| been| already| just| also| successfully| all| gone ahead and)* "
-    r"\w+?(?:ed|en|id|ut|et|ne|lt|un|old)",
-    "success(?:ful|fully)?", "(?:all )?done", "completed?", "all set",
-    r"(?<![\"'] )(?<![\"'])i (?!need)\w+ed", "taken care of",
+    r"(?:has|have|had|was|were|\w+'(?:ve|s)|is|are)(?: now| been| already| just| also| "
+    r"successfully| all| gone ahead and)* (?P<verb>\w+?(?:ed|en|id|ut|et|ne|lt|un|old|wn|ade|"
+    r"ent|eft))",
+    r"(?:has|have|had|was|were)(?: not|n't)(?: yet| been)* (?P<undone>\w+ed)",
+    "success(?:ful|fully)?", "(?<!be )(?<!get )(?:all )?(?:done|completed?)", "all set",
+    r"(?:went|gone) through", r"worked(?= out|\W|$)", "succeeded", "in place", "in effect",
+    "taken effect",
+    r"(?<![\"'] )(?<![\"'])i (?!need)(?:also |just |only |already |went ahead and )*"
+    r"(?P<past>\w+ed|found)",
+    "taken care of", r"^(?P<bare>\w+ed)(?=\W*$)",
 )  # fmt: skip
+"""It is done, or has been; of a way with a verb, the verb is a group."""
+PERFECT = re.compile(r"\b(?:has|have|had|was|were|been|\w+'ve)\b|^i\b")
+SUPPOSED = re.compile(
+    r"\b(?:will|shall|would|could|can|may|might|must|should|if|once|when|whenever|to be|who|"
+    r"people|person|someone|anyone|usually|often|typically|generally|until|unless|before|ensure|"
+    r"make sure|how|what|\w+'(?:ll|d))\b"
+)
+"""What stands before what would be done, or is by others, in one clause with it."""
+BREAK = re.compile(r"[,;:](?=\s)")
+FOUND = stems(
+    "accepted applied approved assigned begun checked cleared complete completed confirmed "
+    "corrected decided done dropped fixed found fulfilled gone handled identified informed "
+    "left lifted linked listed located locked logged looked made matched notified overdue "
+    "owed paid processed put resolved restored seen sent sorted stopped taken told touched "
+    "unlocked verified waived"
+)
+"""What agents say they did besides changes."""
 TOLD = _any(
     "is|are|was|were|has|have|had|costs?|shows?|found|see|there's|it's|that's|stands?|remains?",
     "starts?|ends?|falls?|returns?|here (?:is|are)|here's|means|expires?|belongs?|amounts?",
-    "contains?|includes?|owe",
+    "contains?|includes?|owe|appl(?:y|ies)|comes? to|totals?|runs?|lasts?|covers?",
+    "(?:is|are|was|were|has)n't",
 )  # fmt: skip
+NOTHING = _any(
+    "no",
+    "not",
+    r"\w+n't",
+    "none",
+    "nothing",
+    "already",
+    "still",
+    "only",
+    "now",
+    "remains?",
+    "here (?:is|are)",
+    "here's",
+    "i found",
+    "i see",
+    "found",
+)
+"""With what a sentence tells something of what the world holds without a value."""
+CODE = re.compile(
+    r"```\w*\s*\n|`[^`\n]*\w\(|\bdef \w+\(|\b(?:from \w\S* )?import \w|\bcallback\b|\bjson\b|"
+    r"\b(?:python|javascript|html|api|snippet|method|regex|script|syntax)s?\b|https?:|"
+    r"\bfunction\b.{0,80}\b(?:takes|returns?|accepts|called)\b|^#+ ",
+    re.I | re.M,
+)
+"""Talk of programs, which no user of a service desk is told."""
+HOW_TO = _any(
+    r"(?:follow(?:ing)?|these|are the|some|few|simple) steps", r"steps (?:to|for|you)",
+    r"here(?:'s| is| are) (?:how|an example|some (?:tips|examples))", "step-by-step",
+)  # fmt: skip
+"""Instructions to somebody, by which no agent tells what it did."""
+BLANK = re.compile(
+    r"[\[<{](?:the |your |my |insert |enter |customer |user |client |agent |company |full )*"
+    r"(?:name|date|title|number|email|address|company|customer|user|phone|organi[sz]ation|"
+    r"position|contact|signature|insert|department|reason|amount|time)\b[^\]>}\n]{0,40}[\]>}]",
+    re.I,
+)
+"""What a template leaves to be filled in."""
 NOT_NOW = re.compile(
-    r"\b(?:will|shall|going to|would|could|can|may|might|let me|must|needs?|should|if|once)\b|"
+    r"\b(?:will|shall|going to|would|could|can|may|might|let me|must|needs?|should|if|once|"
+    r"someone|people|person|anyone|she|he|usually|often|typically|generally|imagine|suppose|"
+    r"for example|until (?:you|i)|when(?:ever)? you)\b|"
+    r"^\W*(?:then |and |or )?(?:pick|use|ensure|try|delete|repeat|click|create|run|follow|"
+    r"replace|"
+    r"type|copy|install|add|remove|make|write|choose|select)"
+    r" (?:the|all|an?|your|this|that|sure|to|any|these)\b|"
     r"'(?:ll|d)\b"
 )
+I_CAN_TELL = re.compile(
+    r"\b(?:i|we) (?:can|could|would like to|'d like to|must|may) (?:also |now |"
+    r"only )?(?:confirm|see|tell you|inform you|"
+    r"report)\b"
+)
+"""What comes before something that is told."""
 I_SEE = re.compile(
     r"^\W*(?:\w+,? )?i (?:understand|see|hear)(?: that)? you(?: want|'d| would| wish| need)"
 )
 CHATTER = re.compile(
-    r"^\W*(?:hello|hi|hey|thank(?:s| you)|sure|certainly|of course|great|ok|okay|understood|got it|"
+    r"^\W*(?:hello|hi|hey|thank(?:s| you)|sure|certainly|of course|great|ok|okay|understood|"
+    r"got it|"
     r"no problem|absolutely|good (?:morning|afternoon|evening|day)|you're welcome|my pleasure|"
     r"welcome|sorry|i apologi[sz]e|i(?:'m| am) (?:happy|glad|here|sorry|ready|an?\b)|have a|"
     r"goodbye|"
-    r"bye|one moment|just a moment|please (?:wait|hold)|hold on|perfect|i understand|i see\b|"
+    r"bye|one moment|just a moment|please (?:wait|hold)|hold on|perfect|i understand|"
+    r"i see(?=\W*$)|"
     r"take care|alright|noted|apologies)\b"
 )
-MY = re.compile(r"\bmy (?=(\w[^.?!]{0,30}))")
+MY = re.compile(r"\bmy (?=(\w[^.?!]{0,30}))(?:\w+ (?=(\w[^.?!]{0,30})))?")
 MINE = ("email", "name", "full name", "postcode", "account", "legal name", "reason")
 """What users call their own, besides rows."""
 NAMES = re.compile(r"[^\s|()\[\]{},;:\"'“”!?#/.]+")

@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from astra.arena import act_phrases as phrases
 from astra.arena.agreements import is_of_other, options_of, verbs_of
+from astra.arena.answers import normalise
 from astra.arena.asked_slots import Slot, asked_for, offered_slots, proposed_slots, says, slots_of
 from astra.arena.claims import name_stems, sentences, stems
-from astra.arena.statements import dates_in, numbers_in, places_of
+from astra.arena.statements import dates_in, number, numbers_in, places_of
 from astra.arena.traces import is_success, proposal
 from astra.records.world import (
     AgentAct,
+    ColumnType,
     EventKind,
     FactTime,
     OutcomeKind,
@@ -38,6 +40,13 @@ _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
 _KEY = re.compile(r"\b[a-z]{1,4}-?\d{2,}\b")
 """What looks like a key."""
+_PLEASANTRY = 15
+"""A sentence of fewer words that begins like a pleasantry tells nothing but what was done."""
+_YOU = re.compile(r"\byou\W*$")
+_HAVE = re.compile(r"(?:have|had)\b(?!.* been\b)")
+"""What *you* have done, which is no deed of the agent; *you have been charged* is."""
+_NEAR = 200
+"""So many characters before what was done may say that it was not."""
 _SHORT = 6
 """A question of so few words needs no verb: the number of days?"""
 
@@ -64,11 +73,15 @@ class _Message(NamedTuple):
     """Stems of what the tools of the world do, and of what agents call it."""
     nouns: frozenset[str]
     """Stems of what the world's tables and columns are called."""
+    states: tuple[str, ...]
+    """What the cells of columns with options may be."""
+    cells: frozenset[str]
+    """The texts in the world's other cells, normalised."""
 
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> MessageReading:
     """The act of what the agent said since the user's last turn, and what it is about."""
-    raw = proposal(trace, len(trace))
+    raw = _bounded(proposal(trace, len(trace)))
     message = _message(world, raw, trace)
     facts = goal.script.facts if goal.script else ()
     slots = slots_of(world, facts)
@@ -77,18 +90,28 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
         return _proposed(world, goal, slots, message, asking, trace)
     if _offers(world, message, asking):
         return MessageReading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
+    made_up = _is_no_telling(raw, message)
+    if made_up:
+        asking = [one for one in asking if _is_question(one)]
     if asking:
         return _asked(world, slots, message, asking)
+    if made_up:
+        return MessageReading(AgentAct.OTHER)
     for act, does in ((AgentAct.REFUSE, _refuses), (AgentAct.REPORT, _reports)):
         if any(does(message, sentence) for sentence, _ in message.said):
             return MessageReading(act)
     return MessageReading(AgentAct.OTHER)
 
 
+def _bounded(raw: str) -> str:
+    """So much of a message as is read."""
+    if len(raw) <= MOST_CHARACTERS:
+        return raw
+    return f"{raw[: MOST_CHARACTERS // 2]}\n{raw[-MOST_CHARACTERS // 2 :]}"
+
+
 def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     """A message without what is not said to the user, what the user said, and pleasantries."""
-    if len(raw) > MOST_CHARACTERS:
-        raw = f"{raw[: MOST_CHARACTERS // 2]}\n{raw[-MOST_CHARACTERS // 2 :]}"
     for pattern in phrases.UNSPOKEN:
         raw = pattern.sub("\n", raw)
     for pattern, shorter in phrases.SHORTER:
@@ -110,14 +133,38 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     changing = verbs | {one.removesuffix("e") for one in verbs}
     names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
     nouns = frozenset[str]().union(*map(name_stems, names))
-    return _Message(said, "\n".join(one for one, _ in said), changing, nouns)
+    return _Message(
+        said, "\n".join(one for one, _ in said), changing, nouns, _states(world), _cells(world)
+    )
+
+
+def _states(world: World) -> tuple[str, ...]:
+    """What the cells of columns with options may be."""
+    columns = (column for table in world.tables for column in table.columns)
+    values = {one.replace("_", " ") for column in columns for one in column.values}
+    return tuple(normalise(one) for one in sorted(values))
+
+
+def _cells(world: World) -> frozenset[str]:
+    """The texts in the cells of other columns, long enough to be told from words."""
+    cells = (
+        str(row[column.name])
+        for table in world.tables
+        for column in table.columns
+        if column.type == ColumnType.STRING
+        for row in world.rows[table.name]
+    )
+    return frozenset(normalise(one) for one in cells if len(one) > _SHORT)
 
 
 def _is_users(world: World, sentence: str) -> bool:
     """Whether a sentence is in the voice of a user: of what is mine."""
     nouns = {table.key.removesuffix("_id").replace("_", " ") for table in world.tables}
+    mine = (*phrases.MINE, *nouns)
     return any(
-        found[1].startswith((*phrases.MINE, *nouns)) for found in phrases.MY.finditer(sentence)
+        told.startswith(mine)
+        for found in phrases.MY.finditer(sentence)
+        for told in found.groups("")
     )
 
 
@@ -172,7 +219,9 @@ def _announces(world: World, message: _Message, sentence: str) -> bool:
         return False
     if phrases.UNDER_WAY.search(said):
         return True
-    return bool(stems(" ".join(verbs)) & message.changing) or _names_tool(world, said)
+    return bool(stems(" ".join(verbs)) & message.changing) or (
+        bool(verbs) and _names_tool(world, said)
+    )
 
 
 def _impending(sentence: str) -> list[str]:
@@ -264,7 +313,9 @@ def _asking(message: _Message) -> list[str]:
     found: list[str] = []
     below = False
     for one, nested in message.said:
-        if _is_asking(one) and not _offers_reading(message, one):
+        if _is_wish(message, one):
+            below = False
+        elif _is_asking(one) and not _offers_reading(message, one):
             found.append(one)
             below = one.endswith(":")
         elif below and nested:
@@ -278,6 +329,14 @@ def _is_asking(sentence: str) -> bool:
     return _is_question(sentence) or _is_ordered(sentence)
 
 
+def _is_wish(message: _Message, sentence: str) -> bool:
+    """Whether a question asks the user for a change, as users ask agents: could you renew it."""
+    found = phrases.COULD_YOU.search(sentence)
+    return found is not None and bool(
+        stems(found[1]) & message.changing and stems(found[0]) & message.nouns
+    )
+
+
 def _is_question(sentence: str) -> bool:
     return sentence.rstrip("\"')*_ ").endswith("?")
 
@@ -286,6 +345,7 @@ def _is_ordered(sentence: str) -> bool:
     """Whether a sentence that is no question asks for something: please tell me, I need."""
     if len(sentence.split()) <= _SHORT and phrases.PLEASE.search(sentence):
         return True
+    sentence = phrases.NONE_NEEDED.sub(" ", sentence)
     return any(found.search(sentence) for found in (phrases.ORDERED, phrases.NEEDED))
 
 
@@ -296,6 +356,7 @@ def _offers_reading(message: _Message, sentence: str) -> bool:
         not found[0].startswith("you") and found[1] in phrases.IDLE
         and not (found[1] in ("have", "get", "know", "ask") and " i " in found[0])
         and not phrases.WH.search(sentence[: found.start()])
+        and not phrases.ANY.search(sentence[: found.start()])
         for found in found
     )  # fmt: skip
 
@@ -341,7 +402,7 @@ def _has_options(message: _Message, sentence: str) -> bool:
     parts = phrases.OR.split(left)
     if len(parts) < 2 or phrases.GIVE.search(left):
         return False
-    if phrases.ONE_OR_OTHER.search(left):
+    if phrases.ONE_OR_OTHER.search(left) or phrases.IS_IT.match(left):
         return True
     if phrases.MAY_I.search(left) and not phrases.WH.search(left):
         return True
@@ -369,31 +430,72 @@ def _counts(world: World, said: str) -> int:
 
 
 def _refuses(message: _Message, sentence: str) -> bool:
-    return (
-        phrases.REFUSED.search(sentence) is not None or phrases.HANDED.search(sentence) is not None
-    )
+    """Whether a sentence says that something is not going to be done, for good."""
+    if phrases.HANDED.search(sentence):
+        return True
+    return bool(phrases.REFUSED.search(sentence)) and not phrases.UNVERIFIED.search(sentence)
+
+
+def _is_no_telling(raw: str, message: _Message) -> bool:
+    """Whether a message is about programs, a template, or instructs somebody."""
+    made_up = phrases.CODE.search(raw) or phrases.BLANK.search(raw)
+    return made_up is not None or phrases.HOW_TO.search(message.text) is not None
 
 
 def _reports(message: _Message, sentence: str) -> bool:
     """Whether a sentence tells something, and no plan or pleasantry."""
     if _is_question(sentence) or phrases.I_SEE.match(sentence):
         return False
-    if (
-        phrases.CHATTER.match(sentence)
-        and len(sentence.split()) < 15
-        and not _holds_value(sentence)
-    ):
-        return phrases.DONE.search(sentence) is not None
-    if phrases.DONE.search(sentence):
+    sentence = phrases.I_CAN_TELL.sub(" ", sentence).strip()
+    if any(_is_done(message, sentence, found) for found in phrases.DONE.finditer(sentence)):
         return True
     if phrases.NOT_NOW.search(sentence):
+        return False
+    short = len(sentence.split()) < _PLEASANTRY
+    if short and phrases.CHATTER.match(sentence) and not _holds_value(sentence):
         return False
     keys = _KEY.findall(sentence)
     about = stems(sentence) & message.nouns or keys
     if phrases.TOLD.search(sentence):
-        return bool(about) or (_holds_value(sentence) and len(sentence.split()) <= _SHORT)
+        if not about:
+            told = _holds_value(sentence) or _holds_state(message, sentence)
+            return told and len(sentence.split()) <= _SHORT
+        return bool(keys) or _holds_value(sentence) or _holds_cell(message, sentence)
     return bool(about) and _holds_value(sentence) and (":" in sentence or bool(keys))
 
 
+def _is_done(message: _Message, sentence: str, found: re.Match[str]) -> bool:
+    """Whether something was done that agents do or that becomes of the tables, and neither could be
+    nor was by others."""
+    before = phrases.BREAK.split(sentence[: found.start()][-_NEAR:])[-1]
+    if phrases.SUPPOSED.search(before) or (_YOU.search(before) and _HAVE.match(found[0])):
+        return False
+    bare = found["bare"] or found["undone"]
+    if bare:
+        return bool(stems(bare) & message.changing)
+    verb = found["verb"] or found["past"]
+    done = message.changing | phrases.FOUND | name_stems(" ".join(message.states))
+    if verb is None or stems(verb) & done:
+        return True
+    about = stems(sentence) & (message.nouns | message.changing) or _KEY.search(sentence)
+    return bool(about) and verb != "been" and phrases.PERFECT.search(found[0]) is not None
+
+
+def _holds_cell(message: _Message, sentence: str) -> bool:
+    """Whether a sentence has a word of what the cells of the world may be, or says that something
+    is there, or not."""
+    if phrases.NOTHING.search(sentence) or _holds_state(message, sentence):
+        return True
+    return any(one in sentence for one in message.cells)
+
+
+def _holds_state(message: _Message, sentence: str) -> bool:
+    """Whether a sentence has one of the words that the cells with options may be."""
+    words = f" {' '.join(phrases.NAMES.findall(sentence))} "
+    return any(f" {one} " in words for one in message.states)
+
+
 def _holds_value(sentence: str) -> bool:
-    return (next(numbers_in(sentence), None) or next(dates_in(sentence), None)) is not None
+    if next(dates_in(sentence), None) is not None:
+        return True
+    return any(number(one.text) is not None for one in numbers_in(sentence))

@@ -50,7 +50,8 @@ _WHICH_ONE = re.compile(
     r"(?!.*\b(?:prefer|rather)\b)|"
     r"\bwhich\W*$|\bone (?:do|did|would) you (?:mean|want|like|wish|prefer)\b|"
     r"\b(?:do|did) you mean\b|\byou (?:are|['’]re) referring to\b|\bchoose (?:one|from)\b|"
-    r"\bpick one\b|\b(?:the|its|that) (?:id|number|reference|identifier)\b(?! of)|"
+    r"\bpick one\b|\b(?:the|its|that|a) (?:(?:right|correct|exact|full|valid) )?"
+    r"(?:id|number|reference|identifier)\b(?! of)|"
     r"\bselect one\b|\bwhich\b.{0,30}\b(?:refer|mean)"
 )
 _IDENTITY = re.compile(
