@@ -19,12 +19,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import yaml
@@ -32,13 +31,23 @@ from scores import paired, pooled
 from staged import ROOT, composed, link_to, run
 
 from astra.arena.prompt import initial_messages
+from astra.arena.reward import RewardMode
 from astra.arena.world_table import read_arenas
+from astra.arena.worlds import goal_of
+from astra.records.base import canonical_json, content_id
 from astra.records.bench import BenchEpisode
+from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.records.score import Scored
 from astra.records.trajectory import SFTSample
+from astra.records.world import EventKind, TraceEvent
 from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
-from astra.store.tables import read_records, write_records
+from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
+from astra.sandbox.limits import SandboxLimits
+from astra.store.tables import read_records
+from astra.tracking.mlflow import digests
+from astra.train.checkpoints import run_folder
+from astra.train.sft_config import SFTConfig
 
 WORK = ROOT / "runs/world_learning"
 DATA = WORK / "data"
@@ -61,13 +70,14 @@ RL = (
 )  # fmt: skip
 BENCH = (
     "bench.arenas=null", "bench.irrelevant_tools=none", "bench.limits.max_turns=12",
-    "bench.limits.max_calls=12", "bench.limits.max_response_tokens=900", "bench.limits.max_turn_tokens=64",
+    "bench.limits.max_calls=12", "bench.limits.max_response_tokens=900",
+    "bench.limits.max_turn_tokens=64",
     "bench.engine_rows=64",
     "bench.contamination=null",
 )  # fmt: skip
 TRIES = 8
 TRIED = 32
-"""Training goals of which pass@8 of the start is measured."""
+"""Goals of which pass@8 of the start, and partial credit along SFT, are measured."""
 
 
 def prepare(folder: Path, overrides: Sequence[str]) -> None:
@@ -129,8 +139,6 @@ def trained(
     """RL from a seed's start, on the worlds' goals or on other arenas."""
     folder = WORK / f"{name}-{seed}"
     prepare(folder, [*RL, f"rl.seed={seed}"])
-    if arenas is not None:
-        link_to(folder / "data/envs_merged.parquet", arenas)
     link_data(folder)
     link_to(folder / "models/sft", start(seed) / "models/sft")
     run(folder, "rl", Path("models/rl"))
@@ -164,43 +172,93 @@ def scored(name: str, seed: int, policy: Path) -> dict[str, dict[str, BenchEpiso
     return played
 
 
-def solved(seed: int) -> dict[str, Any]:
-    """pass@1 and pass@8 of a seed's start on training goals, by the product's own band."""
-    from astra.arena.reward import RewardMode
+def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float) -> list[Rollout]:
+    """Episodes of a saved policy, ``tries`` of each goal in a row, with RL's limits."""
     from astra.rollout.batched import BatchedEngine
     from astra.rollout.chat import load_policy
     from astra.rollout.driver import RolloutDriver
     from astra.rollout.engine import Sampling
-    from astra.rollout.live import EpisodeJob, RolloutLimits
-    from astra.sandbox.limits import SandboxLimits
     from astra.sandbox.local import LocalSandbox
 
-    file = WORK / f"start-{seed}/pass.json"
+    limits = RolloutLimits.model_validate(composed(["scale=smoke", *RL])["rl"]["limits"])
+    loaded = load_policy(PolicyConfig.saved(str(policy), "float32"))
+    engine = BatchedEngine(loaded.model, loaded.codec.eos_id, loaded.codec.pad_id, 64)
+    with LocalSandbox(SandboxLimits(cpu_s=600, call_timeout_s=30.0)) as sandbox:
+        driver = RolloutDriver(engine, loaded.codec, sandbox, limits, RewardMode.STATE)
+        jobs = [EpisodeJob(goal) for goal in goals for _ in range(tries)]
+        return driver.run(jobs, Sampling(temperature, 0))
+
+
+def drawn(split: Split, count: int) -> list[Arena]:
+    """Goals of a split in an order that their ids give."""
+    goals = [one for one in read_arenas(DATA / "data/goals.parquet") if one.split is split]
+    return sorted(goals, key=lambda one: content_id(["drawn", one.id]))[:count]
+
+
+def credit(rollout: Rollout) -> float:
+    """The share of the calls of the goal's own trace that an episode made, with their arguments."""
+    wanted = Counter(_calls(goal_of(rollout.arena).trace))
+    made = Counter(_calls(one for one in rollout.trace or () if not one.failed))
+    return sum((wanted & made).values()) / max(1, sum(wanted.values()))
+
+
+def _calls(events: Iterable[TraceEvent]) -> list[str]:
+    return [
+        canonical_json([one.tool, one.arguments]) for one in events if one.kind == EventKind.CALL
+    ]
+
+
+def start_figures(seed: int) -> dict[str, Any]:
+    """pass@1 and pass@8 of a seed's start, and partial credit along its SFT, greedily."""
+    file = WORK / f"start-{seed}/figures.json"
     if file.exists():
         return json.loads(file.read_text())
-    limits = RolloutLimits.model_validate(composed(["scale=smoke", *RL])["rl"]["limits"])
-    policy = load_policy(PolicyConfig.saved(str(start(seed) / "models/sft"), "float32"))
-    goals = [one for one in read_arenas(DATA / "data/goals.parquet") if one.split is Split.TRAIN]
-    random.Random(seed).shuffle(goals)
-    engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, 64)
-    sandbox = LocalSandbox(SandboxLimits(cpu_s=600, call_timeout_s=30.0))
-    driver = RolloutDriver(engine, policy.codec, sandbox, limits, RewardMode.STATE)
-    jobs = [EpisodeJob(goal) for goal in goals[:TRIED] for _ in range(TRIES)]
-    wins: Counter[str] = Counter()
-    why: Counter[str] = Counter()
-    for rollout in driver.run(jobs, Sampling(1.0, seed)):
-        wins[rollout.arena.id] += bool(rollout.score and rollout.score.success)
-        verdict = rollout.score.verdict if rollout.score else None
-        why.update(reason.partition(":")[0] for reason in (verdict.reasons if verdict else ()))
+    folder = start(seed)
+    goals = drawn(Split.TRAIN, TRIED)
+    rollouts = played(folder / "models/sft", goals, TRIES, 1.0)
+    wins = [sum(_succeeds(one) for one in rollouts[at : at + TRIES])
+            for at in range(0, len(rollouts), TRIES)]  # fmt: skip
+    curve = {
+        str(step): {
+            split.value: _along(checkpoint, split) for split in (Split.TRAIN, Split.HELDOUT)
+        }
+        for step, checkpoint in checkpoints(folder, seed)
+    }
     found = {
-        "goals": len(goals[:TRIED]),
-        "pass_1": sum(wins.values()) / len(jobs),
-        "pass_8": sum(wins[goal.id] > 0 for goal in goals[:TRIED]) / len(goals[:TRIED]),
-        "histogram": dict(sorted(Counter(wins[goal.id] for goal in goals[:TRIED]).items())),
-        "reasons": dict(why.most_common(12)),
+        "goals": len(goals),
+        "pass_1": round(sum(wins) / len(rollouts), 4),
+        f"pass_{TRIES}": round(sum(won > 0 for won in wins) / len(goals), 4),
+        "wins": dict(sorted(Counter(wins).items())),
+        "along_sft": curve,
     }
     file.write_text(json.dumps(found))
     return found
+
+
+def _succeeds(rollout: Rollout) -> bool:
+    return rollout.score is not None and rollout.score.success
+
+
+def _along(policy: Path, split: Split) -> dict[str, float]:
+    rollouts = played(policy, drawn(split, TRIED), 1, 0.0)
+    return {
+        "credit": round(fmean(map(credit, rollouts)), 4),
+        "success": round(fmean(map(_succeeds, rollouts)), 4),
+    }
+
+
+def checkpoints(folder: Path, seed: int) -> list[tuple[int, Path]]:
+    """The checkpoints of a seed's SFT by step, each a policy with the tokenizer of the last."""
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    inputs = digests(folder / "data/sft_set.parquet", folder / params["sft"]["policy"]["path"])
+    run_of = run_folder("sft", SFTConfig.model_validate(params["sft"]), inputs)
+    found: list[tuple[int, Path]] = []
+    for path in run_of.glob("checkpoint-*"):
+        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+            if not (path / name).exists():
+                shutil.copy(folder / "models/sft" / name, path / name)
+        found.append((int(path.name.rpartition("-")[2]), path))
+    return sorted(found)
 
 
 def _values(episodes: Mapping[str, BenchEpisode], score: str) -> dict[str, float]:
@@ -213,30 +271,29 @@ def _values(episodes: Mapping[str, BenchEpisode], score: str) -> dict[str, float
 
 def report(seeds: Sequence[int]) -> dict[str, Any]:
     """What every arm scored on the held-out goals, and paired differences over seeds."""
-    policies = {"rl": "rl", "control": "control", "lookups": "rl"}
-    played: dict[str, list[dict[str, float]]] = {"sft": []}
+    values: dict[str, list[dict[str, float]]] = {"sft": []}
     kinds: dict[str, str] = {}
     for seed in seeds:
-        for name, stage in policies.items():
-            model = WORK / f"{name}-{seed}/models/{'sft' if name == 'control' else stage}"
+        for name, stage in (("rl", "rl"), ("control", "sft")):
+            model = WORK / f"{name}-{seed}/models/{stage}"
             if not model.exists():
                 continue
             found = scored(name, seed, model)
-            played.setdefault(name, []).append(_values(found["rl"], "success"))
+            values.setdefault(name, []).append(_values(found["rl"], "success"))
             if name == "rl":
-                played["sft"].append(_values(found["sft"], "success"))
+                values["sft"].append(_values(found["sft"], "success"))
             kinds |= {arena: one.kind.value for arena, one in found["rl"].items()}
-    means = {name: _estimate(runs) for name, runs in played.items() if runs}
+    means = {name: _estimate(runs) for name, runs in values.items() if runs}
     pairs: dict[str, Any] = {}
-    for after, before in (("rl", "sft"), ("control", "sft"), ("rl", "control"), ("rl", "lookups")):
-        both = list(zip(played.get(after, []), played.get(before, []), strict=False))
+    for after, before in (("rl", "sft"), ("control", "sft"), ("rl", "control")):
+        both = list(zip(values.get(after, []), values.get(before, []), strict=False))
         if both:
             pairs[f"{after}-{before}"] = _estimate([paired(a, b) for a, b in both])
     by_kind = {
         kind: {
             name: round(sum(v for run_ in runs for a, v in run_.items() if kinds.get(a) == kind)
                         / max(1, sum(kinds.get(a) == kind for run_ in runs for a in run_)), 4)
-            for name, runs in played.items() if runs
+            for name, runs in values.items() if runs
         }
         for kind in sorted({*kinds.values()})
     }  # fmt: skip
@@ -248,29 +305,21 @@ def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: round(getattr(found, name), 4) for name in ("mean", "low", "high", "n")}
 
 
-def lookup_arenas() -> Path:
-    """The look-up arenas of the committed build."""
-    return ROOT / "data/envs_merged.parquet"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", required=True,
-                        choices=("start", "rl", "control", "lookups", "report"))  # fmt: skip
+                        choices=("start", "rl", "control", "report"))  # fmt: skip
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     arguments = parser.parse_args()
     make_data()
     for seed in arguments.seeds:
         match arguments.part:
             case "start":
-                print(json.dumps(solved(seed)))
+                print(json.dumps(start_figures(seed)))
             case "rl":
-                scored("rl", seed, trained("rl", seed) / "models/rl")
+                scored("rl", seed, trained(seed) / "models/rl")
             case "control":
                 scored("control", seed, control(seed) / "models/sft")
-            case "lookups":
-                folder = trained("lookups", seed, arenas=lookup_arenas())
-                scored("lookups", seed, folder / "models/rl")
             case _:
                 pass
     if arguments.part == "report":
@@ -278,7 +327,7 @@ def main() -> None:
         context = json.loads((ROOT / "policies/tiny/config.json").read_text())
         document = {
             "lengths": lengths(codec, context["max_position_embeddings"]),
-            "start": {str(seed): solved(seed) for seed in arguments.seeds},
+            "start": {str(seed): start_figures(seed) for seed in arguments.seeds},
             **report(arguments.seeds),
         }
         OUT.write_text(json.dumps(document, indent=1) + "\n")

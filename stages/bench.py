@@ -27,7 +27,7 @@ def main() -> None:
         check_suites(config.suites)  # before the arenas: they take long
         arenas = select(read_arenas(ARENAS), config)
         users = None
-        if config.user != "rules":
+        if config.user is not None:
             users = stage.enter(LlmUsers(config.user, runtime))
         episodes = run_arenas(config, runtime, arenas, ARENAS, TRAINED, users)
         write_records(EPISODES, episodes, BenchEpisode)

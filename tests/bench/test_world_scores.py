@@ -37,7 +37,7 @@ def config(root: Path) -> BenchConfig:
         },
         "arenas": None, "irrelevant_tools": "banded", "irrelevant_per_band": 1,
         "engine_rows": 16, "resamples": 200, "confidence": 0.95, "max_infra_share": 0.01,
-        "examples": 2, "suites": [], "user": "rules",
+        "examples": 2, "suites": [], "user": None,
         "serving": {"engine": "local", "rows": 16, "keep_mb": 1024},
         "endpoints": {},
         "contamination": None, "sandbox": {}, "seed": 0,

@@ -122,7 +122,7 @@ def test_rl_along_a_tree_has_the_log_probabilities_of_padded_rows(
     mask[0, :9] = 0  # a shorter prompt, padded on the left
     mask[1, -5:] = 0  # a shorter completion
     found = []
-    for layout in ("padded", "tree"):
+    for layout in (None, "tree"):
         one: Any = rl_trainer(policy, tmp_path, ScriptedRoller(4), temperature=0.7, layout=layout)
         policy.model.zero_grad()
         logps, entropies, _ = one._get_per_token_logps_and_entropies(
@@ -143,14 +143,14 @@ def test_adapters_of_a_policy_in_bfloat16_train_alike_padded_and_along_a_tree(
     monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2))
     nowhere: Any = None  # no call is made
     norms: list[list[float]] = []
-    for layout in ("padded", "tree"):
+    for layout in (None, "tree"):
         torch.manual_seed(0)
         policy = load_policy(PolicyConfig.saved("policies/tiny", "bfloat16"))
         options: dict[str, Any] = {
             "layout": layout, "lora": {"rank": 4}, "learning_rate": 1e-3, "save_steps": 3,
             "micro_batch_size": 4,
         }  # fmt: skip
-        folder, run = tmp_path / layout, Run(None, "", "")
+        folder, run = tmp_path / str(layout), Run(None, "", "")
         if stage == "sft":
             as_bfloat16 = PolicyConfig.saved("policies/tiny", "bfloat16").model_dump()
             sft = sft_config(policy=as_bfloat16, max_steps=3, epochs=9, batch_size=4, **options)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, field_validator
 
 from astra.arena.irrelevant import IrrelevantMode
@@ -39,9 +37,9 @@ class BenchConfig(StageConfig):
     serving: ServingOptions
     """How checkpoints are served to suites; with engine ``vllm``, which shards what one device does
     not hold, to the arenas as well. With ``local`` the stage itself loads them for the arenas."""
-    user: Literal["rules"] | ModelConfig
-    """Who plays the users of goals: the automaton of their scripts, or a model that finds words for
-    what the automaton decides (``llm_user.py``); then at an endpoint of block ``runtime``."""
+    user: ModelConfig | None
+    """A model that finds words for what the automaton of a goal's script decides (``llm_user.py``),
+    at an endpoint of block ``runtime``; None: the automaton has the script's words."""
     endpoints: dict[str, ModelEndpoint]
     """Servers that run already, by checkpoint, for arenas and suites; further names are baselines,
     for suites alone."""
@@ -52,7 +50,7 @@ class BenchConfig(StageConfig):
 
     @field_validator("user")
     @classmethod
-    def _is_a_model(cls, user: Literal["rules"] | ModelConfig) -> Literal["rules"] | ModelConfig:
-        if user != "rules" and user.backend != "openai":
-            raise ValueError("a user without a model is `rules`; a model needs backend openai")
+    def _is_a_model(cls, user: ModelConfig | None) -> ModelConfig | None:
+        if user is not None and user.backend != "openai":
+            raise ValueError("a user without a model is null; a model needs backend openai")
         return user

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-Layout = Literal["padded", "tree"]
-"""``padded`` to the longest row, or as a ``tree``: one line without padding in which what rows
-begin with alike stands once (token_tree.py)."""
+Layout = Literal["tree"] | None
+"""``tree``: one line without padding in which what rows begin with alike stands once
+(token_tree.py). None: rows are padded to the longest."""
 
 
 def refuse_tree(activation_checkpointing: bool) -> None:

@@ -29,7 +29,7 @@ class AssistantSFTTrainer(SFTTrainer):
     """Computes its parent's loss and accuracy; its parent does so itself where a model is sharded
     or wrapped, and where logits would take more than OWN_HEAD_BYTES."""
 
-    def __init__(self, *, layout: Layout = "padded", **kwargs: Any) -> None:
+    def __init__(self, *, layout: Layout = None, **kwargs: Any) -> None:
         self._layout: Layout = layout
         super().__init__(**kwargs)
 
