@@ -133,11 +133,9 @@ def start(seed: int) -> Path:
     return folder
 
 
-def trained(
-    name: str, seed: int, overrides: Sequence[str] = RL, arenas: Path | None = None
-) -> Path:
-    """RL from a seed's start, on the worlds' goals or on other arenas."""
-    folder = WORK / f"{name}-{seed}"
+def trained(seed: int) -> Path:
+    """RL from a seed's start on the worlds' goals."""
+    folder = WORK / f"rl-{seed}"
     prepare(folder, [*RL, f"rl.seed={seed}"])
     link_data(folder)
     link_to(folder / "models/sft", start(seed) / "models/sft")
