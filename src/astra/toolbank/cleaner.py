@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from astra.text.inline import lookup
 from astra.toolbank.types import MISFIT, coerce, is_number, map_type
 from astra.toolbank.validity import BRANCHES, COUNTS, FLAGS, MAPPINGS, SCHEMAS, compiles
 
@@ -296,19 +297,3 @@ def _by_name(items: list[Any]) -> dict[str, Any]:
         for item in items
         if isinstance(item, dict) and isinstance(item.get("name"), str)
     }
-
-
-def lookup(root: Any, pointer: str) -> Any:
-    """What a local pointer names in ``root``, list positions included; None if nothing."""
-    if not pointer.startswith("#/"):
-        return None
-    node = root
-    for part in pointer[2:].split("/"):
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
-            node = node[int(key)]
-        elif isinstance(node, dict) and key in node:
-            node = node[key]
-        else:
-            return None
-    return node

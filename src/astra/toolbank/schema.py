@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
-from astra.toolbank.cleaner import Cleaner, lookup
+from astra.text.inline import lookup
+from astra.toolbank.cleaner import Cleaner
 from astra.toolbank.validity import problem
 
 MAX_NODES = 20_000

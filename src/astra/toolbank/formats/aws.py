@@ -7,8 +7,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+from astra.text.inline import Inliner
 from astra.toolbank.effects import method_effect
-from astra.toolbank.inline import Inliner
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 
 _TYPES: dict[str, dict[str, Any]] = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from astra.text.inline import Inliner, add_body
 from astra.toolbank.effects import method_effect
-from astra.toolbank.inline import Inliner, add_body
 from astra.toolbank.raw import BadDocument, RawServer, RawTool
 
 KIND = "discovery#restDescription"

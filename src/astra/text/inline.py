@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from astra.toolbank.cleaner import lookup
-
 MAX_DEPTH = 6
 """Most references that are inlined inside one another."""
 MAX_NODES = 20_000
@@ -83,3 +81,19 @@ def add_body(schema: Any, needed: Any, properties: dict[str, Any], required: lis
     properties["body"] = schema
     if needed is True:
         required.append("body")
+
+
+def lookup(root: Any, pointer: str) -> Any:
+    """What a local pointer names in ``root``, list positions included; None if nothing."""
+    if not pointer.startswith("#/"):
+        return None
+    node = root
+    for part in pointer[2:].split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+            node = node[int(key)]
+        elif isinstance(node, dict) and key in node:
+            node = node[key]
+        else:
+            return None
+    return node
