@@ -16,7 +16,7 @@ def main() -> None:
     with data_stage("worlds", WorldsConfig) as stage:
         config = stage.config
         stage.expect(lambda: world_asks(config))
-        planned = [*plans(config), *config.subjects]
+        planned = [*plans(config), *config.services, *config.subjects]
         stage.follow("planned", len(planned), "worlds")
         # Rules write no worlds of subjects: there is nothing for them to answer.
         teachers = WorldTeachers(stage.teacher(config.teacher, {}), stage.teacher(config.judge, {}))

@@ -48,6 +48,7 @@ def config(**fields: Any) -> WorldsConfig:
         "teacher": OFFLINE,
         "judge": OFFLINE,
         "subjects": (),
+        "services": (),
         "inner_attempts": 1,
         "max_asks": 1,
         "agreement_cases": 2,

@@ -112,7 +112,7 @@ def settings(**changes: Any) -> dict[str, Any]:
     return {
         "seed": 0, "shape": "small", "domains": [], "variants": {}, "composed": 0, "attempts": 1,
         "teacher": model, "judge": model, "subjects": [SUBJECT.model_dump(mode="json")],
-        "inner_attempts": 40, "max_asks": 200, "agreement_cases": 12,
+        "services": [], "inner_attempts": 40, "max_asks": 200, "agreement_cases": 12,
         "proofs": FEW.model_dump(), "contamination": None, "sandbox": {}, **changes,
     }  # fmt: skip
 

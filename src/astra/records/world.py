@@ -148,6 +148,7 @@ class WorldShape(StrEnum):
 
     FULL = "full"
     SMALL = "small"  # three tables, six tools, sixty words of policy: for small policies
+    SERVICE = "service"  # as large as the service is that it stands for
 
 
 class World(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from astra.records.state import Row, Tables
@@ -23,14 +23,10 @@ from astra.worlds.asks import RulesReply, SchemaReply, TaughtRule, ToolBody, Too
 from astra.worlds.documents import world_tool
 from astra.worlds.layout import outcomes_table
 from astra.worlds.operations.accounts import decline, hand_over
-from astra.worlds.policy import REFUSALS, SAY_FIRST, ending
+from astra.worlds.policy import REFUSALS, desk_policy
 from astra.worlds.subjects import WorldSubject
 
 HOST_TOOL_NAMES = ("decline_request", "hand_over")
-_OPENING = (
-    "It is {time} on {day}. You see and change records with your tools alone: what no tool has "
-    "told you, you do not know, and you do not guess. Dates are written year, month, day."
-)
 
 
 def world_of(
@@ -64,29 +60,19 @@ def world_of(
         tools=(*written, *(world_tool(spec, tables) for spec in last)),
         rules=stated,
         invariants=tuple(Invariant(**dict(one)) for one in schema.invariants),
-        policy=policy_of(schema, rules, stated, shape, clock),
+        policy=desk_policy(
+            schema.title,
+            rules.about,
+            [f"{rule.text} (`{rule.reason}`)" for rule in stated],
+            schema.topics,
+            shape,
+            clock,
+        ),
         topics=schema.topics,
         refusals=REFUSALS,
         checks={},
         prompt_hash=prompt_hash,
     )
-
-
-def policy_of(
-    schema: SchemaReply, rules: RulesReply, stated: Sequence[PolicyRule], shape: WorldShape,
-    clock: str,
-) -> str:  # fmt: skip
-    """What an agent is told: the teacher's words, and the host's about how a request ends."""
-    sentences = [f"{rule.text} (`{rule.reason}`)" for rule in stated]
-    if shape is WorldShape.SMALL:
-        about = [f"{schema.title}. Today is {clock[:10]}.", rules.about, *sentences]
-        return " ".join([*filter(None, about), f"Otherwise decline with that code. {SAY_FIRST}"])
-    numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
-    opening = _OPENING.format(time=clock[11:16], day=clock[:10])
-    return "\n\n".join(
-        [f"# {schema.title}", opening, rules.about, f"## Rules\n\n{numbered}",
-         ending(schema.topics)]
-    )  # fmt: skip
 
 
 def tables_of(schema: SchemaReply) -> tuple[WorldTable, ...]:

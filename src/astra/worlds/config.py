@@ -13,6 +13,7 @@ from astra.records.world import WorldShape
 from astra.sandbox.limits import SandboxLimits
 from astra.settings import StageConfig
 from astra.worlds.domain import load_domains
+from astra.worlds.services.source import ServiceSource
 from astra.worlds.subjects import WorldSubject
 
 
@@ -45,6 +46,8 @@ class WorldsConfig(StageConfig):
     """Who decides by the sentence of a rule alone whether it allows a call."""
     subjects: tuple[WorldSubject, ...]
     """What a teacher writes a world about, one each; rules write none."""
+    services: tuple[ServiceSource, ...]
+    """Services that become worlds by rule, a folder of ``sources/services`` each."""
     inner_attempts: int = Field(ge=1)
     """How often a part of a taught world (schema, rules, a tool, rows) is asked for."""
     max_asks: int = Field(ge=1)
@@ -63,7 +66,10 @@ class WorldsConfig(StageConfig):
             raise ValueError(f"there are no domains {strange}, only {sorted(load_domains())}")
         if self.subjects and "offline" in (self.teacher.backend, self.judge.backend):
             raise ValueError("worlds of subjects are written by models: set backend openai")
-        names = [*load_domains(), *(subject.name for subject in self.subjects)]
+        if self.shape is WorldShape.SERVICE:
+            raise ValueError("shape is full or small: worlds of `services` are as they come")
+        named = (*self.subjects, *self.services)
+        names = [*load_domains(), *(one.name for one in named)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"subjects {twice}: there is a domain of that name")
+            raise ValueError(f"subjects and services {twice}: there is another of that name")
         return self

@@ -68,7 +68,7 @@ def generate(
     specs = _specs(layout, variant, rng)
     rules = _rules(layout, specs, rng)
     tables = layout.tables()
-    guarded = _guarded(specs, rules)
+    guarded = guarded_specs(specs, rules)
     reasons = tuple(dict.fromkeys([*(rule.reason for rule in rules), *REFUSALS]))
     ending = [decline("decline_request", reasons), hand_over("hand_over", (*domain.topics,))]
     counts = SMALL_ROWS if layout.small else FULL_ROWS
@@ -194,7 +194,9 @@ def _compiles(layout: Layout, require: object) -> bool:
     return True
 
 
-def _guarded(specs: Mapping[str, ToolSpec], rules: Sequence[PolicyRule]) -> dict[str, ToolSpec]:
+def guarded_specs(
+    specs: Mapping[str, ToolSpec], rules: Sequence[PolicyRule]
+) -> dict[str, ToolSpec]:
     """The tools with the guards of the rules that tools enforce."""
     guarded: dict[str, ToolSpec] = {}
     for operation, spec in specs.items():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from astra.records.world import PolicyRule
+from astra.records.world import PolicyRule, WorldShape
 from astra.worlds.domain import Archetype
 from astra.worlds.layout import Layout
 from astra.worlds.sentences import listed
@@ -18,6 +18,10 @@ REFUSALS = {
 """Codes of ``decline_request`` that every world has, and when each is right."""
 SAY_FIRST = "Before `not_offered`, tell the user."
 """What every policy says, so that a user who has a tool for the agent can bring it."""
+_OPENING = (
+    "It is {time} on {day}. You see and change records with your tools alone: what no tool has "
+    "told you, you do not know, and you do not guess. Dates are written year, month, day."
+)
 A = Archetype
 
 
@@ -35,6 +39,21 @@ def policy_text(layout: Layout, clock: str, rules: Iterable[PolicyRule]) -> str:
         f"# {layout.domain.title}", _opening(layout, clock), _nouns(layout), _work(layout),
         f"## Rules\n\n{numbered}", ending(topics),
     ])  # fmt: skip
+
+
+def desk_policy(
+    title: str, about: str, sentences: Sequence[str], topics: Mapping[str, str], shape: WorldShape,
+    clock: str,
+) -> str:  # fmt: skip
+    """The policy of a world of no domain: what is known of the desk, and the host's words about how
+    a request ends. ``sentences`` are the rules', each with its code."""
+    if shape is WorldShape.SMALL:
+        told = [f"{title}. Today is {clock[:10]}.", about, *sentences]
+        return " ".join([*filter(None, told), f"Otherwise decline with that code. {SAY_FIRST}"])
+    numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
+    opening = _OPENING.format(time=clock[11:16], day=clock[:10])
+    parts = [f"# {title}", opening, about, f"## Rules\n\n{numbered}", ending(topics)]
+    return "\n\n".join(parts)
 
 
 def _opening(layout: Layout, clock: str) -> str:

@@ -236,7 +236,7 @@ class WorldProof:
 
     def _hidden(self, runner: WorldRunner) -> Iterator[WorldFault]:
         """Tools that refuse until another tool has put something right."""
-        if self._world.shape is WorldShape.SMALL:
+        if self._world.shape is not WorldShape.FULL:
             return
         found: set[str] = set()
         writing = [tool for tool in self._world.tools

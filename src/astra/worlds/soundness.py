@@ -51,8 +51,10 @@ class Bounds:
 BOUNDS = {
     WorldShape.FULL: Bounds((5, 8), (12, 20), (6, 12), 4, (250, 700), (150, 600)),
     WorldShape.SMALL: Bounds((3, 3), (1, 6), (1, 3), 1, (1, 60), (10, 80)),
+    WorldShape.SERVICE: Bounds((2, 20), (4, 60), (1, 30), 0, (1, 1_500), (10, 5_000)),
 }
-"""Sizes of worlds: full ones are desks with a rulebook, small ones fit a small policy."""
+"""Sizes of worlds: full ones are desks with a rulebook, small ones fit a small policy, those of
+services are as they come."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 TRACE_OPERATORS = frozenset({"called", "seen", "distinct_seen", "confirmed"})
 """Operators that ask about the conversation, which no tool can tell."""

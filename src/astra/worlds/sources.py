@@ -207,7 +207,7 @@ class Source:
         key = self._tables[result.table].key
         lines = [f"rows = sorted(world.tables[{result.table!r}], key=lambda row: row[{key!r}])"]
         for one in result.filters:
-            how = "==" if one.how == "eq" else "<="
+            how = {"eq": "==", "most": "<=", "least": ">="}[one.how]
             lines.append(f"if {one.argument} is not None:")
             lines.append(
                 f"    rows = [row for row in rows if row[{one.column!r}] {how} {one.argument}]"

@@ -16,13 +16,13 @@ class Parameter:
     """One parameter. ``table`` names the table whose key it is; that row then has to exist."""
 
     name: str
-    type: Literal["string", "integer", "date"]
+    type: Literal["string", "integer", "number", "boolean", "date"]
     description: str
     values: tuple[str, ...] = ()
     table: str = ""
     optional: bool = False
-    least: int | None = None
-    most: int | None = None
+    least: float | None = None
+    most: float | None = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Filter:
 
     column: str
     argument: str
-    how: Literal["eq", "most"] = "eq"
+    how: Literal["eq", "most", "least"] = "eq"
 
 
 @dataclass(frozen=True)

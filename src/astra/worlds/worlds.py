@@ -1,4 +1,5 @@
-"""The flow of stage ``worlds``: each world is drawn or written by a teacher, and proved."""
+"""The flow of stage ``worlds``: each world is drawn, made of a service, or written by a teacher,
+and proved."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from astra.contamination.index import ContaminationIndex
 from astra.llm.pool import flow
@@ -18,11 +20,19 @@ from astra.worlds.config import WorldsConfig
 from astra.worlds.generator import generate
 from astra.worlds.plans import Plan
 from astra.worlds.proofs import WorldProof
+from astra.worlds.services.hosting import service_world
+from astra.worlds.services.source import ServiceRefused, ServiceSource
 from astra.worlds.soundness import WorldFault
 from astra.worlds.subjects import WorldSubject
 from astra.worlds.teaching import TaughtWorld
 
 Outcome = World | Rejection
+Planned = Plan | ServiceSource | WorldSubject
+"""What a world is made of: a domain, a service, or a subject that a teacher writes about."""
+
+
+_MOST_FAULTS = 12
+"""Faults of one world of a service that are told."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class WorldTeachers:
 
 
 async def worlds(
-    planned: Sequence[Plan | WorldSubject],
+    planned: Sequence[Planned],
     teachers: WorldTeachers,
     sandbox: Sandbox,
     config: WorldsConfig,
@@ -42,9 +52,11 @@ async def worlds(
     open_items: int,
     metrics: StageMetrics,
 ) -> AsyncGenerator[Outcome, None]:
-    """What comes of each plan and subject, in their order."""
+    """What comes of each, in their order."""
 
-    async def work(plan: Plan | WorldSubject) -> list[Outcome]:
+    async def work(plan: Planned) -> list[Outcome]:
+        if isinstance(plan, ServiceSource):
+            return await asyncio.to_thread(lambda: list(_hosted(plan, sandbox, config, index)))
         if isinstance(plan, Plan):
             return await asyncio.to_thread(lambda: list(_drawn(plan, sandbox, config, index)))
         shared = partial(overlap, config=config, index=index)
@@ -72,6 +84,28 @@ def _drawn(
         yield Rejection(
             item=plan.name, part=world.id, reason=fault.reason, detail=fault.detail,
             attempt=attempt, final=attempt == config.attempts - 1,
+        )  # fmt: skip
+
+
+def _hosted(
+    source: ServiceSource, sandbox: Sandbox, config: WorldsConfig, index: ContaminationIndex | None
+) -> Iterator[Outcome]:
+    """The world of a service, or everything that is wrong with the first part that is."""
+    part = ""
+    try:
+        world = service_world(source, config.shape)
+        part = world.id
+        proof = WorldProof(world, sandbox, config.proofs)
+        shared = overlap(world, config, index)
+        found = [shared] if shared else list(islice(proof.faults(), _MOST_FAULTS))
+        if not found:
+            yield world.model_copy(update={"checks": dict(sorted(proof.checks.items()))})
+    except ServiceRefused as error:
+        found = error.faults
+    for at, fault in enumerate(found, start=1):
+        yield Rejection(
+            item=source.name, part=part, reason=fault.reason, detail=fault.detail,
+            final=at == len(found),
         )  # fmt: skip
 
 
