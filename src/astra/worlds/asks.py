@@ -19,7 +19,7 @@ WORDINGS = "worlds/wordings"
 HOST_TOOLS = 2
 """``decline_request`` and ``hand_over``, which every world has and no teacher writes."""
 
-HOST_WORDS = {WorldShape.FULL: 245, WorldShape.SMALL: 20}
+HOST_WORDS = {WorldShape.FULL: 245, WorldShape.SMALL: 20, WorldShape.SERVICE: 245}
 """Words of a policy that the host writes, at most: the opening, codes, and how a request ends."""
 
 
@@ -166,10 +166,13 @@ NOT_YET = RefusedPart(())
 
 
 def schema_ask(
-    subject: WorldSubject, shape: WorldShape, sample: int, refused: RefusedPart
+    subject: WorldSubject, openapi: str, shape: WorldShape, sample: int, refused: RefusedPart
 ) -> Ask[SchemaReply]:
-    """Ask for tables, the tools' outlines and what always holds."""
-    variables = {"subject": subject.about, "shape": shape.value, **refused.shown}
+    """Ask for tables, the tools' outlines and what always holds. ``openapi`` is the document of the
+    service that the world stands for; empty for none."""
+    variables = {
+        "subject": subject.about, "openapi": openapi, "shape": shape.value, **refused.shown,
+    }  # fmt: skip
     return Ask(SCHEMA, variables, SchemaReply, sample, limits=_limits(shape))
 
 

@@ -36,8 +36,9 @@ def world_asks(config: WorldsConfig) -> list[ExpectedAsks]:
     tables, tools = middle(bounds.tables), middle(bounds.tools) - HOST_TOOLS
     rules = middle(bounds.rules)
     schema = tables * TABLE_BYTES + tools * OUTLINE_BYTES
+    shown = 200.0 + _document_bytes(config) / max(1, len(config.subjects))
     forms = (
-        (AskForm(SCHEMA, SchemaReply, schema), 1.0, 200.0),
+        (AskForm(SCHEMA, SchemaReply, schema), 1.0, shown),
         (AskForm(RULES, RulesReply, rules * RULE_BYTES + 1_500), 1.0, schema),
         (AskForm(TOOLS, ToolsReply, TOOLS_AN_ASK * TOOL_BYTES), tools / TOOLS_AN_ASK,
          schema + rules * RULE_BYTES),
@@ -45,8 +46,8 @@ def world_asks(config: WorldsConfig) -> list[ExpectedAsks]:
          schema + rules * RULE_BYTES + tools * TOOL_BYTES),
     )  # fmt: skip
     asked = [
-        form.asked("teacher", config.teacher, subjects.times(TRIES * each, config.max_asks), shown)
-        for form, each, shown in forms
+        form.asked("teacher", config.teacher, subjects.times(TRIES * each, config.max_asks), length)
+        for form, each, length in forms
     ]
     cases = config.agreement_cases
     decided = AskForm(DECIDE, DecideReply, cases * VERDICT_BYTES).asked(
@@ -54,3 +55,9 @@ def world_asks(config: WorldsConfig) -> list[ExpectedAsks]:
         cases * CASE_BYTES + tables * TABLE_BYTES,
     )  # fmt: skip
     return [*asked, decided]
+
+
+def _document_bytes(config: WorldsConfig) -> int:
+    """What the documents of all subjects take; one that cannot be read is refused later."""
+    paths = [one.document for one in config.subjects if one.document is not None]
+    return sum(path.stat().st_size for path in paths if path.is_file())

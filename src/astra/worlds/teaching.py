@@ -25,7 +25,7 @@ from astra.llm.notes import AskBudget, AskBudgetSpent, PromptNotes
 from astra.llm.protocol import Ask, ParseError, ProviderError, Reply, Teacher
 from astra.records.base import compact_json, content_id
 from astra.records.score import Rejection
-from astra.records.world import PolicyRule, World
+from astra.records.world import PolicyRule, World, WorldShape
 from astra.sandbox.protocol import Sandbox, SandboxError, SandboxLoadError, SandboxStatus
 from astra.worlds import asks
 from astra.worlds.agreement import agreement_fault, rule_cases
@@ -71,13 +71,15 @@ class TaughtWorld:
         sandbox: Sandbox,
         config: WorldsConfig,
         shared: SharedFault,
+        openapi: str = "",
     ) -> None:
         budget = AskBudget(config.max_asks)
         self._notes = PromptNotes()
         self._teacher = self._notes.of(budget.of(teacher))
         self._judge = self._notes.of(budget.of(judge))
         self._subject, self._sandbox, self._config = subject, sandbox, config
-        self._shared = shared
+        self._shared, self._openapi = shared, openapi
+        self._shape = WorldShape.SERVICE if openapi else config.shape
         self._clock = _clock(subject, config.seed)
         self._schema: SchemaReply | None = None
         self._rules: RulesReply | None = None
@@ -126,7 +128,7 @@ class TaughtWorld:
 
     async def _schema_round(self) -> list[PartFault]:
         if self._schema is None:
-            ask = asks.schema_ask(self._subject, self._config.shape, *self._told(SCHEMA))
+            ask = asks.schema_ask(self._subject, self._openapi, self._shape, *self._told(SCHEMA))
             self._schema = await self._asked(ask, SCHEMA)
         if self._schema is None:
             return self._unreadable()
@@ -138,7 +140,7 @@ class TaughtWorld:
 
     async def _rules_round(self) -> list[PartFault]:
         if self._rules is None:
-            ask = asks.rules_ask(self._known_schema, self._config.shape, *self._told(RULES))
+            ask = asks.rules_ask(self._known_schema, self._shape, *self._told(RULES))
             self._rules = await self._asked(ask, RULES)
         if self._rules is None:
             return self._unreadable()
@@ -207,7 +209,7 @@ class TaughtWorld:
             names = [tool.name for tool in self._known_schema.tools]  # not as answers came
             codes = {name: self._bodies[name].code for name in names}
             ask = asks.rows_ask(
-                self._known_schema, self._rules, codes, self._config.shape, self._clock,
+                self._known_schema, self._rules, codes, self._shape, self._clock,
                 *self._told(ROWS),
             )  # fmt: skip
             self._rows = await self._asked(ask, ROWS)
@@ -285,7 +287,7 @@ class TaughtWorld:
         """The world of the parts that are there."""
         return world_of(
             self._subject, self._known_schema, self._rules or _NO_RULES, self._bodies, self._made,
-            self._config.shape, self._clock, self._notes.prompt_hash,
+            self._shape, self._clock, self._notes.prompt_hash,
         )  # fmt: skip
 
     def _told(self, part: str) -> tuple[int, RefusedPart]:

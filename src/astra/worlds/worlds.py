@@ -21,7 +21,7 @@ from astra.worlds.generator import generate
 from astra.worlds.plans import Plan
 from astra.worlds.proofs import WorldProof
 from astra.worlds.services.hosting import service_world
-from astra.worlds.services.source import ServiceRefused, ServiceSource
+from astra.worlds.services.source import ServiceRefused, ServiceSource, service_text
 from astra.worlds.soundness import WorldFault
 from astra.worlds.subjects import WorldSubject
 from astra.worlds.teaching import TaughtWorld
@@ -31,6 +31,8 @@ Planned = Plan | ServiceSource | WorldSubject
 """What a world is made of: a domain, a service, or a subject that a teacher writes about."""
 
 
+MOST_SHOWN = 120_000
+"""Bytes of a document that a teacher is shown, at most."""
 _MOST_FAULTS = 12
 """Faults of one world of a service that are told."""
 
@@ -59,8 +61,14 @@ async def worlds(
             return await asyncio.to_thread(lambda: list(_hosted(plan, sandbox, config, index)))
         if isinstance(plan, Plan):
             return await asyncio.to_thread(lambda: list(_drawn(plan, sandbox, config, index)))
+        try:
+            openapi = service_text(plan.document, MOST_SHOWN) if plan.document else ""
+        except ServiceRefused as error:
+            return [*_refused(plan.name, "", error.faults)]
         shared = partial(overlap, config=config, index=index)
-        taught = TaughtWorld(plan, teachers.teacher, teachers.judge, sandbox, config, shared)
+        taught = TaughtWorld(
+            plan, teachers.teacher, teachers.judge, sandbox, config, shared, openapi
+        )
         return await taught.outcomes()
 
     async for outcome in flow(planned, work, open_items):
@@ -102,11 +110,14 @@ def _hosted(
             yield world.model_copy(update={"checks": dict(sorted(proof.checks.items()))})
     except ServiceRefused as error:
         found = error.faults
+    yield from _refused(source.name, part, found)
+
+
+def _refused(item: str, part: str, found: Sequence[WorldFault]) -> Iterator[Rejection]:
     for at, fault in enumerate(found, start=1):
         yield Rejection(
-            item=source.name, part=part, reason=fault.reason, detail=fault.detail,
-            final=at == len(found),
-        )  # fmt: skip
+            item=item, part=part, reason=fault.reason, detail=fault.detail, final=at == len(found)
+        )
 
 
 def _again(plan: Plan, world: World, config: WorldsConfig, attempt: int) -> WorldFault | None:

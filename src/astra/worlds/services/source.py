@@ -20,7 +20,6 @@ from astra.worlds.sources import MAX_REFUSAL
 
 SERVICES = Path("sources/services")
 """Where services lie, a folder each; a declared dependency of the stage."""
-_MAX_BYTES = 8 * 2**20
 _DATES = "tag:yaml.org,2002:timestamp"
 
 
@@ -103,8 +102,12 @@ class ServiceRules(StageConfig):
 
     @model_validator(mode="after")
     def _moment(self) -> Self:
-        if datetime.fromisoformat(self.clock).isoformat() != self.clock:
-            raise ValueError(f"clock {self.clock!r} is not as 2026-04-11T10:30:00")
+        try:
+            right = datetime.fromisoformat(self.clock).isoformat() == self.clock
+        except ValueError:
+            right = False
+        if not right:
+            raise ValueError(f"clock {self.clock!r} is not written as 2026-04-11T10:30:00")
         return self
 
 
@@ -130,11 +133,11 @@ def read_service(source: ServiceSource) -> ServiceFiles:
     return ServiceFiles(document, _rows(rows, folder), known)
 
 
-def service_text(path: Path) -> str:
-    """A document as it stands. Raises ServiceRefused where it cannot be read."""
+def service_text(path: Path, most: int = 8 * 2**20) -> str:
+    """A document of ``most`` bytes as it stands. Raises ServiceRefused where it cannot be read."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
+        if path.stat().st_size > most:
+            raise ValueError(f"it is larger than {most} bytes: leave out what users do not ask for")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise ServiceRefused([WorldFault("unreadable", f"{path}: {error}")]) from None
