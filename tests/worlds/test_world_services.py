@@ -344,7 +344,7 @@ def test_every_fault_of_the_operations_is_told_at_once(hosted: Callable[..., Wor
 
 def test_parameters_refuse_what_no_service_can_be() -> None:
     for bad, told in (
-        ({"services": [{"name": "gym_classes", "split": "train"}]}, "another of that name"),
+        ({"services": [{"name": "gym_classes", "split": "train"}]}, "a domain of that name"),
         ({"services": [{"name": "../x", "split": "train"}]}, "pattern"),
         ({"shape": "service"}, "full or small"),
     ):

@@ -118,12 +118,13 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 
 def written(
-    model: Model, sandbox: LocalSandbox, shared: WorldFault | None = None, **changes: Any
-) -> list[World | Rejection]:
+    model: Model, sandbox: LocalSandbox, shared: WorldFault | None = None, openapi: str = "",
+    **changes: Any,
+) -> list[World | Rejection]:  # fmt: skip
     config = WorldsConfig.model_validate(settings(**changes))
     with ChatServer(default=model) as server, Teachers(runtime(server.url, max_attempts=2)) as one:
         teacher = one.teacher(config.teacher, {})
-        taught = TaughtWorld(SUBJECT, teacher, teacher, sandbox, config, lambda _: shared)
+        taught = TaughtWorld(SUBJECT, teacher, teacher, sandbox, config, lambda _: shared, openapi)
         return asyncio.run(taught.outcomes())
 
 
@@ -175,6 +176,18 @@ def test_a_world_without_a_fault_passes_at_once(sandbox: LocalSandbox) -> None:
     }  # fmt: skip
     assert all(f"{rule.text} (`{rule.reason}`)" in world.policy for rule in world.rules)
     assert not any('"require"' in prompt for prompt in model.prompts["decide"])
+
+
+def test_the_document_of_a_service_is_shown_once_and_sets_the_size(sandbox: LocalSandbox) -> None:
+    """Its schemas and operations are looked at where tables and tools are designed."""
+    model = Model()
+    (world,) = written(model, sandbox, openapi="openapi: 3.0.3 # {{ the reading rooms }}")
+    assert isinstance(world, World)
+    assert world.shape is WorldShape.SERVICE
+    shown = {step: "{{ the reading rooms }}" in prompts[0]
+             for step, prompts in model.prompts.items()}  # fmt: skip
+    assert [step for step, is_shown in shown.items() if is_shown] == ["schema"]
+    assert "2 to 20 tables" in model.prompts["schema"][0]
 
 
 def two_keys(reply: Any) -> None:

@@ -71,5 +71,5 @@ class WorldsConfig(StageConfig):
         named = (*self.subjects, *self.services)
         names = [*load_domains(), *(one.name for one in named)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"subjects and services {twice}: there is another of that name")
+            raise ValueError(f"{twice}: there is a domain of that name, or two are called so")
         return self
