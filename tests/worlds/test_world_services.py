@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,10 @@ ROWS_AND_RULES: dict[str, tuple[str, str, Plant]] = {
     "a table without rows": ("no_rows", "repairs: a list", lambda f: f["rows"].update(repairs=[])),
     "rows that are no objects": (
         "no_rows", "repairs: each row", lambda f: f["rows"].update(repairs=["RE-1"])),
+    "a row without its key": (
+        "no_text_key", "row 2", lambda f: f["rows"]["guests"][1].pop("id")),
+    "an argument that is no name": (
+        "bad_rules", "`arg`", lambda f: rule(f, 3).update(require={"le": [{"arg": [1]}, 60]})),
     "a cell that no schema knows": (
         "unknown_cell", "row 3 has ['note']", lambda f: f["rows"]["guests"][2].update(note="x")),
     "no party": ("unknown_party", "'people'", lambda f: f["rules"]["party"].update(table="people")),
@@ -333,6 +338,39 @@ def test_a_folder_that_is_not_there_is_refused(sandbox: LocalSandbox) -> None:
     assert outcome.final
     assert outcome.reason == "unreadable"
     assert "boat_club/openapi.yaml" in outcome.detail
+
+
+def _places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if not isinstance(node, dict | list):
+        return
+    for name, inner in node.items() if isinstance(node, dict) else enumerate(node):
+        yield (*path, name)
+        yield from _places(inner, (*path, name))
+
+
+def test_odd_files_are_refused_and_never_crash(hosted: Callable[..., World]) -> None:
+    """One node after the other is something else."""
+    rng = random.Random(5)
+    ends: Counter[bool] = Counter()
+    for _ in range(120):
+        odd = rng.choice([None, 0, True, "", "a {b}", [], [[]], {}, {"a": 1}, {"$ref": "#/x"}])
+        kind = rng.choice(["openapi", "openapi", "rows", "rules"])
+        place = rng.random()
+
+        def spoil(files: Files, kind: str = kind, place: float = place, odd: Any = odd) -> None:
+            places = [*_places(files[kind])]
+            *path, last = places[int(place * len(places))]
+            node = files[kind]
+            for name in path:
+                node = node[name]
+            node[last] = odd
+
+        try:
+            hosted(spoil)
+            ends[True] += 1
+        except ServiceRefused:
+            ends[False] += 1
+    assert ends[False] > 20
 
 
 def test_every_fault_of_the_operations_is_told_at_once(hosted: Callable[..., World]) -> None:

@@ -1,5 +1,4 @@
-"""The flow of stage ``worlds``: each world is drawn, made of a service, or written by a teacher,
-and proved."""
+"""The flow of stage ``worlds``: worlds are drawn, hosted or written by a teacher, and proved."""
 
 from __future__ import annotations
 

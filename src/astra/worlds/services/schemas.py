@@ -11,6 +11,11 @@ from astra.text.openapi import ApiOperation
 from astra.text.verbs import singular, words_of
 
 Schema = dict[str, Any]
+_SHAPES: dict[str, type | tuple[type, ...]] = {
+    "properties": dict, "required": list, "enum": list, "allOf": list, "anyOf": list,
+    "oneOf": list, "minimum": (int, float), "maximum": (int, float), "description": str,
+}  # fmt: skip
+"""What keywords hold; one that holds something else says nothing."""
 
 
 def snake(name: str) -> str:
@@ -28,7 +33,8 @@ def flat(schema: Any) -> Schema:
     """A schema with what ``allOf`` adds, and with ``nullable`` where null is one of its types."""
     if not isinstance(schema, dict):
         return {}
-    given = cast("Schema", schema)
+    given = {name: part for name, part in cast("Schema", schema).items()
+             if isinstance(part, _SHAPES.get(name, object))}  # fmt: skip
     choices = given.get("anyOf") or given.get("oneOf")
     if isinstance(choices, list):
         real = [one for one in map(flat, cast("list[Any]", choices)) if one.get("type") != "null"]
@@ -82,8 +88,10 @@ def row_schema(table: str, document: Any, shown: Sequence[ApiOperation]) -> Sche
 
 
 def _components(table: str, document: Mapping[str, Any]) -> Iterator[Schema]:
-    schemas = (document.get("components") or {}).get("schemas") or document.get("definitions")
-    for name, schema in (schemas or {}).items():
+    components = document.get("components")
+    kept = cast("Schema", components).get("schemas") if isinstance(components, dict) else None
+    schemas = kept or document.get("definitions")
+    for name, schema in cast("Schema", schemas).items() if isinstance(schemas, dict) else ():
         if snake(str(name)) in (table, one_of(table)):
             yield flat(Inliner(document)(schema))
 

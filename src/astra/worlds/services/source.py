@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from astra.records.qa import Split
 from astra.records.world import Change, Enforced, Expr, Invariant
 from astra.settings import StageConfig, faults
-from astra.worlds.soundness import WorldFault
+from astra.worlds.soundness import WorldFault, operations
 from astra.worlds.sources import MAX_REFUSAL
 
 SERVICES = Path("sources/services")
@@ -96,7 +96,7 @@ class ServiceRules(StageConfig):
     topics: dict[str, str] = Field(min_length=1)
     """What is for a person: codes of ``hand_over`` with their subjects."""
     operations: dict[str, ServiceEffect] = Field(default_factory=dict[str, ServiceEffect])
-    """By the names of tools."""
+    """What each tool asks and does besides, under its name."""
     rules: tuple[ServiceRule, ...]
     invariants: tuple[Invariant, ...] = ()
 
@@ -108,6 +108,15 @@ class ServiceRules(StageConfig):
             right = False
         if not right:
             raise ValueError(f"clock {self.clock!r} is not written as 2026-04-11T10:30:00")
+        return self
+
+    @model_validator(mode="after")
+    def _arguments(self) -> Self:
+        trees = self.model_dump(include={"operations", "rules", "invariants"}, mode="json")
+        odd = [operand for name, operand in operations(trees)
+               if name in ("arg", "self") and not isinstance(operand, str)]  # fmt: skip
+        if odd:
+            raise ValueError(f"`arg` and `self` take a name, not {odd[0]!r}")
         return self
 
 

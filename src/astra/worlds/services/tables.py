@@ -134,6 +134,10 @@ def _unclear(draft: _Draft) -> Iterator[WorldFault]:
             why = "has no type: say one (string, integer, number, boolean) or its `enum`"
             yield WorldFault("no_type", f"{name}: `{cell}` {why}")
     for number, row in enumerate(draft.rows, start=1):
+        if not isinstance(row.get(draft.key), str):
+            why = f"row {number} has {row.get(draft.key)!r} under `{draft.key}`, its key"
+            yield WorldFault("no_text_key", f"{name}: {why}: give it a text of its own")
+            return
         if strange := sorted(set(row) - set(properties)):
             why = f"row {number} has {strange}, which no schema of {name} describes"
             yield WorldFault("unknown_cell", f"{name}: {why}: add them there, or leave them out")

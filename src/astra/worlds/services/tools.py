@@ -279,8 +279,8 @@ class ServiceTools:
             else:
                 why = "is in the path or the query, and what a write takes stands in its body"
                 raise NotHosted("idle_argument", f"`{asked.name}` {why}: move it there")
-        used = {operand for name, operand in operations(
-            [effect.sets, [dict(one) for one in effect.also]]) if name == "arg"}  # fmt: skip
+        trees = [effect.sets, [dict(one) for one in effect.also]]
+        used = [operand for name, operand in operations(trees) if name == "arg"]
         for name, schema, optional in _fields(operation):
             column = table.columns.get(name, snake(name))
             if table.column(column) is None and column not in used:
