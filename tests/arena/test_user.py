@@ -198,6 +198,26 @@ def test_proposals(talk: Any) -> None:
     assert one.says(AgentAct.PROPOSE, "day", wanted=True).turn.act == A.CONFIRM
 
 
+def test_a_proposal_that_asks_for_something_besides_gets_both(talk: Any) -> None:
+    one = talk(goal_of())
+    both = one.says(AgentAct.PROPOSE, "day", wanted=True).turn
+    assert (both.act, both.facts) == (A.CONFIRM, {"day": DAY})
+    assert DAY in both.text
+    assert one.says(AgentAct.PROPOSE, "day", wanted=True).turn.facts == {}, "it was told before"
+
+
+@pytest.mark.parametrize(
+    ("act", "more"), [(AgentAct.PROPOSE, {"wanted": False}), (AgentAct.ASK, {"unknown": True})]
+)
+def test_who_has_all_they_wanted_wants_nothing_besides(
+    talk: Any, act: AgentAct, more: dict[str, Any]
+) -> None:
+    one = talk(goal_of())
+    assert one.says(act, **more).turn.act in (A.REJECT, A.UNKNOWN)
+    one.calls(CANCEL)
+    assert one.says(act, **more).ends == StopReason.ANSWERED
+
+
 def changing() -> WorldGoal:
     was = UserFact(slot="days", value="first", when=T.OPENING)
     now = UserFact(slot="days", value="second", when=T.CHANGE)

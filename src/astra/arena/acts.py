@@ -80,8 +80,9 @@ class _Message(NamedTuple):
 
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> MessageReading:
-    """The act of what the agent said since the user's last turn, and what it is about."""
-    raw = _bounded(proposal(trace, len(trace)))
+    """The act of what the agent said since the user's last turn and its last call, and what that is
+    about."""
+    raw = _bounded(_last_words(trace))
     message = _message(world, raw, trace)
     facts = goal.script.facts if goal.script else ()
     slots = slots_of(world, facts)
@@ -101,6 +102,14 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
         if any(does(message, sentence) for sentence, _ in message.said):
             return MessageReading(act)
     return MessageReading(AgentAct.OTHER)
+
+
+def _last_words(trace: Sequence[TraceEvent]) -> str:
+    """What the agent said after its last call. What it said before waited for nobody: a change
+    that was announced and made is no proposal any more."""
+    calls = (at for at in reversed(range(len(trace))) if trace[at].kind == EventKind.CALL)
+    since = trace[next(calls, -1) + 1 :]
+    return proposal(since, len(since)) or proposal(trace, len(trace))
 
 
 def _bounded(raw: str) -> str:
@@ -257,7 +266,7 @@ def _proposed(
     asked = asked_for(world, slots, asks, message.text).slots if asks else ()
     impending = (found for one, _ in message.said for found in _impending(one))
     # "Cancelling it now" in the form that proposals are told apart by
-    text = "\n".join((proposal(trace, len(trace)), *(f"I will {one}." for one in impending)))
+    text = "\n".join((_last_words(trace), *(f"I will {one}." for one in impending)))
     core = "\n".join(
         one
         for one, _ in message.said

@@ -93,18 +93,23 @@ class ScriptedUser:
             case AgentAct.PROPOSE if pending := self._pending(_A.CHANGE, heard):
                 return [pending]
             case AgentAct.PROPOSE if reading.wanted:
-                return [self._turn(_A.CONFIRM)]
+                return [self._turn(_A.CONFIRM), *(one for one in answers if heard.is_new(one))]
+            case AgentAct.OFFER | AgentAct.ASK if answers:
+                return answers
+            case AgentAct.REFUSE if pending := self._pending(_A.TOOL, heard):
+                return [pending]
+            case AgentAct.OTHER:
+                return [self._turn(_A.NUDGE)]
+            case act if self._is_reached(heard, rows):
+                # Who has all they wanted wants none of what is proposed or asked besides.
+                further = self._requests[heard.requests : heard.requests + 1]
+                if further and act == AgentAct.REFUSE:
+                    return [self._turn(_A.NUDGE)]
+                return [*further] or [self._turn(_A.CLOSE)]
             case AgentAct.PROPOSE:
                 return [self._turn(_A.REJECT), *answers]
             case AgentAct.OFFER | AgentAct.ASK:
-                return answers or [self._turn(_A.UNKNOWN)]
-            case AgentAct.REFUSE if pending := self._pending(_A.TOOL, heard):
-                return [pending]
-            case AgentAct.REFUSE | AgentAct.REPORT if self._is_reached(heard, rows):
-                further = self._requests[heard.requests : heard.requests + 1]
-                if further and reading.act == AgentAct.REFUSE:
-                    return [self._turn(_A.NUDGE)]
-                return [*further] or [self._turn(_A.CLOSE)]
+                return [self._turn(_A.UNKNOWN)]
             case _:
                 return [self._turn(_A.NUDGE)]
 
@@ -208,6 +213,10 @@ class _Heard:
     def repeats(self, act: UserAct | None, slots: Iterable[str]) -> bool:
         """Whether a reply gives facts, and none that was not told before."""
         return act in (_A.ANSWER, _A.CHOOSE) and self._told >= {*slots}
+
+    def is_new(self, turn: UserTurn) -> bool:
+        """Whether a turn gives a fact that was not told before."""
+        return not self._told >= {*turn.slots}
 
     def may_tell(self, fact: UserFact) -> bool:
         """Whether the user has come to a fact: not to that of a wish or a change still to come."""

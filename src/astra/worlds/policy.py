@@ -116,7 +116,8 @@ def _work(layout: Layout) -> str:
         "first, and only if the user wants that. Tell the user what came of each wish, with the "
         f"figures that were asked for. If a wording fits several rows, find out which {contract} "
         f"or which {party} is meant before you act. A change that was made is not undone by "
-        "another one, unless the user asks for it."
+        "another one, unless the user asks for it. What already is as the user wants it, you tell "
+        "them: that needs no change, and is not declined."
     )
 
 
