@@ -60,6 +60,14 @@ _SKIPPED = (
 ANNOUNCED = re.compile(
     r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
     r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|"
+    r"(?:i|we)(?: would|'d| am|'m| will|'ll)? (?:suggest|recommend|propos|advis|plan|intend|aim|mean)"
+    r"(?:e|ing)?(?: that)?(?: we| i| you)?(?: to| on)?|"
+    r"my (?:\w+ )?(?:suggestion|proposal|plan|recommendation|advice|intention|next step) (?:is|would be)"
+    r"(?: that)?(?: we| i)?|"
+    r"(?:how|what) about(?: i| we| me)?|why (?:don't|not)(?: i| we)?|time to|all that's left is|"
+    r"(?:i|we)(?:'m| am|'re| are)? (?:starting|beginning|continuing|moving on|going on|start|begin)"
+    r" (?:with|by|to)|"
+    r"(?:is|are|'s) (?:about|going|due|set|scheduled|ready) to be|(?:is|are) to be|"
     r"(?<!n't )(?<!not )let (?:me|us)|"
     r"let's|going to) "
     rf"{_SKIPPED}([a-z]+)"
@@ -68,7 +76,8 @@ ANNOUNCED = re.compile(
 IMPENDING = (
     re.compile(r"\bwill (?:now |then |also |therefore )?be (?!charged|refunded|credited)([a-z]+)"),
     re.compile(
-        r"^(?:(?:now|ok|okay|great|alright|all right|sure|perfect|thanks|thank you),? )?(?:i'm )?"
+        r"^(?:(?:now|ok|okay|great|alright|all right|sure|perfect|thanks|thank you),? |"
+        r"(?:[^\W\d]+ ){0,2}[^\W\d]+[,:] )?(?:i'm )?"
         r"(?:now |proceeding (?:to|with) (?:the )?)?([a-z]+ing)\b"
         r"(?!.*\b(?:is|are|was|were|isn't|aren't|requires?|needs?|means?|will|would|can|could|"
         r"may|"
@@ -128,9 +137,83 @@ IF_YOU_LIKE = re.compile(
     r"\bi (?:can|could) ([a-z]+)\b[^.?!]*\bif you(?:'d)? (?:wish|like|want|agree|prefer)\b"
 )
 """I could do it if you like; a group is the verb."""
+CAN_DO = re.compile(
+    r"\b(?:i|we)(?:'m| am|'re| are)? (?:can|could|able to)(?: now| also| then| still| instead)? "
+    rf"{_SKIPPED}([a-z]+)"
+)
+"""What could be done; the group is the verb."""
+DO_IT = re.compile(
+    r"\b(?:i|we)(?:'ll| will|'d| would|'m going to| am going to)(?: just| then| now| gladly)*"
+    r" (?:do|get|make|put|push|see|run|have)"
+    r" (?:it|that|this|so|them|both|these|those|everything)\b(?! (?:a|if|whether|which|up))"
+)
+"""I will do it: a change that was named before."""
+NEXT = re.compile(
+    r"^(?:and |so |ok,? |okay,? )?(?:now|next|on|then)(?: up| step| on)?(?: is| comes?)?(?:,|:)? "
+    r"(?:for|to|is|comes?|the)\b(?! (?:me|you|know|be)\b)|"
+    r"\b(?:extension|cancellation|refund|change|removal|renewal|payment|withdrawal|update|rest)\b"
+    r"[^.?!]{0,40} (?:(?:will|would|is going to) (?:follow|happen|go through|take place|be next|"
+    r"come next)|comes next|is next|follows)\b"
+)
+"""What comes next, after what was done."""
 UNDER_WAY = re.compile(
     r"\b(?:i|we)(?:'m| am|'re| are|'ll| will)(?: now)? (?:going ahead|go ahead with|"
-    r"proceed(?:ing)?\b(?! to))|^proceeding\W*$"
+    r"proceed(?:ing)?\b(?! to)|carry(?:ing)? on with)|^proceeding\W*$"
+)
+CONSENT = frozenset(
+    "ok okay alright right correct correctly fine good great ready confirm confirmed confirmation "
+    "agree agreed agreement agreeable go goes proceed continue yes yep happy deal objection "
+    "objections object mind sound sounds work works suit suits approve approval acceptable accept "
+    "accurate cool comfortable consent green permission sure certain want like wish prefer shall "
+    "should may done intended fair best content satisfied".split()
+)
+"""Words of questions for agreement."""
+FILLING = frozenset(
+    "is are was that that's this these those it it's i'm you're you'd everything all with you your "
+    "for me us by i we to the a an any no does do don't would will can could be so then now on "
+    "ahead just please still and both them of here above details detail summary plan change "
+    "changes as well in order described listed light have got get give given word there if what "
+    "how way forward doing making really absolutely quite too instead did understand understood "
+    "or not against carry am are look looks through sir madam about one thing things "
+    "way version request option idea first again right? next then? need know see".split()
+)
+"""Words beside those."""
+ASSENT = re.compile(
+    r"(?<!thanks for )(?<!thank you for )(?<!for giving )\b(?:your|(?:a|the)(?= (?:\w+ )?(?:ok|okay|yes|nod|go-ahead|go ahead|green|thumbs|word|say-so))) (?:explicit |final |clear |formal |quick |written |prior |short )*"
+    r"(?:ok|okay|approval|consent|permission|go-ahead|go ahead|green light|thumbs[- ]up|blessing|"
+    r"yes|nod|agreement|authori[sz]ation|confirmation|word|say-so|sign-off|reply|response|decision)(?![\w'])"
+    r"(?! (?:has|have|was|is|code|e-?mail|number|letter|message)\b)|"
+    r"\b(?:say|type|reply|write|answer|respond|send|give)(?: \w+)?(?: with)? [\"'“*`]*(?:yes|y|ok|okay|go|"
+    r"confirm|proceed|i agree|agreed)\b|\bsay the word\b|"
+    r"\b(?:if|as long as|provided|assuming|unless|in case|whether|when|once)(?: that)? (?:you(?:'re| are| do|'d| would)?|that|this|it|"
+    r"everything|all|there|no one|the (?:above|details|data|plan|summary))(?:'s|'re)?(?: \w+){0,4}? "
+    r"(?:ok|okay|fine|good|agree|agreed|happy|"
+    r"suits?|works?|right|correct|correctly|accurate|mind|object|objections?|disagree|otherwise|consent|approve|"
+    r"accept|confirm|proceed|go ahead|so|wish|content|in order|comfortable|like (?:that|this|it|me to)|want (?:that|this|it|me to))\b|"
+    r"\b(?:if so|in that case|pending|subject to|awaiting|waiting (?:for|on) (?:your|you\b))"
+)
+"""Asks for agreement, or makes what is to come hang on it, in no question."""
+SUITS = re.compile(
+    r"\b(?:would|does|do|will|is|are|could)\b.{1,80}\b(?:work|suit|do instead|be (?:ok|okay|fine|alright|"
+    r"all right|good|acceptable|an? (?:option|alternative))|(?:ok|okay|fine|acceptable|alright) (?:for|with|by) you)\b"
+)
+"""Whether something would do."""
+KNOWING = re.compile(
+    r"\b(?:do|did|would|can|could) you (?:have|know|remember|recall|happen|see|find|tell|provide|give|share|"
+    r"specify|check|send|say|let|clarify|explain|describe|name|state|look)\b|\byou(?:'ve| have)\b|\b(?:have|had|has) (?:you|it|this|that|"
+    r"there|they|the)\b|\b(?:is|are|was|were) there\b|\bdid you (?:already|ever|mean)\b|\balready\b|"
+    r"\b(?:any(?! objections?\b)|other than)\b|\b(?:are|were) you (?:able|referring|talking|asking)\b|"
+    r"\b(?:know|hear|see|check|look|learn) (?:about|more|up|if|whether|which|what|how|your|the)\b"
+)
+"""Asks what the user knows, or how things stand."""
+BEFORE = re.compile(
+    r"\b(?:before|so that|in order|so) (?:i|we|to)\b[^,?!:—–]*(?:[,?!:—–]|$)|^(?:and |so |ok,? )?(?:to|for) [^,?!:—–]{1,80}[,:—–]|"
+    r"\b(?:reasons?|date|number|day|id|code)\b (?:for|of|to|you)\b[^,?!:—–]*"
+)
+"""What a question is asked for."""
+WOULD_YOU_LIKE = re.compile(
+    r"\b(?:would you (?:still |also |really |perhaps )*(?:like|want|care for)|(?:do you )?(?:still |also |really )*want|need|fancy|"
+    r"are you after) (?:an?|the|this|that|it|your|both|all|me|us)\b"
 )
 CONFIRM_VALUE = re.compile(
     r"\b(?:confirm|verify|double-check)(?: with me)? (?:me )?(?:which|what|when|how|"
@@ -199,6 +282,7 @@ NO_OPTIONS = re.compile(
 )
 """The other half of a question whose answer is yes or no."""
 PICK = _any(
+    r"the (?:right |correct )?one (?:to|you|that)|(?:one|any) (?:of (?:the following|which|my|your)|from)|following|fits?|appl(?:y|ies)|sounds? better|"
     "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
     "did) you mean",
     "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want)",
@@ -303,6 +387,22 @@ REFUSED = _any(
     "can only (?:help|assist)", "no (?:tool|way|option|function|means) (?:to|for|that|of)",
     r"turn (?:this|it|that|you|your request)\b.{0,20}\bdown",
     "there (?:is|are|was|were) no", r"no \w+ (?:was|were) found",
+    r"(?<!you'll )(?<!you will )(?<!you're )(?<!you are )(?:no|not|n't|never|nor|without|lack\w*|missing|\w+n't)(?: \w+){0,4}? (?:able|allowed|permitted|"
+    r"permission|functions?|functionality|tools?|feature|ways?|means|authority|authori[sz]ed|"
+    r"eligible|supported|capable|capabilit\w+|entitled|remit|scope|mandate|"
+    r"in a position|access|within my|up to me|part of (?:what|my)|possibility)(?! yet)",
+    r"(?:no|not|\w+n't|nothing|none)(?: \w+){0,4} (?:i|we) (?:can|could|may|am able|are able)",
+    r"turned? (?:\w+ )?down", "(?:ruled|knocked) (?:it |that |this )?out", "no can do",
+    "(?:something|things?) went wrong", r"technical (?:issue|problem|error|difficult\w+|fault)s?",
+    "try again (?:later|tomorrow|another)", "(?:regret|sadly|alas)",
+    r"(?:i'm|i am|we're) (?:\w+ )?afraid (?:not|that(?:'s| is) not)", "not going to be",
+    r"(?:can|may|could|am|are|is|'m) only(?: be)? (?!one\b|\d)(?:\w+ ){0,8}(?:if|when|at least|at most|within|before|once|until|"
+    r"who|that|for)", r"only (?:\w+ ){1,8}(?:can|may|could) be",
+    r"too (?:late|early|close|far|soon|short notice|old)", r"(?:exceeds?|over|above|past) (?:the|my|our) (?:\w+ )?"
+    r"(?:limit|maximum|deadline|cut-?off|allowance|authority)", "(?:ineligible|prohibited|forbidden)",
+    r"(?:have|need|has|had) to (?:pass on|say no|disappoint|stop)", r"(?:so|answer is|afraid it's a) no(?=[,.!]|$)",
+    r"(?:not|n't)(?: \w+){0,2} (?:my|our) (?:job|area|department|responsibility|call)",
+    r"(?:don't|do not|doesn't|does not|didn't|did not) (?:meet|fulfil|qualify|satisfy)\w*",
 )  # fmt: skip
 UNVERIFIED = re.compile(
     r"\b(?:until|till|before|unless) (?:i|we|you|your)\b.{0,30}\b(?:verif|identif|authentic|"
@@ -334,6 +434,12 @@ HANDED = _any(
     r"(?:colleague|specialist|human)s? takes? (?:over|this|it)",
     r"escalat(?:e|ed|ing)", r"transfer(?:red|ring)? you",
     r"hand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}\bover",
+    r"(?:with|to|by|at|of|alert\w*|inform\w*|notif\w+|involv\w+|ask|get) (?:(?:one of )?(?:our|my|the|another|human) (?:[\w-]+ ){0,3}|"
+    r"an? (?:human |senior )?(?=colleague|human|specialist|supervisor|manager))"
+    r"(?:colleagues?|team|specialists?|manager|supervisor|department|human|person|staff|expert|advis[eo]r)",
+    r"(?:contact|call|phone|ring|visit|approach|reach out to|turn to|get in touch with|speak to|speak with|go to) (?:the|our|"
+    r"your|an?) (?:[\w-]+ )?(?:shop|clinic|office|library|desk|reception|hotline|helpline|line|branch|counter|"
+    r"museum|venue|provider|school|depot|town hall|authority)",
     r"contact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)",
 )  # fmt: skip
 DONE = _any(
@@ -442,3 +548,23 @@ MINE = ("email", "name", "full name", "postcode", "account", "legal name", "reas
 """What users call their own, besides rows."""
 NAMES = re.compile(r"[^\s|()\[\]{},;:\"'“”!?#/.]+")
 """Words and keys."""
+WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+")
+CLAUSE = re.compile(r"[,;:.!](?=\s)|\s[-–—]+\s|[–—]")
+TO_KNOW = re.compile(
+    r"\b(?:know|tell me|ask(?: you)?|say|and|,) (?:which|what|when|how many|how long|how much|by how|for how|until when|why|who)\b.*"
+)
+"""What is asked for beside agreement."""
+ONE_OF = re.compile(
+    r"\b(?:one|any|either|some|options?|choose|pick|select|possible|allowed|valid|accepted|available|permitted)\b"
+    r"[^:?!]{0,40}:[^:]+(?:,| or )[^:]+"
+)
+"""One of several things that are listed after it."""
+LOST = _any(r"(?:not|n't)(?: quite| really)?(?: sure (?:i|what|that i))? (?:understand|follow|get what|clear)",
+            "unclear", "what you mean")  # fmt: skip
+"""Understands too little to propose anything."""
+STUTTER = re.compile(r"\b(\w{3,})(?:[\s,.]+\1\b){3,}|\w+(?:_[a-z]+){9,}")
+"""The same word again and again."""
+OR_SHALL = re.compile(
+    r"\bor (?:do|would|should|shall|can|could|may) (?:you|i|we)\b|\bor (?:i|we) (?:can|could|would)\b"
+)
+"""One thing to do or another."""
