@@ -44,7 +44,7 @@ CLOSING = _any(
     r"run)|there(?:'s| is)|i can|any\w*)",
     r"(?:have|need|if) (?:you have )?(?:any )?(?:questions|concerns|help|assistance)",
     r"feel free", r"don't hesitate", r"how are you", r"(?:can|may) i (?:help|assist)",
-    r"how (?:can|may) i be of", r"is there any ?(?:thing|other)",
+    r"how (?:can|may) i be of", r"is there (?:any ?(?:thing|other)|more)",
 )  # fmt: skip
 """What ends a message and asks for nothing."""
 
@@ -59,7 +59,8 @@ _SKIPPED = (
 )
 ANNOUNCED = re.compile(
     r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
-    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|"
+    r" would(?: like to)?|'d(?: like to)?| plan to| intend to|"
+    r"(?: am| are|'m|'re)(?= (?:\w+ly |now |also |just |then |gladly |in the process of )*(?:\w+ing\b|happy to|glad to)))|"
     r"(?:i|we)(?: would|'d| am|'m| will|'ll)? (?:suggest|recommend|propos|advis|plan|intend|aim|mean)"
     r"(?:e|ing)?(?: that)?(?: we| i| you)?(?: to| on)?|"
     r"my (?:\w+ )?(?:suggestion|proposal|plan|recommendation|advice|intention|next step) (?:is|would be)"
@@ -69,7 +70,7 @@ ANNOUNCED = re.compile(
     r" (?:with|by|to)|"
     r"(?:is|are|'s) (?:about|going|due|set|scheduled|ready) to be|(?:is|are) to be|"
     r"(?<!n't )(?<!not )let (?:me|us)|"
-    r"let's|going to) "
+    r"let's|(?<!not )(?<!n't )going to|(?:i|we)(?: must| have to| need to)(?= (?:now|then|first) )) "
     rf"{_SKIPPED}([a-z]+)"
 )
 """I am going to do it; the group is the verb."""
@@ -88,7 +89,7 @@ IMPENDING = (
 MAY_I = re.compile(
     r"\b(?:(?:shall|should|may|can|could|might|must) (?:i|we)|"
     r"(?:want|like|prefer|need) (?:for )?(?:me|us) to|"
-    r"(?:ok|okay|fine|alright|all right|good) (?:with you )?(?:if|that|for me to)(?: i)?|(?:ok|"
+    r"(?:ok|okay|fine|alright|all right|good|happy|sure|certain) (?:with you )?(?:if|that|for me to)(?: i)?|(?:ok|"
     r"okay|fine|alright|all right) to|mind if i|"
     r"(?:permission|approval|consent|confirmation|go-ahead) (?:to|for)|"
     r"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|"
@@ -151,12 +152,14 @@ DO_IT = re.compile(
 NEXT = re.compile(
     r"^(?:and |so |ok,? |okay,? )?(?:now|next|on|then)(?: up| step| on)?(?: is| comes?)?(?:,|:)? "
     r"(?:for|to|is|comes?|the)\b(?! (?:me|you|know|be)\b)|"
+    r"^next(?: step| up)?: |"
     r"\b(?:extension|cancellation|refund|change|removal|renewal|payment|withdrawal|update|rest)\b"
     r"[^.?!]{0,40} (?:(?:will|would|is going to) (?:follow|happen|go through|take place|be next|"
     r"come next)|comes next|is next|follows)\b"
 )
 """What comes next, after what was done."""
 UNDER_WAY = re.compile(
+    r"\bcoming (?:right |straight )?up\b|"
     r"\b(?:i|we)(?:'m| am|'re| are|'ll| will)(?: now)? (?:going ahead|go ahead with|"
     r"proceed(?:ing)?\b(?! to)|carry(?:ing)? on with)|^proceeding\W*$"
 )
@@ -190,7 +193,8 @@ ASSENT = re.compile(
     r"(?:ok|okay|fine|good|agree|agreed|happy|"
     r"suits?|works?|right|correct|correctly|accurate|mind|object|objections?|disagree|otherwise|consent|approve|"
     r"accept|confirm|proceed|go ahead|so|wish|content|in order|comfortable|like (?:that|this|it|me to)|want (?:that|this|it|me to))\b|"
-    r"\b(?:if so|in that case|pending|subject to|awaiting|waiting (?:for|on) (?:your|you\b))"
+    r"\b(?:if so|in that case|pending|subject to|awaiting|let me know (?:if|whether) i (?:may|can|should|shall)|correct me if|stop me if|unless you|"
+    r"(?:just )?waiting (?:for|on) (?:your|you\b))"
 )
 """Asks for agreement, or makes what is to come hang on it, in no question."""
 SUITS = re.compile(
@@ -230,7 +234,7 @@ WISH = _any(
 """How a change is named that no verb of a tool names."""
 WAITING = _any(
     r"(?:once|after|as soon as|when|if|until) (?:i (?:have|know|receive|get|verify)|you "
-    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! me (?:the|your) (?:go|ok|appro|cons))|"
+    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! (?:me |us )?(?:(?:the|your|a|an) )*(?:go|ok|appro|cons|nod|green|word|yes|confirm|permission|thumbs))|"
     r"let|share|specify|choose|pick|select|send|"
     r"supply|identify|verify)\w*)",
     r"so (?:that )?(?:i|we) can", r"in order (?:for me )?to", r"before i (?:can|proceed|do|make|"
@@ -251,7 +255,8 @@ IDLE = frozenset(
 )
 """What an agent does that changes nothing."""
 _CHANGES = (
-    "add adjust annul apply arrange book call cancel cancelling charge close collect complete "
+    "push bump shift undo put-through hand-out deliver call-off drop rename raise lower reset clear lift attach "
+    "annulment change correction refunding deletion reduction increase switch move upgrade downgrade add adjust annul apply arrange book call cancel cancelling charge close collect complete "
     "create "
     "credit decrease delete drop end enrol enroll execute extend file finalise finalize finish "
     "increase initiate issue lengthen log make mark modify move open order pay perform place "
@@ -286,10 +291,10 @@ PICK = _any(
     "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
     "did) you mean",
     "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want)",
-    "how would you like to (?:proceed|continue)", "what (?:shall|will|should|would) it be",
+    "how would you like to (?:proceed|continue)", r"what(?:'s|'ll| shall| will| should| would| is) it(?: going to)? be", "your pick",
     "your (?:call|choice)", "which (?:one )?(?:suits|works|is better)",
 )  # fmt: skip
-OR = _any("or|alternatively")
+OR = re.compile(r"\b(?:or|alternatively)\b|\s/\s")
 EITHER = re.compile(
     r"\bbetween\b.{1,200}\band\b|"
     r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
@@ -324,6 +329,9 @@ ORDERED = re.compile(
     r"inform|"
     r"(?:get|come|write) back (?:to (?:me|us) )?with|"
     r"help me (?:with|by|identify|understand)|include|be more specific|repeat|double-check)\b|"
+    r"\b(?:just|simply|then|so|and|kindly|please)(?: \w+)? (?:tell me|quote|furnish|remind me|let me have|forward me)\b|\byour pick\b|"
+    r"\b(?:must|have to|want to|like to|helps?(?:ful)? to|good to|great to|useful to|need to|love to|remains to|'d|help me to) (?:know|hear|learn) "
+    r"(?:which|what|how|when|until|by|for|your|the|who|why|whether)\b|"
     r"\byou (?:can|may|could) (?:choose|pick|select) (?:between|one|either)\b|\byour (?:choice|"
     r"call)\b|\bup to you\b"
 )
@@ -369,7 +377,7 @@ REFUSED = _any(
     r"\w+(?:n't| not) (?:be )?(?:possible|allowed|permitted|available|eligible|supported|"
     r"offered|accepted|covered|"
     r"something (?:i|we) can|a reason|among|one of)",
-    "(?:cannot|can't|could not|couldn't|may not|won't) be",
+    "(?:cannot|can't|could not|couldn't|may not|(?<!you )won't) be",
     r"(?:against|violates?|outside|beyond|not within|prohibited by|forbidden by) (?:the |our |"
     r"my )?"
     r"(?:\w+ )?(?:policy|policies|rules?|scope|ability|abilities|capabilit\w+)",
@@ -386,10 +394,19 @@ REFUSED = _any(
     r"i(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut", "none of (?:my|the) tools",
     "can only (?:help|assist)", "no (?:tool|way|option|function|means) (?:to|for|that|of)",
     r"turn (?:this|it|that|you|your request)\b.{0,20}\bdown",
+    r"(?:is|are|was|were) (?:\w+ly )?(?:excluded|exempt|limited to|restricted to|off[- ]limits|ruled out)",
+    r"^\W*(?:no, |sorry, )?not (?:possible|allowed|permitted|available|eligible|supported)",
+    r"nothing in (?:my|our)", r"(?:rules?|policy|policies)\b.{0,40}\bno",
+    r"you(?:'d| would|'ll| will)? (?:(?:have|need|want) to|must|should|better|may want to|might want to) (?:ask|see|contact|call|"
+    r"visit|speak|go to|go through|turn to|phone|talk)", "had to (?:reject|refuse|deny|decline|turn)",
+    "(?:i|we)(?:'m| am|'re| are)? (?:must not|mustn't|not supposed|not meant|shouldn't|should not)",
+    "hands are tied", "end of the (?:road|line)", r"(?:hit|reached|exhausted|used up) (?:\w+ )*(?:limit|maximum|allowance)",
+    r"(?:have|has|need|needs|must)(?: to)?(?: be)? (?:go|made|done|handled|dealt|arranged|come)\b.{0,20}\b"
+    r"(?:through|via|in person|office|staff|at the|by the)",
     "there (?:is|are|was|were) no", r"no \w+ (?:was|were) found",
     r"(?<!you'll )(?<!you will )(?<!you're )(?<!you are )(?:no|not|n't|never|nor|without|lack\w*|missing|\w+n't)(?: \w+){0,4}? (?:able|allowed|permitted|"
     r"permission|functions?|functionality|tools?|feature|ways?|means|authority|authori[sz]ed|"
-    r"eligible|supported|capable|capabilit\w+|entitled|remit|scope|mandate|"
+    r"eligible|supported|capable|set up|equipped|designed|built|trained|supposed to|right (?:one|person|place|contact)|capabilit\w+|entitled|remit|scope|mandate|"
     r"in a position|access|within my|up to me|part of (?:what|my)|possibility)(?! yet)",
     r"(?:no|not|\w+n't|nothing|none)(?: \w+){0,4} (?:i|we) (?:can|could|may|am able|are able)",
     r"turned? (?:\w+ )?down", "(?:ruled|knocked) (?:it |that |this )?out", "no can do",
@@ -440,10 +457,14 @@ HANDED = _any(
     r"(?:contact|call|phone|ring|visit|approach|reach out to|turn to|get in touch with|speak to|speak with|go to) (?:the|our|"
     r"your|an?) (?:[\w-]+ )?(?:shop|clinic|office|library|desk|reception|hotline|helpline|line|branch|counter|"
     r"museum|venue|provider|school|depot|town hall|authority)",
+    r"(?:someone|somebody|people) (?:from|in|at) (?:the|our|my|charge)",
+    r"(?:desk|office|team|colleague|staff|branch|department|specialist|manager|person)s?\b.{0,20}\b(?:handles?|deals? with|looks? after|"
+    r"takes? care|sees? to|(?:is|are) responsible)", r"staff\b.{0,20}\bwill",
     r"contact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)",
 )  # fmt: skip
 DONE = _any(
-    r"(?:has|have|had|was|were|\w+'(?:ve|s)|is|are)(?: now| been| already| just| also| "
+    r"(?:just )?finished \w+ing", "managed to", "(?:is|are) (?:now )?live",
+    r"(?:has|have|had|was|were|got|\w+'(?:ve|s)|is|are)(?: now| been| already| just| also| "
     r"successfully| all| gone ahead and)* (?P<verb>\w+?(?:ed|en|id|ut|et|ne|lt|un|old|wn|ade|"
     r"ent|eft))",
     r"(?:has|have|had|was|were)(?: not|n't)(?: yet| been)* (?P<undone>\w+ed)",
@@ -556,7 +577,7 @@ TO_KNOW = re.compile(
 """What is asked for beside agreement."""
 ONE_OF = re.compile(
     r"\b(?:one|any|either|some|options?|choose|pick|select|possible|allowed|valid|accepted|available|permitted)\b"
-    r"[^:?!]{0,40}:[^:]+(?:,| or )[^:]+"
+    r"[^:?!]{0,40}(?::| are| include) [^:]+(?:,| or )[^:]+"
 )
 """One of several things that are listed after it."""
 LOST = _any(r"(?:not|n't)(?: quite| really)?(?: sure (?:i|what|that i))? (?:understand|follow|get what|clear)",
@@ -568,3 +589,20 @@ OR_SHALL = re.compile(
     r"\bor (?:do|would|should|shall|can|could|may) (?:you|i|we)\b|\bor (?:i|we) (?:can|could|would)\b"
 )
 """One thing to do or another."""
+PARTICIPLE = re.compile(r"\b(withdraw|pay|void|make|take|give|lend|send|do)(?:n|ne|r|en)\b")
+"""The verb of what was withdrawn, taken or given."""
+HOW_ABOUT = re.compile(r"\b(?:how|what) about (?:i|we|me)\b|\bwhy (?:don't|not) (?:i|we)\b")
+GO_ON = re.compile(
+    r"\b(?:go|move|carry|press|push) (?:ahead|forward|on|through|for it)\b|"
+    r"\byou(?:'re| are) (?:really |still |quite )?(?:happy|fine|ok|okay|comfortable|sure|certain)\b|"
+    r"\b(?:green light|go-ahead|your (?:ok|okay|consent|approval|permission|agreement))\b|\b(?:proceed|continue|goes? ahead)\b"
+)
+"""To go on with what was named."""
+GET_DONE = re.compile(r"^(?:get|have)\b.{1,60}\b(?:\w+ed|withdrawn|done|paid|sent|changed|through|out of the way)\b")
+REST = re.compile(r"\b(?:before|until|unless|if|whether|which|what|when|once|after|about|because|since|as)\b|[,;:]\s")
+"""Begins what is not what is going to be done."""
+BUT = _any("but", "though", "however", "unfortunately")
+HELP = _any("help|assist|support")
+ANY_ROW = _any("any|another|others?")
+"""Of no change in particular."""
+WH_OR_ONE_OF = _any("which|what|when|how|why|who|where|whose", "one of", "either")

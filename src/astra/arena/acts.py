@@ -75,6 +75,8 @@ class _Message(NamedTuple):
     """Stems of what the tools of the world do, and of what agents call it."""
     nouns: frozenset[str]
     """Stems of what the world's tables and columns are called."""
+    names: frozenset[str]
+    """The words of these, as they are."""
     states: tuple[str, ...]
     """What the cells of columns with options may be."""
     cells: frozenset[str]
@@ -137,7 +139,7 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     said = tuple(
         (one, nested)
         for one, nested in sentences(raw)
-        if one not in heard and not phrases.CLOSING.search(one) and not _is_users(world, one)
+        if phrases.WORD.search(one) and one not in heard and not phrases.CLOSING.search(one) and not _is_users(world, one)
     )
     tools = _changing_tools(world)
     verbs = phrases.CHANGING.union(*(verbs_of(one) for one in tools)) - phrases.IDLE
@@ -145,8 +147,16 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
     nouns = frozenset[str]().union(*map(name_stems, names))
     return _Message(
-        said, "\n".join(one for one, _ in said), changing, nouns, _states(world), _cells(world)
-    )
+        said, "\n".join(one for one, _ in said), changing, nouns, _words_of_names(world),
+        _states(world), _cells(world),
+    )  # fmt: skip
+
+
+def _words_of_names(world: World) -> frozenset[str]:
+    """The words of what tables and columns are called: an order, and no *ordering*."""
+    columns = (column.name for table in world.tables for column in table.columns)
+    tables = (name for table in world.tables for name in (table.name, table.name.rstrip("s")))
+    return frozenset(word for name in (*columns, *tables) for word in name.split("_"))
 
 
 def _states(world: World) -> tuple[str, ...]:
@@ -216,10 +226,16 @@ def _names_change(world: World, message: _Message, said: str) -> bool:
 
 
 def _deeds(message: _Message, said: str) -> frozenset[str]:
-    """The stems of a text that are of changes, and not what tables are called: *annulled* too."""
-    words = stems(said)
+    """The stems of a text that are of changes, and not what tables and columns are called."""
+    words = phrases.WORD.findall(said)
+    return _changes(message, " ".join(one for one in words if one not in message.names))
+
+
+def _changes(message: _Message, said: str) -> frozenset[str]:
+    """The stems of a text that are of changes, whatever their form: annulled, withdrawn."""
+    words = stems(phrases.PARTICIPLE.sub(r"\1", said))
     words |= {one[:-1] for one in words if one[-2:-1] == one[-1:]}
-    return words & (message.changing - message.nouns)
+    return words & message.changing
 
 
 def _leans(world: World, message: _Message, sentence: str, named: bool) -> bool:
@@ -233,23 +249,34 @@ def _leans(world: World, message: _Message, sentence: str, named: bool) -> bool:
         return named and _awaits(sentence)
     if _has_options(message, sentence):
         return False
-    if named and _is_consent(sentence):
-        return True
     bare = phrases.BEFORE.sub(" ", sentence)
+    agreed = named and not phrases.WH.search(bare) and phrases.GO_ON.search(bare)
+    if agreed or (_is_consent(sentence) and (named or _KEY.search(message.text))):
+        return not phrases.HANDED.search(message.text)
     if phrases.WH.search(bare) or phrases.KNOWING.search(bare) or _is_wish(message, sentence):
         return False
     if _is_ordered(sentence) or _offers_reading(message, sentence):
         return False
     if _deeds(message, bare):
         return True
+    if named and _may_do(bare):
+        return True
     if phrases.WOULD_YOU_LIKE.search(bare) and (_counts(world, bare) or _names_deed(world, bare)):
         return True
     return phrases.SUITS.search(bare) is not None and (named or _holds_value(bare))
 
 
+def _may_do(sentence: str) -> bool:
+    """Whether a question asks leave to do something that is not to read or to ask."""
+    return any(
+        phrases.IDLE.isdisjoint({found[1], *stems(found[1])})
+        for found in phrases.MAY_I.finditer(sentence)
+    )
+
+
 def _awaits(sentence: str) -> bool:
     """Whether what is no question asks for agreement."""
-    if phrases.WAITING.search(sentence) or phrases.REFUSED.search(sentence):
+    if any(one.search(sentence) for one in (phrases.WAITING, phrases.REFUSED, phrases.ANY_ROW)):
         return False
     return phrases.ASSENT.search(sentence) is not None or phrases.DO_IT.search(sentence) is not None
 
@@ -307,14 +334,23 @@ def _announces(world: World, message: _Message, sentence: str) -> bool:
     """Whether a sentence says that a change is going to be made, and waits for nothing to know."""
     said = phrases.NO_CHANGE.sub(" ", sentence)
     asked = phrases.WH.search(said) if _is_question(said) else None
+    asked = None if phrases.HOW_ABOUT.search(said) else asked
     said = said[: asked.start()] if asked else said
     offered = ["".join(found) for found in phrases.IF_YOU_LIKE.findall(said)]
     verbs = [*phrases.ANNOUNCED.findall(said), *_impending(said), *offered]
     if phrases.WAITING.search(said) or phrases.HANDED.search(said) or _is_ordered(said):
         return False
+    if phrases.BUT.search(said) and phrases.REFUSED.search(said):
+        return False
     if phrases.UNDER_WAY.search(said) or phrases.NEXT.search(said):
         return True
-    return bool(stems(" ".join(verbs)) & message.changing) or (
+    for found in phrases.ANNOUNCED.finditer(said):
+        rest = phrases.NO_CHANGE.sub(" ", said[found.start(1) :])
+        idle = phrases.HELP.search(rest) or not phrases.IDLE.isdisjoint({found[1], *stems(found[1])})
+        got = found[1] in ("get", "have") and phrases.GET_DONE.search(rest)
+        if (got or not idle) and _deeds(message, phrases.REST.split(rest)[0]):
+            return True
+    return bool(_changes(message, " ".join(verbs))) or (
         bool(verbs) and _names_tool(world, said)
     )
 
@@ -487,7 +523,7 @@ def _offers(world: World, message: _Message, asking: Sequence[str]) -> bool:
             return True
         if phrases.OR.search(phrases.NO_OPTIONS.sub(" ", one)) and _counts(world, one) > 1:
             return True
-        if not phrases.WH.search(one) and _is_question(one) and _counts(world, one) == 1:
+        if not phrases.WH_OR_ONE_OF.search(one) and _is_question(one) and _counts(world, one) == 1:
             continue  # this one?
         if phrases.PICK.search(one) and (
             len(listed) > 1
