@@ -144,7 +144,8 @@ CAN_DO = re.compile(
 )
 """What could be done; the group is the verb."""
 DO_IT = re.compile(
-    r"\b(?:i|we)(?:'ll| will|'d| would|'m going to| am going to)(?: just| then| now| gladly)*"
+    r"\blet me (?:just |now |go ahead and )*(?:do|get) (?:it|that|this|so|these|both)\b|"
+    r"\b(?:i|we)(?:'ll| will|'d| would|'m going to| am going to| can(?= now))(?: just| go ahead and| then| now| gladly)*"
     r" (?:do|get|make|put|push|see|run|have)"
     r" (?:it|that|this|so|them|both|these|those|everything)\b(?! (?:a|if|whether|which|up))"
 )
@@ -168,7 +169,7 @@ CONSENT = frozenset(
     "agree agreed agreement agreeable go goes proceed continue yes yep happy deal objection "
     "objections object mind sound sounds work works suit suits approve approval acceptable accept "
     "accurate cool comfortable consent green permission sure certain want like wish prefer shall "
-    "should may done intended fair best content satisfied".split()
+    "should may done intended fair best content satisfied interested".split()
 )
 """Words of questions for agreement."""
 FILLING = frozenset(
@@ -290,14 +291,14 @@ PICK = _any(
     r"the (?:right |correct )?one (?:to|you|that)|(?:one|any) (?:of (?:the following|which|my|your)|from)|following|fits?|appl(?:y|ies)|sounds? better|"
     "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
     "did) you mean",
-    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want)",
+    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want|do you say|do you think)",
     "how would you like to (?:proceed|continue)", r"what(?:'s|'ll| shall| will| should| would| is) it(?: going to)? be", "your pick",
     "your (?:call|choice)", "which (?:one )?(?:suits|works|is better)",
 )  # fmt: skip
 OR = re.compile(r"\b(?:or|alternatively)\b|\s/\s")
 EITHER = re.compile(
     r"\bbetween\b.{1,200}\band\b|"
-    r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
+    r"\b(?:options|possibilities|choices|ways|alternatives)\b.{1,300}\bor\b|\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
     r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] |\b(?:i|we|you) (?:can|could)\b[^.?!]{1,200}\bor\b",
     re.S,
 )
@@ -313,11 +314,12 @@ ONE_OR_OTHER = _any(
     r"you'd) rather",
     "either",
     "(?:do|did) you mean",
+    "(?:how|what) about",
     "prefer",
 )
 GIVE = _any(
     "provide|tell|give|share|send|supply|specify|enter|state", r"what(?:'s| is| are)(?: your)?",
-    "(?:have|know|need|with) your", "by(?: your)?",
+    "(?:have|know|need|with) your", r"by(?: your)?(?! (?:\w+ )?[a-z]*\d)",
 )  # fmt: skip
 ORDERED = re.compile(
     r"\b(?:please|kindly|could you|can you|would you|will you|i need you to|"
@@ -330,6 +332,8 @@ ORDERED = re.compile(
     r"(?:get|come|write) back (?:to (?:me|us) )?with|"
     r"help me (?:with|by|identify|understand)|include|be more specific|repeat|double-check)\b|"
     r"\b(?:just|simply|then|so|and|kindly|please)(?: \w+)? (?:tell me|quote|furnish|remind me|let me have|forward me)\b|\byour pick\b|"
+    r"\byou (?:haven't|have not|didn't|did not|still have to|forgot to) (?:\w+ )?(?:tell|told|say|said|mention\w*|give|given|specif\w+|provide\w*|stated?)\b|"
+    r"\b(?:as soon as|once|when|until) (?:i|we) (?:know|hear) (?:which|what|how|when|until|by|the|your|why|who)\b|"
     r"\b(?:must|have to|want to|like to|helps?(?:ful)? to|good to|great to|useful to|need to|love to|remains to|'d|help me to) (?:know|hear|learn) "
     r"(?:which|what|how|when|until|by|for|your|the|who|why|whether)\b|"
     r"\byou (?:can|may|could) (?:choose|pick|select) (?:between|one|either)\b|\byour (?:choice|"
@@ -367,6 +371,11 @@ PLEASE = re.compile(r"^(?:your|the)\b.*\bplease\W*$")
 # What is refused or told -----------------------------------------------------------------------
 
 REFUSED = _any(
+    "(?:above|beyond|outside|out of) (?:my|our)", "(?:told|instructed|required|asked) not to", "stays? (?:as|the way) (?:it is|they are|is)",
+    "only (?:able|allowed|permitted|authori[sz]ed) to", r"i (?:can|may|could)\b[^.?!]*\bbut (?:not|no)",
+    r"(?:no longer|not)(?: \w+)? (?:possible|allowed|permitted|available|an option)", "nope",
+    r"(?:is|are)(?: \w+)? (?:unavailable|disabled|out of order|out of service)",
+    r"return(?:s|ed) an error", "an error (?:occurred|came up|has occurred)", r"due to an? (?:\w+ )?(?:error|failure|fault)",
     r"(?:i|we)(?:'m| am| are|'re)?(?: (?:really|so|very|currently|simply|therefore|also|still|"
     r"unfortunately|afraid(?: that)?|sorry,? but i))* (?:can't|cannot|can not|could not|couldn't|"
     r"won't|will not|not able|unable|don't have|do not have|lack|must (?:decline|refuse|deny)|"
@@ -407,7 +416,7 @@ REFUSED = _any(
     r"(?<!you'll )(?<!you will )(?<!you're )(?<!you are )(?:no|not|n't|never|nor|without|lack\w*|missing|\w+n't)(?: \w+){0,4}? (?:able|allowed|permitted|"
     r"permission|functions?|functionality|tools?|feature|ways?|means|authority|authori[sz]ed|"
     r"eligible|supported|capable|set up|equipped|designed|built|trained|supposed to|right (?:one|person|place|contact)|capabilit\w+|entitled|remit|scope|mandate|"
-    r"in a position|access|within my|up to me|part of (?:what|my)|possibility)(?! yet)",
+    r"in a position|provision|disposal|mechanism|access|within my|up to me|part of (?:what|my)|possibility)(?! yet)",
     r"(?:no|not|\w+n't|nothing|none)(?: \w+){0,4} (?:i|we) (?:can|could|may|am able|are able)",
     r"turned? (?:\w+ )?down", "(?:ruled|knocked) (?:it |that |this )?out", "no can do",
     "(?:something|things?) went wrong", r"technical (?:issue|problem|error|difficult\w+|fault)s?",
@@ -451,12 +460,13 @@ HANDED = _any(
     r"(?:colleague|specialist|human)s? takes? (?:over|this|it)",
     r"escalat(?:e|ed|ing)", r"transfer(?:red|ring)? you",
     r"hand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}\bover",
-    r"(?:with|to|by|at|of|alert\w*|inform\w*|notif\w+|involv\w+|ask|get) (?:(?:one of )?(?:our|my|the|another|human) (?:[\w-]+ ){0,3}|"
+    r"(?:with|to|by|at|of|for|alert\w*|inform\w*|notif\w+|involv\w+|ask|get) (?:(?:one of )?(?:our|my|the|another|human) (?:[\w-]+ ){0,3}|"
     r"an? (?:human |senior )?(?=colleague|human|specialist|supervisor|manager))"
     r"(?:colleagues?|team|specialists?|manager|supervisor|department|human|person|staff|expert|advis[eo]r)",
     r"(?:contact|call|phone|ring|visit|approach|reach out to|turn to|get in touch with|speak to|speak with|go to) (?:the|our|"
     r"your|an?) (?:[\w-]+ )?(?:shop|clinic|office|library|desk|reception|hotline|helpline|line|branch|counter|"
     r"museum|venue|provider|school|depot|town hall|authority)",
+    r"(?:colleague|human|specialist|manager|supervisor|team)s? (?:has|have|took|is|are) (?:\w+ )?(?:taken|taking|over|dealing|handling|looking)",
     r"(?:someone|somebody|people) (?:from|in|at) (?:the|our|my|charge)",
     r"(?:desk|office|team|colleague|staff|branch|department|specialist|manager|person)s?\b.{0,20}\b(?:handles?|deals? with|looks? after|"
     r"takes? care|sees? to|(?:is|are) responsible)", r"staff\b.{0,20}\bwill",
@@ -473,7 +483,7 @@ DONE = _any(
     "taken effect",
     r"(?<![\"'] )(?<![\"'])i (?!need)(?:also |just |only |already |went ahead and )*"
     r"(?P<past>\w+ed|found)",
-    "taken care of", r"^(?P<bare>\w+ed)(?=\W*$)",
+    "taken care of", r"^(?:(?:ok|okay|great|right|good|yes|all)\W+)?(?P<bare>\w+ed)(?=\W*$)",
 )  # fmt: skip
 """It is done, or has been; of a way with a verb, the verb is a group."""
 PERFECT = re.compile(r"\b(?:has|have|had|was|were|been|\w+'ve)\b|^i\b")
@@ -495,7 +505,7 @@ FOUND = stems(
 TOLD = _any(
     "is|are|was|were|has|have|had|costs?|shows?|found|see|there's|it's|that's|stands?|remains?",
     "starts?|ends?|falls?|returns?|here (?:is|are)|here's|means|expires?|belongs?|amounts?",
-    "contains?|includes?|owe|appl(?:y|ies)|comes? to|totals?|runs?|lasts?|covers?",
+    "leaves?|contains?|includes?|owe|appl(?:y|ies)|comes? to|totals?|runs?|lasts?|covers?",
     "(?:is|are|was|were|has)n't",
 )  # fmt: skip
 NOTHING = _any(
@@ -576,7 +586,7 @@ TO_KNOW = re.compile(
 )
 """What is asked for beside agreement."""
 ONE_OF = re.compile(
-    r"\b(?:one|any|either|some|options?|choose|pick|select|possible|allowed|valid|accepted|available|permitted)\b"
+    r"\b(?:(?:one|any|some) of|either|options?|possibilities|choose|pick|select|possible|allowed|valid|accepted|available|permitted)\b"
     r"[^:?!]{0,40}(?::| are| include) [^:]+(?:,| or )[^:]+"
 )
 """One of several things that are listed after it."""
@@ -598,7 +608,7 @@ GO_ON = re.compile(
     r"\b(?:green light|go-ahead|your (?:ok|okay|consent|approval|permission|agreement))\b|\b(?:proceed|continue|goes? ahead)\b"
 )
 """To go on with what was named."""
-GET_DONE = re.compile(r"^(?:get|have)\b.{1,60}\b(?:\w+ed|withdrawn|done|paid|sent|changed|through|out of the way)\b")
+GET_DONE = re.compile(r"^(?:take care of|see to|take on|start on|give|do|make)\b|^(?:get|have)\b.{1,60}\b(?:\w+ed|withdrawn|done|paid|sent|changed|through|out of the way)\b")
 REST = re.compile(r"\b(?:before|until|unless|if|whether|which|what|when|once|after|about|because|since|as)\b|[,;:]\s")
 """Begins what is not what is going to be done."""
 BUT = _any("but", "though", "however", "unfortunately")
@@ -606,3 +616,14 @@ HELP = _any("help|assist|support")
 ANY_ROW = _any("any|another|others?")
 """Of no change in particular."""
 WH_OR_ONE_OF = _any("which|what|when|how|why|who|where|whose", "one of", "either")
+LIGHT = frozenset("use take start give go do make try work offer".split())
+"""Verbs that change something with what is named beside them."""
+PRESENT = re.compile(
+    r"(?:^|[,:;] |\bthen |\bfirst |\band |\bok |\bokay )i (?:now |then |first |next |hereby |also |just )*"
+    r"((?!set|put|let)[a-z]+(?<!ed)(?:(?<=do) the \w+)?)\b"
+)
+"""I do it now; the group is the verb."""
+AFTERWARDS = re.compile(r"^then\b|\bright after\b|\bafter(?:wards?| that)\b|\bi(?:'ll| will) then\b")
+"""What waits for what was asked before."""
+ACCEPT = re.compile(r"\bwould you (?:accept|be (?:ok|okay|happy|fine|willing|open|interested))\b|\byou live with\b")
+"""Whether something else would be taken."""

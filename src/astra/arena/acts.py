@@ -203,8 +203,11 @@ def _proposes(
 ) -> bool:
     """Whether a message says which change is going to be made, or asks whether it may be.
     ``offers``: it puts up several things, of which a vague question picks none."""
-    if any(_announces(world, message, one) for one, _ in message.said):
-        return True
+    waits = False
+    for one, _ in message.said:
+        if _announces(world, message, one) and not (waits and phrases.AFTERWARDS.search(one)):
+            return True
+        waits = _is_asking(one) and (not _is_question(one) or phrases.WH.search(one) is not None)
     named = any(_sums_up(one, message.text) for one in wanted)
     for one, _ in message.said:
         if not named and not (_is_question(one) and phrases.WH.match(one)):
@@ -255,13 +258,15 @@ def _leans(world: World, message: _Message, sentence: str, named: bool) -> bool:
         return not phrases.HANDED.search(message.text)
     if phrases.WH.search(bare) or phrases.KNOWING.search(bare) or _is_wish(message, sentence):
         return False
+    if named and _may_do(bare):
+        return True
     if _is_ordered(sentence) or _offers_reading(message, sentence):
         return False
     if _deeds(message, bare):
         return True
-    if named and _may_do(bare):
-        return True
     if phrases.WOULD_YOU_LIKE.search(bare) and (_counts(world, bare) or _names_deed(world, bare)):
+        return True
+    if phrases.ACCEPT.search(bare):
         return True
     return phrases.SUITS.search(bare) is not None and (named or _holds_value(bare))
 
@@ -269,7 +274,7 @@ def _leans(world: World, message: _Message, sentence: str, named: bool) -> bool:
 def _may_do(sentence: str) -> bool:
     """Whether a question asks leave to do something that is not to read or to ask."""
     return any(
-        phrases.IDLE.isdisjoint({found[1], *stems(found[1])})
+        (phrases.IDLE - phrases.LIGHT).isdisjoint({found[1], *stems(found[1])})
         for found in phrases.MAY_I.finditer(sentence)
     )
 
@@ -347,9 +352,10 @@ def _announces(world: World, message: _Message, sentence: str) -> bool:
     for found in phrases.ANNOUNCED.finditer(said):
         rest = phrases.NO_CHANGE.sub(" ", said[found.start(1) :])
         idle = phrases.HELP.search(rest) or not phrases.IDLE.isdisjoint({found[1], *stems(found[1])})
-        got = found[1] in ("get", "have") and phrases.GET_DONE.search(rest)
+        got = phrases.GET_DONE.search(rest)
         if (got or not idle) and _deeds(message, phrases.REST.split(rest)[0]):
             return True
+    verbs += phrases.PRESENT.findall(said)
     return bool(_changes(message, " ".join(verbs))) or (
         bool(verbs) and _names_tool(world, said)
     )
@@ -373,7 +379,9 @@ def _asks_leave(message: _Message, sentence: str, named: bool) -> bool:
     agreed = agreed or phrases.AGREE.search(sentence)
     if agreed is None or not named or phrases.CONFIRM_VALUE.search(sentence):
         return False
-    return not phrases.WH.search(sentence[: agreed.start()]) and not phrases.HANDED.search(sentence)
+    if phrases.WH.search(sentence[: agreed.start()]):
+        return False
+    return not phrases.HANDED.search(message.text)
 
 
 def _proposed(
