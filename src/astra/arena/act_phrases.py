@@ -627,3 +627,7 @@ AFTERWARDS = re.compile(r"^then\b|\bright after\b|\bafter(?:wards?| that)\b|\bi(
 """What waits for what was asked before."""
 ACCEPT = re.compile(r"\bwould you (?:accept|be (?:ok|okay|happy|fine|willing|open|interested))\b|\byou live with\b")
 """Whether something else would be taken."""
+EAGER = _any(r"(?:glad|happy|pleased|love|delighted) to")
+"""Would do it, once what is asked for is known."""
+NOTHING_ELSE = re.compile(r", (?:so|and) (?:you|there)(?: don't|'s| is| do not| won't)? [^,?!]*$")
+"""The end of a sentence that tells that nothing is left to do."""

@@ -138,8 +138,9 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     }
     said = tuple(
         (one, nested)
-        for one, nested in sentences(raw)
-        if phrases.WORD.search(one) and one not in heard and not phrases.CLOSING.search(one) and not _is_users(world, one)
+        for sentence, nested in sentences(raw)
+        if (one := phrases.NOTHING_ELSE.sub("", sentence))
+        and phrases.WORD.search(one) and one not in heard and not phrases.CLOSING.search(one) and not _is_users(world, one)
     )
     tools = _changing_tools(world)
     verbs = phrases.CHANGING.union(*(verbs_of(one) for one in tools)) - phrases.IDLE
@@ -203,11 +204,14 @@ def _proposes(
 ) -> bool:
     """Whether a message says which change is going to be made, or asks whether it may be.
     ``offers``: it puts up several things, of which a vague question picks none."""
-    waits = False
-    for one, _ in message.said:
-        if _announces(world, message, one) and not (waits and phrases.AFTERWARDS.search(one)):
+    seeks = [_is_asking(one) and (not _is_question(one) or phrases.WH.search(one) is not None)
+             for one, _ in message.said]  # fmt: skip
+    for at, (one, _) in enumerate(message.said):
+        later = (any(seeks[:at]) and phrases.AFTERWARDS.search(one)) or (
+            any(seeks) and phrases.EAGER.search(one)
+        )
+        if not later and _announces(world, message, one):
             return True
-        waits = _is_asking(one) and (not _is_question(one) or phrases.WH.search(one) is not None)
     named = any(_sums_up(one, message.text) for one in wanted)
     for one, _ in message.said:
         if not named and not (_is_question(one) and phrases.WH.match(one)):
