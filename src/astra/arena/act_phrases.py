@@ -44,7 +44,7 @@ CLOSING = _any(
     r"run)|there(?:'s| is)|i can|any\w*)",
     r"(?:have|need|if) (?:you have )?(?:any )?(?:questions|concerns|help|assistance)",
     r"feel free", r"don't hesitate", r"how are you", r"(?:can|may) i (?:help|assist)",
-    r"how (?:can|may) i be of", r"is there any ?(?:thing|other)",
+    r"how (?:can|may) i be of", r"is there (?:any ?(?:thing|other)|more)",
 )  # fmt: skip
 """What ends a message and asks for nothing."""
 
@@ -59,16 +59,26 @@ _SKIPPED = (
 )
 ANNOUNCED = re.compile(
     r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
-    r" would(?: like to)?|'d(?: like to)?| plan to| intend to| am| are|'m|'re)|"
+    r" would(?: like to)?|'d(?: like to)?| plan to| intend to|"
+    r"(?: am| are|'m|'re)(?= (?:\w+ly |now |also |just |then |gladly |in the process of )*(?:\w+ing\b|happy to|glad to)))|"
+    r"(?:i|we)(?: would|'d| am|'m| will|'ll)? (?:suggest|recommend|propos|advis|plan|intend|aim|mean)"
+    r"(?:e|ing)?(?: that)?(?: we| i| you)?(?: to| on)?|"
+    r"my (?:\w+ )?(?:suggestion|proposal|plan|recommendation|advice|intention|next step) (?:is|would be)"
+    r"(?: that)?(?: we| i)?|"
+    r"(?:how|what) about(?: i| we| me)?|why (?:don't|not)(?: i| we)?|time to|all that's left is|"
+    r"(?:i|we)(?:'m| am|'re| are)? (?:starting|beginning|continuing|moving on|going on|start|begin)"
+    r" (?:with|by|to)|"
+    r"(?:is|are|'s) (?:about|going|due|set|scheduled|ready) to be|(?:is|are) to be|"
     r"(?<!n't )(?<!not )let (?:me|us)|"
-    r"let's|going to) "
+    r"let's|(?<!not )(?<!n't )going to|(?:i|we)(?: must| have to| need to)(?= (?:now|then|first) )) "
     rf"{_SKIPPED}([a-z]+)"
 )
 """I am going to do it; the group is the verb."""
 IMPENDING = (
     re.compile(r"\bwill (?:now |then |also |therefore )?be (?!charged|refunded|credited)([a-z]+)"),
     re.compile(
-        r"^(?:(?:now|ok|okay|great|alright|all right|sure|perfect|thanks|thank you),? )?(?:i'm )?"
+        r"^(?:(?:now|ok|okay|great|alright|all right|sure|perfect|thanks|thank you),? |"
+        r"(?:[^\W\d]+ ){0,2}[^\W\d]+[,:] )?(?:i'm )?"
         r"(?:now |proceeding (?:to|with) (?:the )?)?([a-z]+ing)\b"
         r"(?!.*\b(?:is|are|was|were|isn't|aren't|requires?|needs?|means?|will|would|can|could|"
         r"may|"
@@ -79,7 +89,7 @@ IMPENDING = (
 MAY_I = re.compile(
     r"\b(?:(?:shall|should|may|can|could|might|must) (?:i|we)|"
     r"(?:want|like|prefer|need) (?:for )?(?:me|us) to|"
-    r"(?:ok|okay|fine|alright|all right|good) (?:with you )?(?:if|that|for me to)(?: i)?|(?:ok|"
+    r"(?:ok|okay|fine|alright|all right|good|happy|sure|certain) (?:with you )?(?:if|that|for me to)(?: i)?|(?:ok|"
     r"okay|fine|alright|all right) to|mind if i|"
     r"(?:permission|approval|consent|confirmation|go-ahead) (?:to|for)|"
     r"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|"
@@ -128,9 +138,87 @@ IF_YOU_LIKE = re.compile(
     r"\bi (?:can|could) ([a-z]+)\b[^.?!]*\bif you(?:'d)? (?:wish|like|want|agree|prefer)\b"
 )
 """I could do it if you like; a group is the verb."""
+CAN_DO = re.compile(
+    r"\b(?:i|we)(?:'m| am|'re| are)? (?:can|could|able to)(?: now| also| then| still| instead)? "
+    rf"{_SKIPPED}([a-z]+)"
+)
+"""What could be done; the group is the verb."""
+DO_IT = re.compile(
+    r"\blet me (?:just |now |go ahead and )*(?:do|get) (?:it|that|this|so|these|both)\b|"
+    r"\b(?:i|we)(?:'ll| will|'d| would|'m going to| am going to| can(?= now))(?: just| go ahead and| then| now| gladly)*"
+    r" (?:do|get|make|put|push|see|run|have)"
+    r" (?:it|that|this|so|them|both|these|those|everything)\b(?! (?:a|if|whether|which|up))"
+)
+"""I will do it: a change that was named before."""
+NEXT = re.compile(
+    r"^(?:and |so |ok,? |okay,? )?(?:now|next|on|then)(?: up| step| on)?(?: is| comes?)?(?:,|:)? "
+    r"(?:for|to|is|comes?|the)\b(?! (?:me|you|know|be)\b)|"
+    r"^next(?: step| up)?: |"
+    r"\b(?:extension|cancellation|refund|change|removal|renewal|payment|withdrawal|update|rest)\b"
+    r"[^.?!]{0,40} (?:(?:will|would|is going to) (?:follow|happen|go through|take place|be next|"
+    r"come next)|comes next|is next|follows)\b"
+)
+"""What comes next, after what was done."""
 UNDER_WAY = re.compile(
+    r"\bcoming (?:right |straight )?up\b|"
     r"\b(?:i|we)(?:'m| am|'re| are|'ll| will)(?: now)? (?:going ahead|go ahead with|"
-    r"proceed(?:ing)?\b(?! to))|^proceeding\W*$"
+    r"proceed(?:ing)?\b(?! to)|carry(?:ing)? on with)|^proceeding\W*$"
+)
+CONSENT = frozenset(
+    "ok okay alright right correct correctly fine good great ready confirm confirmed confirmation "
+    "agree agreed agreement agreeable go goes proceed continue yes yep happy deal objection "
+    "objections object mind sound sounds work works suit suits approve approval acceptable accept "
+    "accurate cool comfortable consent green permission sure certain want like wish prefer shall "
+    "should may done intended fair best content satisfied interested".split()
+)
+"""Words of questions for agreement."""
+FILLING = frozenset(
+    "is are was that that's this these those it it's i'm you're you'd everything all with you your "
+    "for me us by i we to the a an any no does do don't would will can could be so then now on "
+    "ahead just please still and both them of here above details detail summary plan change "
+    "changes as well in order described listed light have got get give given word there if what "
+    "how way forward doing making really absolutely quite too instead did understand understood "
+    "or not against carry am are look looks through sir madam about one thing things "
+    "way version request option idea first again right? next then? need know see".split()
+)
+"""Words beside those."""
+ASSENT = re.compile(
+    r"(?<!thanks for )(?<!thank you for )(?<!for giving )\b(?:your|(?:a|the)(?= (?:\w+ )?(?:ok|okay|yes|nod|go-ahead|go ahead|green|thumbs|word|say-so))) (?:explicit |final |clear |formal |quick |written |prior |short )*"
+    r"(?:ok|okay|approval|consent|permission|go-ahead|go ahead|green light|thumbs[- ]up|blessing|"
+    r"yes|nod|agreement|authori[sz]ation|confirmation|word|say-so|sign-off|reply|response|decision)(?![\w'])"
+    r"(?! (?:has|have|was|is|code|e-?mail|number|letter|message)\b)|"
+    r"\b(?:say|type|reply|write|answer|respond|send|give)(?: \w+)?(?: with)? [\"'“*`]*(?:yes|y|ok|okay|go|"
+    r"confirm|proceed|i agree|agreed)\b|\bsay the word\b|"
+    r"\b(?:if|as long as|provided|assuming|unless|in case|whether|when|once)(?: that)? (?:you(?:'re| are| do|'d| would)?|that|this|it|"
+    r"everything|all|there|no one|the (?:above|details|data|plan|summary))(?:'s|'re)?(?: \w+){0,4}? "
+    r"(?:ok|okay|fine|good|agree|agreed|happy|"
+    r"suits?|works?|right|correct|correctly|accurate|mind|object|objections?|disagree|otherwise|consent|approve|"
+    r"accept|confirm|proceed|go ahead|so|wish|content|in order|comfortable|like (?:that|this|it|me to)|want (?:that|this|it|me to))\b|"
+    r"\b(?:if so|in that case|pending|subject to|awaiting|let me know (?:if|whether) i (?:may|can|should|shall)|correct me if|stop me if|unless you|"
+    r"(?:just )?waiting (?:for|on) (?:your|you\b))"
+)
+"""Asks for agreement, or makes what is to come hang on it, in no question."""
+SUITS = re.compile(
+    r"\b(?:would|does|do|will|is|are|could)\b.{1,80}\b(?:work|suit|do instead|be (?:ok|okay|fine|alright|"
+    r"all right|good|acceptable|an? (?:option|alternative))|(?:ok|okay|fine|acceptable|alright) (?:for|with|by) you)\b"
+)
+"""Whether something would do."""
+KNOWING = re.compile(
+    r"\b(?:do|did|would|can|could) you (?:have|know|remember|recall|happen|see|find|tell|provide|give|share|"
+    r"specify|check|send|say|let|clarify|explain|describe|name|state|look)\b|\byou(?:'ve| have)\b|\b(?:have|had|has) (?:you|it|this|that|"
+    r"there|they|the)\b|\b(?:is|are|was|were) there\b|\bdid you (?:already|ever|mean)\b|\balready\b|"
+    r"\b(?:any(?! objections?\b)|other than)\b|\b(?:are|were) you (?:able|referring|talking|asking)\b|"
+    r"\b(?:know|hear|see|check|look|learn) (?:about|more|up|if|whether|which|what|how|your|the)\b"
+)
+"""Asks what the user knows, or how things stand."""
+BEFORE = re.compile(
+    r"\b(?:before|so that|in order|so) (?:i|we|to)\b[^,?!:—–]*(?:[,?!:—–]|$)|^(?:and |so |ok,? )?(?:to|for) [^,?!:—–]{1,80}[,:—–]|"
+    r"\b(?:reasons?|date|number|day|id|code)\b (?:for|of|to|you)\b[^,?!:—–]*"
+)
+"""What a question is asked for."""
+WOULD_YOU_LIKE = re.compile(
+    r"\b(?:would you (?:still |also |really |perhaps )*(?:like|want|care for)|(?:do you )?(?:still |also |really )*want|need|fancy|"
+    r"are you after) (?:an?|the|this|that|it|your|both|all|me|us)\b"
 )
 CONFIRM_VALUE = re.compile(
     r"\b(?:confirm|verify|double-check)(?: with me)? (?:me )?(?:which|what|when|how|"
@@ -147,7 +235,7 @@ WISH = _any(
 """How a change is named that no verb of a tool names."""
 WAITING = _any(
     r"(?:once|after|as soon as|when|if|until) (?:i (?:have|know|receive|get|verify)|you "
-    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! me (?:the|your) (?:go|ok|appro|cons))|"
+    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! (?:me |us )?(?:(?:the|your|a|an) )*(?:go|ok|appro|cons|nod|green|word|yes|confirm|permission|thumbs))|"
     r"let|share|specify|choose|pick|select|send|"
     r"supply|identify|verify)\w*)",
     r"so (?:that )?(?:i|we) can", r"in order (?:for me )?to", r"before i (?:can|proceed|do|make|"
@@ -168,7 +256,8 @@ IDLE = frozenset(
 )
 """What an agent does that changes nothing."""
 _CHANGES = (
-    "add adjust annul apply arrange book call cancel cancelling charge close collect complete "
+    "push bump shift undo put-through hand-out deliver call-off drop rename raise lower reset clear lift attach "
+    "annulment change correction refunding deletion reduction increase switch move upgrade downgrade add adjust annul apply arrange book call cancel cancelling charge close collect complete "
     "create "
     "credit decrease delete drop end enrol enroll execute extend file finalise finalize finish "
     "increase initiate issue lengthen log make mark modify move open order pay perform place "
@@ -199,16 +288,17 @@ NO_OPTIONS = re.compile(
 )
 """The other half of a question whose answer is yes or no."""
 PICK = _any(
+    r"the (?:right |correct )?one (?:to|you|that)|(?:one|any) (?:of (?:the following|which|my|your)|from)|following|fits?|appl(?:y|ies)|sounds? better|"
     "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
     "did) you mean",
-    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want)",
-    "how would you like to (?:proceed|continue)", "what (?:shall|will|should|would) it be",
+    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want|do you say|do you think)",
+    "how would you like to (?:proceed|continue)", r"what(?:'s|'ll| shall| will| should| would| is) it(?: going to)? be", "your pick",
     "your (?:call|choice)", "which (?:one )?(?:suits|works|is better)",
 )  # fmt: skip
-OR = _any("or|alternatively")
+OR = re.compile(r"\b(?:or|alternatively)\b|\s/\s")
 EITHER = re.compile(
     r"\bbetween\b.{1,200}\band\b|"
-    r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
+    r"\b(?:options|possibilities|choices|ways|alternatives)\b.{1,300}\bor\b|\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
     r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] |\b(?:i|we|you) (?:can|could)\b[^.?!]{1,200}\bor\b",
     re.S,
 )
@@ -224,11 +314,12 @@ ONE_OR_OTHER = _any(
     r"you'd) rather",
     "either",
     "(?:do|did) you mean",
+    "(?:how|what) about",
     "prefer",
 )
 GIVE = _any(
     "provide|tell|give|share|send|supply|specify|enter|state", r"what(?:'s| is| are)(?: your)?",
-    "(?:have|know|need|with) your", "by(?: your)?",
+    "(?:have|know|need|with) your", r"by(?: your)?(?! (?:\w+ )?[a-z]*\d)",
 )  # fmt: skip
 ORDERED = re.compile(
     r"\b(?:please|kindly|could you|can you|would you|will you|i need you to|"
@@ -240,6 +331,11 @@ ORDERED = re.compile(
     r"inform|"
     r"(?:get|come|write) back (?:to (?:me|us) )?with|"
     r"help me (?:with|by|identify|understand)|include|be more specific|repeat|double-check)\b|"
+    r"\b(?:just|simply|then|so|and|kindly|please)(?: \w+)? (?:tell me|quote|furnish|remind me|let me have|forward me)\b|\byour pick\b|"
+    r"\byou (?:haven't|have not|didn't|did not|still have to|forgot to) (?:\w+ )?(?:tell|told|say|said|mention\w*|give|given|specif\w+|provide\w*|stated?)\b|"
+    r"\b(?:as soon as|once|when|until) (?:i|we) (?:know|hear) (?:which|what|how|when|until|by|the|your|why|who)\b|"
+    r"\b(?:must|have to|want to|like to|helps?(?:ful)? to|good to|great to|useful to|need to|love to|remains to|'d|help me to) (?:know|hear|learn) "
+    r"(?:which|what|how|when|until|by|for|your|the|who|why|whether)\b|"
     r"\byou (?:can|may|could) (?:choose|pick|select) (?:between|one|either)\b|\byour (?:choice|"
     r"call)\b|\bup to you\b"
 )
@@ -275,6 +371,11 @@ PLEASE = re.compile(r"^(?:your|the)\b.*\bplease\W*$")
 # What is refused or told -----------------------------------------------------------------------
 
 REFUSED = _any(
+    "(?:above|beyond|outside|out of) (?:my|our)", "(?:told|instructed|required|asked) not to", "stays? (?:as|the way) (?:it is|they are|is)",
+    "only (?:able|allowed|permitted|authori[sz]ed) to", r"i (?:can|may|could)\b[^.?!]*\bbut (?:not|no)",
+    r"(?:no longer|not)(?: \w+)? (?:possible|allowed|permitted|available|an option)", "nope",
+    r"(?:is|are)(?: \w+)? (?:unavailable|disabled|out of order|out of service)",
+    r"return(?:s|ed) an error", "an error (?:occurred|came up|has occurred)", r"due to an? (?:\w+ )?(?:error|failure|fault)",
     r"(?:i|we)(?:'m| am| are|'re)?(?: (?:really|so|very|currently|simply|therefore|also|still|"
     r"unfortunately|afraid(?: that)?|sorry,? but i))* (?:can't|cannot|can not|could not|couldn't|"
     r"won't|will not|not able|unable|don't have|do not have|lack|must (?:decline|refuse|deny)|"
@@ -285,7 +386,7 @@ REFUSED = _any(
     r"\w+(?:n't| not) (?:be )?(?:possible|allowed|permitted|available|eligible|supported|"
     r"offered|accepted|covered|"
     r"something (?:i|we) can|a reason|among|one of)",
-    "(?:cannot|can't|could not|couldn't|may not|won't) be",
+    "(?:cannot|can't|could not|couldn't|may not|(?<!you )won't) be",
     r"(?:against|violates?|outside|beyond|not within|prohibited by|forbidden by) (?:the |our |"
     r"my )?"
     r"(?:\w+ )?(?:policy|policies|rules?|scope|ability|abilities|capabilit\w+)",
@@ -302,7 +403,32 @@ REFUSED = _any(
     r"i(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut", "none of (?:my|the) tools",
     "can only (?:help|assist)", "no (?:tool|way|option|function|means) (?:to|for|that|of)",
     r"turn (?:this|it|that|you|your request)\b.{0,20}\bdown",
+    r"(?:is|are|was|were) (?:\w+ly )?(?:excluded|exempt|limited to|restricted to|off[- ]limits|ruled out)",
+    r"^\W*(?:no, |sorry, )?not (?:possible|allowed|permitted|available|eligible|supported)",
+    r"nothing in (?:my|our)", r"(?:rules?|policy|policies)\b.{0,40}\bno",
+    r"you(?:'d| would|'ll| will)? (?:(?:have|need|want) to|must|should|better|may want to|might want to) (?:ask|see|contact|call|"
+    r"visit|speak|go to|go through|turn to|phone|talk)", "had to (?:reject|refuse|deny|decline|turn)",
+    "(?:i|we)(?:'m| am|'re| are)? (?:must not|mustn't|not supposed|not meant|shouldn't|should not)",
+    "hands are tied", "end of the (?:road|line)", r"(?:hit|reached|exhausted|used up) (?:\w+ )*(?:limit|maximum|allowance)",
+    r"(?:have|has|need|needs|must)(?: to)?(?: be)? (?:go|made|done|handled|dealt|arranged|come)\b.{0,20}\b"
+    r"(?:through|via|in person|office|staff|at the|by the)",
     "there (?:is|are|was|were) no", r"no \w+ (?:was|were) found",
+    r"(?<!you'll )(?<!you will )(?<!you're )(?<!you are )(?:no|not|n't|never|nor|without|lack\w*|missing|\w+n't)(?: \w+){0,4}? (?:able|allowed|permitted|"
+    r"permission|functions?|functionality|tools?|feature|ways?|means|authority|authori[sz]ed|"
+    r"eligible|supported|capable|set up|equipped|designed|built|trained|supposed to|right (?:one|person|place|contact)|capabilit\w+|entitled|remit|scope|mandate|"
+    r"in a position|provision|disposal|mechanism|access|within my|up to me|part of (?:what|my)|possibility)(?! yet)",
+    r"(?:no|not|\w+n't|nothing|none)(?: \w+){0,4} (?:i|we) (?:can|could|may|am able|are able)",
+    r"turned? (?:\w+ )?down", "(?:ruled|knocked) (?:it |that |this )?out", "no can do",
+    "(?:something|things?) went wrong", r"technical (?:issue|problem|error|difficult\w+|fault)s?",
+    "try again (?:later|tomorrow|another)", "(?:regret|sadly|alas)",
+    r"(?:i'm|i am|we're) (?:\w+ )?afraid (?:not|that(?:'s| is) not)", "not going to be",
+    r"(?:can|may|could|am|are|is|'m) only(?: be)? (?!one\b|\d)(?:\w+ ){0,8}(?:if|when|at least|at most|within|before|once|until|"
+    r"who|that|for)", r"only (?:\w+ ){1,8}(?:can|may|could) be",
+    r"too (?:late|early|close|far|soon|short notice|old)", r"(?:exceeds?|over|above|past) (?:the|my|our) (?:\w+ )?"
+    r"(?:limit|maximum|deadline|cut-?off|allowance|authority)", "(?:ineligible|prohibited|forbidden)",
+    r"(?:have|need|has|had) to (?:pass on|say no|disappoint|stop)", r"(?:so|answer is|afraid it's a) no(?=[,.!]|$)",
+    r"(?:not|n't)(?: \w+){0,2} (?:my|our) (?:job|area|department|responsibility|call)",
+    r"(?:don't|do not|doesn't|does not|didn't|did not) (?:meet|fulfil|qualify|satisfy)\w*",
 )  # fmt: skip
 UNVERIFIED = re.compile(
     r"\b(?:until|till|before|unless) (?:i|we|you|your)\b.{0,30}\b(?:verif|identif|authentic|"
@@ -334,10 +460,21 @@ HANDED = _any(
     r"(?:colleague|specialist|human)s? takes? (?:over|this|it)",
     r"escalat(?:e|ed|ing)", r"transfer(?:red|ring)? you",
     r"hand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}\bover",
+    r"(?:with|to|by|at|of|for|alert\w*|inform\w*|notif\w+|involv\w+|ask|get) (?:(?:one of )?(?:our|my|the|another|human) (?:[\w-]+ ){0,3}|"
+    r"an? (?:human |senior )?(?=colleague|human|specialist|supervisor|manager))"
+    r"(?:colleagues?|team|specialists?|manager|supervisor|department|human|person|staff|expert|advis[eo]r)",
+    r"(?:contact|call|phone|ring|visit|approach|reach out to|turn to|get in touch with|speak to|speak with|go to) (?:the|our|"
+    r"your|an?) (?:[\w-]+ )?(?:shop|clinic|office|library|desk|reception|hotline|helpline|line|branch|counter|"
+    r"museum|venue|provider|school|depot|town hall|authority)",
+    r"(?:colleague|human|specialist|manager|supervisor|team)s? (?:has|have|took|is|are) (?:\w+ )?(?:taken|taking|over|dealing|handling|looking)",
+    r"(?:someone|somebody|people) (?:from|in|at) (?:the|our|my|charge)",
+    r"(?:desk|office|team|colleague|staff|branch|department|specialist|manager|person)s?\b.{0,20}\b(?:handles?|deals? with|looks? after|"
+    r"takes? care|sees? to|(?:is|are) responsible)", r"staff\b.{0,20}\bwill",
     r"contact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)",
 )  # fmt: skip
 DONE = _any(
-    r"(?:has|have|had|was|were|\w+'(?:ve|s)|is|are)(?: now| been| already| just| also| "
+    r"(?:just )?finished \w+ing", "managed to", "(?:is|are) (?:now )?live",
+    r"(?:has|have|had|was|were|got|\w+'(?:ve|s)|is|are)(?: now| been| already| just| also| "
     r"successfully| all| gone ahead and)* (?P<verb>\w+?(?:ed|en|id|ut|et|ne|lt|un|old|wn|ade|"
     r"ent|eft))",
     r"(?:has|have|had|was|were)(?: not|n't)(?: yet| been)* (?P<undone>\w+ed)",
@@ -346,7 +483,7 @@ DONE = _any(
     "taken effect",
     r"(?<![\"'] )(?<![\"'])i (?!need)(?:also |just |only |already |went ahead and )*"
     r"(?P<past>\w+ed|found)",
-    "taken care of", r"^(?P<bare>\w+ed)(?=\W*$)",
+    "taken care of", r"^(?:(?:ok|okay|great|right|good|yes|all)\W+)?(?P<bare>\w+ed)(?=\W*$)",
 )  # fmt: skip
 """It is done, or has been; of a way with a verb, the verb is a group."""
 PERFECT = re.compile(r"\b(?:has|have|had|was|were|been|\w+'ve)\b|^i\b")
@@ -368,7 +505,7 @@ FOUND = stems(
 TOLD = _any(
     "is|are|was|were|has|have|had|costs?|shows?|found|see|there's|it's|that's|stands?|remains?",
     "starts?|ends?|falls?|returns?|here (?:is|are)|here's|means|expires?|belongs?|amounts?",
-    "contains?|includes?|owe|appl(?:y|ies)|comes? to|totals?|runs?|lasts?|covers?",
+    "leaves?|contains?|includes?|owe|appl(?:y|ies)|comes? to|totals?|runs?|lasts?|covers?",
     "(?:is|are|was|were|has)n't",
 )  # fmt: skip
 NOTHING = _any(
@@ -442,3 +579,63 @@ MINE = ("email", "name", "full name", "postcode", "account", "legal name", "reas
 """What users call their own, besides rows."""
 NAMES = re.compile(r"[^\s|()\[\]{},;:\"'“”!?#/.]+")
 """Words and keys."""
+WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+")
+CLAUSE = re.compile(r"[,;:.!](?=\s)|\s[-–—]+\s|[–—]")
+TO_KNOW = re.compile(
+    r"\b(?:know|tell me|ask(?: you)?|say|and|,) (?:which|what|when|how many|how long|how much|by how|for how|until when|why|who)\b.*"
+)
+"""What is asked for beside agreement."""
+ONE_OF = re.compile(
+    r"\b(?:(?:one|any|some) of|either|options?|possibilities|choose|pick|select|possible|allowed|valid|accepted|available|permitted)\b"
+    r"[^:?!]{0,40}(?::| are| include) [^:]+(?:,| or )[^:]+"
+)
+"""One of several things that are listed after it."""
+LOST = _any(r"(?:not|n't)(?: quite| really)?(?: sure (?:i|what|that i))? (?:understand|follow|get what|clear)",
+            "unclear", "what you mean")  # fmt: skip
+"""Understands too little to propose anything."""
+STUTTER = re.compile(r"\b(\w{3,})(?:[\s,.]+\1\b){3,}|\w+(?:_[a-z]+){9,}")
+"""The same word again and again."""
+OR_SHALL = re.compile(
+    r"\bor (?:do|would|should|shall|can|could|may) (?:you|i|we)\b|\bor (?:i|we) (?:can|could|would)\b"
+)
+"""One thing to do or another."""
+PARTICIPLE = re.compile(r"\b(withdraw|pay|void|make|take|give|lend|send|do)(?:n|ne|r|en)\b")
+"""The verb of what was withdrawn, taken or given."""
+HOW_ABOUT = re.compile(r"\b(?:how|what) about (?:i|we|me)\b|\bwhy (?:don't|not) (?:i|we)\b")
+GO_ON = re.compile(
+    r"\b(?:go|move|carry|press|push) (?:ahead|forward|on|through|for it)\b|"
+    r"\byou(?:'re| are) (?:really |still |quite )?(?:happy|fine|ok|okay|comfortable|sure|certain)\b|"
+    r"\b(?:green light|go-ahead|your (?:ok|okay|consent|approval|permission|agreement))\b|\b(?:proceed|continue|goes? ahead)\b"
+)
+"""To go on with what was named."""
+GET_DONE = re.compile(
+    r"^(?:take care of|see to|take on|start on|give|do|make)\b|^(?:get|have)\b.{1,60}\b(?:\w+ed|withdrawn|done|paid|sent|changed|through|out of the way)\b"
+)
+REST = re.compile(
+    r"\b(?:before|until|unless|if|whether|which|what|when|once|after|about|because|since|as)\b|[,;:]\s"
+)
+"""Begins what is not what is going to be done."""
+BUT = _any("but", "though", "however", "unfortunately")
+HELP = _any("help|assist|support")
+ANY_ROW = _any("any|another|others?")
+"""Of no change in particular."""
+WH_OR_ONE_OF = _any("which|what|when|how|why|who|where|whose", "one of", "either")
+LIGHT = frozenset("use take start give go do make try work offer".split())
+"""Verbs that change something with what is named beside them."""
+PRESENT = re.compile(
+    r"(?:^|[,:;] |\bthen |\bfirst |\band |\bok |\bokay )i (?:now |then |first |next |hereby |also |just )*"
+    r"((?!set|put|let)[a-z]+(?<!ed)(?:(?<=do) the \w+)?)\b"
+)
+"""I do it now; the group is the verb."""
+AFTERWARDS = re.compile(
+    r"^then\b|\bright after\b|\bafter(?:wards?| that)\b|\bi(?:'ll| will) then\b"
+)
+"""What waits for what was asked before."""
+ACCEPT = re.compile(
+    r"\bwould you (?:accept|be (?:ok|okay|happy|fine|willing|open|interested))\b|\byou live with\b"
+)
+"""Whether something else would be taken."""
+EAGER = _any(r"(?:glad|happy|pleased|love|delighted) to")
+"""Would do it, once what is asked for is known."""
+NOTHING_ELSE = re.compile(r", (?:so|and) (?:you|there)(?: don't|'s| is| do not| won't)? [^,?!]*$")
+"""The end of a sentence that tells that nothing is left to do."""

@@ -47,6 +47,8 @@ _HAVE = re.compile(r"(?:have|had)\b(?!.* been\b)")
 """What *you* have done, which is no deed of the agent; *you have been charged* is."""
 _NEAR = 200
 """So many characters before what was done may say that it was not."""
+_TAIL = 10
+"""So many words at most ask for agreement and for nothing else."""
 _SHORT = 6
 """A question of so few words needs no verb: the number of days?"""
 
@@ -73,6 +75,8 @@ class _Message(NamedTuple):
     """Stems of what the tools of the world do, and of what agents call it."""
     nouns: frozenset[str]
     """Stems of what the world's tables and columns are called."""
+    names: frozenset[str]
+    """The words of these, as they are."""
     states: tuple[str, ...]
     """What the cells of columns with options may be."""
     cells: frozenset[str]
@@ -86,10 +90,13 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     message = _message(world, raw, trace)
     facts = goal.script.facts if goal.script else ()
     slots = slots_of(world, facts)
+    if _is_babble(message):
+        return MessageReading(AgentAct.OTHER)
     asking = _asking(message)
-    if _proposes(world, message, wanted_calls(world, goal, trace)):
+    offers = _offers(world, message, asking)
+    if _proposes(world, message, wanted_calls(world, goal, trace), offers):
         return _proposed(world, goal, slots, message, asking, trace)
-    if _offers(world, message, asking):
+    if offers:
         return MessageReading(AgentAct.OFFER, _put_up(world, slots, message, "\n".join(asking)))
     made_up = _is_no_telling(raw, message)
     if made_up:
@@ -110,6 +117,12 @@ def _last_words(trace: Sequence[TraceEvent]) -> str:
     calls = (at for at in reversed(range(len(trace))) if trace[at].kind == EventKind.CALL)
     since = trace[next(calls, -1) + 1 :]
     return proposal(since, len(since)) or proposal(trace, len(trace))
+
+
+def _is_babble(message: _Message) -> bool:
+    """Whether a message says the same again and again, as broken models do."""
+    long = [one for one, _ in message.said if len(one.split()) > _ECHO]
+    return len(long) > len(set(long)) or phrases.STUTTER.search(message.text) is not None
 
 
 def _bounded(raw: str) -> str:
@@ -134,8 +147,12 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     }
     said = tuple(
         (one, nested)
-        for one, nested in sentences(raw)
-        if one not in heard and not phrases.CLOSING.search(one) and not _is_users(world, one)
+        for sentence, nested in sentences(raw)
+        if (one := phrases.NOTHING_ELSE.sub("", sentence))
+        and phrases.WORD.search(one)
+        and one not in heard
+        and not phrases.CLOSING.search(one)
+        and not _is_users(world, one)
     )
     tools = _changing_tools(world)
     verbs = phrases.CHANGING.union(*(verbs_of(one) for one in tools)) - phrases.IDLE
@@ -143,8 +160,16 @@ def _message(world: World, raw: str, trace: Sequence[TraceEvent]) -> _Message:
     names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
     nouns = frozenset[str]().union(*map(name_stems, names))
     return _Message(
-        said, "\n".join(one for one, _ in said), changing, nouns, _states(world), _cells(world)
-    )
+        said, "\n".join(one for one, _ in said), changing, nouns, _words_of_names(world),
+        _states(world), _cells(world),
+    )  # fmt: skip
+
+
+def _words_of_names(world: World) -> frozenset[str]:
+    """The words of what tables and columns are called: an order, and no *ordering*."""
+    columns = (column.name for table in world.tables for column in table.columns)
+    tables = (name for table in world.tables for name in (table.name, table.name.rstrip("s")))
+    return frozenset(word for name in (*columns, *tables) for word in name.split("_"))
 
 
 def _states(world: World) -> tuple[str, ...]:
@@ -186,18 +211,125 @@ def _changing_tools(world: World) -> list[WorldTool]:
 # Proposals ----------------------------------------------------------------------------------
 
 
-def _proposes(world: World, message: _Message, wanted: Sequence[TraceEvent]) -> bool:
-    """Whether a message says which change is going to be made, or asks whether it may be."""
-    named = (
-        bool(stems(message.text) & (message.changing - message.nouns))
-        or _names_tool(world, message.text)
-        or phrases.WISH.search(message.text) is not None
-        or any(_sums_up(one, message.text) for one in wanted)
+def _proposes(world: World, message: _Message, wanted: Sequence[TraceEvent], offers: bool) -> bool:
+    """Whether a message says which change is going to be made, or asks whether it may be.
+    ``offers``: it puts up several things, of which a vague question picks none."""
+    seeks = [_is_asking(one) and (not _is_question(one) or phrases.WH.search(one) is not None)
+             for one, _ in message.said]  # fmt: skip
+    for at, (one, _) in enumerate(message.said):
+        later = (any(seeks[:at]) and phrases.AFTERWARDS.search(one)) or (
+            any(seeks) and phrases.EAGER.search(one)
+        )
+        if not later and _announces(world, message, one):
+            return True
+    named = any(_sums_up(one, message.text) for one in wanted)
+    for one, _ in message.said:
+        if not named and not (_is_question(one) and phrases.WH.match(one)):
+            named = _names_change(world, message, one)
+        if _asks_leave(message, one, named):
+            return True
+        if not offers and _leans(world, message, one, named):
+            return True
+    return not offers and _could_do(message)
+
+
+def _names_change(world: World, message: _Message, said: str) -> bool:
+    """Whether a text says what tools do, names one, or a wish."""
+    return (
+        bool(_deeds(message, said))
+        or _names_tool(world, said)
+        or phrases.WISH.search(said) is not None
     )
+
+
+def _deeds(message: _Message, said: str) -> frozenset[str]:
+    """The stems of a text that are of changes, and not what tables and columns are called."""
+    words = phrases.WORD.findall(said)
+    return _changes(message, " ".join(one for one in words if one not in message.names))
+
+
+def _changes(message: _Message, said: str) -> frozenset[str]:
+    """The stems of a text that are of changes, whatever their form: annulled, withdrawn."""
+    words = stems(phrases.PARTICIPLE.sub(r"\1", said))
+    words |= {one[:-1] for one in words if one[-2:-1] == one[-1:]}
+    return words & message.changing
+
+
+def _leans(world: World, message: _Message, sentence: str, named: bool) -> bool:
+    """Whether a sentence makes a change hang on a yes, in whatever words: its last clause asks for
+    agreement and nothing else, it asks whether a change or a value would do, or awaits consent."""
+    if phrases.HANDED.search(sentence) or phrases.CONFIRM_VALUE.search(sentence):
+        return False
+    if phrases.LOST.search(message.text):
+        return False
+    if not _is_question(sentence):
+        return named and _awaits(sentence)
+    if _has_options(message, sentence):
+        return False
+    bare = phrases.BEFORE.sub(" ", sentence)
+    agreed = named and not phrases.WH.search(bare) and phrases.GO_ON.search(bare)
+    if agreed or (_is_consent(sentence) and (named or _KEY.search(message.text))):
+        return not phrases.HANDED.search(message.text)
+    if phrases.WH.search(bare) or phrases.KNOWING.search(bare) or _is_wish(message, sentence):
+        return False
+    if named and _may_do(bare):
+        return True
+    if _is_ordered(sentence) or _offers_reading(message, sentence):
+        return False
+    if _deeds(message, bare):
+        return True
+    if phrases.WOULD_YOU_LIKE.search(bare) and (_counts(world, bare) or _names_deed(world, bare)):
+        return True
+    if phrases.ACCEPT.search(bare):
+        return True
+    return phrases.SUITS.search(bare) is not None and (named or _holds_value(bare))
+
+
+def _may_do(sentence: str) -> bool:
+    """Whether a question asks leave to do something that is not to read or to ask."""
     return any(
-        _announces(world, message, one) or _asks_leave(message, one, named)
-        for one, _ in message.said
+        (phrases.IDLE - phrases.LIGHT).isdisjoint({found[1], *stems(found[1])})
+        for found in phrases.MAY_I.finditer(sentence)
     )
+
+
+def _awaits(sentence: str) -> bool:
+    """Whether what is no question asks for agreement."""
+    if any(one.search(sentence) for one in (phrases.WAITING, phrases.REFUSED, phrases.ANY_ROW)):
+        return False
+    return phrases.ASSENT.search(sentence) is not None or phrases.DO_IT.search(sentence) is not None
+
+
+def _is_consent(sentence: str) -> bool:
+    """Whether the last clause of a question has no words but those that ask for agreement."""
+    words = phrases.WORD.findall(phrases.CLAUSE.split(sentence.rstrip("?!\"')*_ "))[-1])
+    return (
+        0 < len(words) <= _TAIL
+        and not phrases.WH.match(words[0])
+        and not phrases.CONSENT.isdisjoint(words)
+        and phrases.CONSENT.union(phrases.FILLING).issuperset(words)
+    )
+
+
+def _names_deed(world: World, said: str) -> bool:
+    """Whether a text has a word of the name of a tool that changes something."""
+    words = stems(said)
+    tables = frozenset[str]().union(*(name_stems(one.name) for one in world.tables))
+    return any(words & (name_stems(one.tool.name) - tables) for one in _changing_tools(world))
+
+
+def _could_do(message: _Message) -> bool:
+    """Whether a message says what change could be made, with its values, and nothing besides."""
+    if any(
+        _is_asking(one) or _refuses(message, one) or phrases.DONE.search(one)
+        for one, _ in message.said
+    ):
+        return False
+    return any(
+        stems(" ".join(phrases.CAN_DO.findall(one))) & message.changing
+        and _holds_value(one) and not phrases.WAITING.search(one)
+        for one, _ in message.said
+    )  # fmt: skip
 
 
 def _names_tool(world: World, said: str) -> bool:
@@ -221,16 +353,26 @@ def _announces(world: World, message: _Message, sentence: str) -> bool:
     """Whether a sentence says that a change is going to be made, and waits for nothing to know."""
     said = phrases.NO_CHANGE.sub(" ", sentence)
     asked = phrases.WH.search(said) if _is_question(said) else None
+    asked = None if phrases.HOW_ABOUT.search(said) else asked
     said = said[: asked.start()] if asked else said
     offered = ["".join(found) for found in phrases.IF_YOU_LIKE.findall(said)]
     verbs = [*phrases.ANNOUNCED.findall(said), *_impending(said), *offered]
     if phrases.WAITING.search(said) or phrases.HANDED.search(said) or _is_ordered(said):
         return False
-    if phrases.UNDER_WAY.search(said):
+    if phrases.BUT.search(said) and phrases.REFUSED.search(said):
+        return False
+    if phrases.UNDER_WAY.search(said) or phrases.NEXT.search(said):
         return True
-    return bool(stems(" ".join(verbs)) & message.changing) or (
-        bool(verbs) and _names_tool(world, said)
-    )
+    for found in phrases.ANNOUNCED.finditer(said):
+        rest = phrases.NO_CHANGE.sub(" ", said[found.start(1) :])
+        idle = phrases.HELP.search(rest) or not phrases.IDLE.isdisjoint(
+            {found[1], *stems(found[1])}
+        )
+        got = phrases.GET_DONE.search(rest)
+        if (got or not idle) and _deeds(message, phrases.REST.split(rest)[0]):
+            return True
+    verbs += phrases.PRESENT.findall(said)
+    return bool(_changes(message, " ".join(verbs))) or (bool(verbs) and _names_tool(world, said))
 
 
 def _impending(sentence: str) -> list[str]:
@@ -251,7 +393,9 @@ def _asks_leave(message: _Message, sentence: str, named: bool) -> bool:
     agreed = agreed or phrases.AGREE.search(sentence)
     if agreed is None or not named or phrases.CONFIRM_VALUE.search(sentence):
         return False
-    return not phrases.WH.search(sentence[: agreed.start()]) and not phrases.HANDED.search(sentence)
+    if phrases.WH.search(sentence[: agreed.start()]):
+        return False
+    return not phrases.HANDED.search(message.text)
 
 
 def _proposed(
@@ -262,7 +406,7 @@ def _proposed(
     told = {slot for event in trace if event.kind == EventKind.USER for slot in event.facts}
     held = [one for one in slots if one.fact.when == FactTime.ASKED and one.fact.slot not in told]
     put = proposed_slots(world, held, message.text)
-    asks = "\n".join(one for one in asking if not _asks_leave(message, one, named=True))
+    asks = "\n".join(_besides(world, message, one) for one in asking)
     asked = asked_for(world, slots, asks, message.text).slots if asks else ()
     impending = (found for one, _ in message.said for found in _impending(one))
     # "Cancelling it now" in the form that proposals are told apart by
@@ -270,7 +414,10 @@ def _proposed(
     core = "\n".join(
         one
         for one, _ in message.said
-        if one in asking or _announces(world, message, one) or _asks_leave(message, one, True)
+        if one in asking
+        or _announces(world, message, one)
+        or _asks_leave(message, one, True)
+        or _leans(world, message, one, True)
     )
     wanted = any(
         not is_of_other(world, call, text, world.rows)
@@ -279,6 +426,14 @@ def _proposed(
         for call in wanted_calls(world, goal, trace)
     )
     return MessageReading(AgentAct.PROPOSE, tuple(dict.fromkeys((*put, *asked))), wanted=wanted)
+
+
+def _besides(world: World, message: _Message, sentence: str) -> str:
+    """What a sentence of a proposal asks for besides agreement."""
+    if not _asks_leave(message, sentence, True) and not _leans(world, message, sentence, True):
+        return sentence
+    found = phrases.TO_KNOW.search(sentence)
+    return found[0] if found else ""
 
 
 def _names_other_row(world: World, call: TraceEvent, said: str) -> bool:
@@ -383,11 +538,15 @@ def _asked(
 def _offers(world: World, message: _Message, asking: Sequence[str]) -> bool:
     """Whether the user is to pick one of several things that the message puts up."""
     listed = [one for one, nested in message.said if nested and one not in asking]
+    if asking and any(phrases.ONE_OF.search(one) for one, _ in message.said):
+        return True
     for one in asking:
         if _has_options(message, one):
             return True
         if phrases.OR.search(phrases.NO_OPTIONS.sub(" ", one)) and _counts(world, one) > 1:
             return True
+        if not phrases.WH_OR_ONE_OF.search(one) and _is_question(one) and _counts(world, one) == 1:
+            continue  # this one?
         if phrases.PICK.search(one) and (
             len(listed) > 1
             or phrases.EITHER.search(message.text)
@@ -399,10 +558,29 @@ def _offers(world: World, message: _Message, asking: Sequence[str]) -> bool:
 
 def _put_up(world: World, slots: Sequence[Slot], message: _Message, asking: str) -> tuple[str, ...]:
     """The slots whose values are options: those of the question, else those of the message."""
+    if _are_ways(world, message, asking):
+        return ()
     found = offered_slots(world, slots, asking) or asked_for(world, slots, asking, "").slots
     found = found or offered_slots(world, slots, message.text)
-    found = found or asked_for(world, slots, asking, message.text).slots
+    if not found and (_counts(world, message.text) > 1 or len(list(dates_in(asking))) > 1):
+        found = asked_for(world, slots, asking, message.text).slots
     return tuple(dict.fromkeys(found))
+
+
+def _are_ways(world: World, message: _Message, asking: str) -> bool:
+    """Whether what is put up is one thing to do or another, and no values."""
+    for one in asking.splitlines():
+        parts = [stems(part) & message.changing for part in phrases.OR.split(one)[-2:]]
+        if (
+            phrases.OR_SHALL.search(one)
+            or len(parts) > 1
+            and all(parts)
+            and not parts[0] & parts[1]
+        ):
+            return True
+    items = [one for one, nested in message.said if nested]
+    ways = sum(bool(_deeds(message, " ".join(one.split()[:_SHORT]))) for one in items)
+    return ways > 0 and _counts(world, "\n".join(items)) < 2
 
 
 def _has_options(message: _Message, sentence: str) -> bool:

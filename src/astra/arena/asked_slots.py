@@ -45,6 +45,9 @@ _WHY = re.compile(r"\bwhy\b|\breasons?\b|\bwhat (?:made|makes|is the cause)\b|\b
 _PAY = re.compile(
     r"\bpay(?:ment|ing)?\b|\bpaid\b|\bcharged?\b|\bbilled\b|\b(?:which|what) (?:\w+ )?card\b"
 )
+_HOW_MUCH = re.compile(r"\bamounts?\b|\bhow (?:much|many)\b|\bsums?\b")
+_OF_OTHERS = re.compile(r"\b(?:why|how|when|what)\b")
+"""Asks for no row, whichever it names."""
 _WHICH_ONE = re.compile(
     r"\bwhich (?:one|of (?:these|those|them|the))\b|\bwhich (?:one )?(?:do|did|would|should)\b"
     r"(?!.*\b(?:prefer|rather)\b)|"
@@ -128,9 +131,10 @@ def _shapes(world: World, name: str) -> Iterator[Mapping[str, Any]]:
 def asked_for(world: World, slots: Sequence[Slot], asking: str, text: str) -> Request:
     """The facts that the asking part of a message is about. Both texts are normalised; ``text`` is
     all that the message says, where *which one?* may be about it."""
+    asking = asking.replace("e-mail", "email")
     words = stems(asking)
     found = [one for one in slots if _is_asked(world, one, asking, words)]
-    if not found:
+    if not found and not _OF_OTHERS.search(asking):
         found = [one for one in slots if one.table and _values_said(world, one, asking)]
     if text and not found and _WHICH_ONE.search(asking):
         found = _rows_meant(world, slots, text)
@@ -187,7 +191,7 @@ def _is_row_asked(world: World, slot: Slot, asking: str) -> bool:
     if re.search(asked, asking):
         return True
     if any("paid with" in str(one.get("description")) for one in slot.shapes):
-        return _PAY.search(asking) is not None
+        return _PAY.search(asking) is not None and _HOW_MUCH.search(asking) is None
     column = name_stems(slot.name) - _FILLING - name_stems(noun)
     return "." in slot.fact.slot and bool(column) and column <= stems(asking)
 
