@@ -326,6 +326,7 @@ def test_nothing_said_is_other() -> None:
     "a ", "? ", "how many ", "I will ", "- x\n", "(", "* ", "which one or ", "1. ", "either or ",
     "LN9811 or ", "`", "<think>", "please confirm the ", "is that the ", "{[", "é́",
     "function ", "once done ", "the loan is so\n", "could you renew the loan? ", "[name",
+    "tool ", "1_a", "let me do ", "reached ", "one of: a ", "if you ", "the extension ",
 ])  # fmt: skip
 def test_a_huge_message_is_read_in_bounded_time(part: str) -> None:
     start = time.process_time()

@@ -60,17 +60,23 @@ _SKIPPED = (
 ANNOUNCED = re.compile(
     r"\b(?:(?:i|we)(?: will|'ll| shall|(?: am| are|'m|'re) (?:going to|about to|ready to|now)|"
     r" would(?: like to)?|'d(?: like to)?| plan to| intend to|"
-    r"(?: am| are|'m|'re)(?= (?:\w+ly |now |also |just |then |gladly |in the process of )*(?:\w+ing\b|happy to|glad to)))|"
-    r"(?:i|we)(?: would|'d| am|'m| will|'ll)? (?:suggest|recommend|propos|advis|plan|intend|aim|mean)"
+    r"(?: am| are|'m|'re)(?= (?:\w+ly |now |also |just |then |gladly |in the process of "
+    r")*(?:\w+ing\b|happy to|glad to)))|"
+    r"(?:i|we)(?: would|'d| am|'m| will|'ll)? (?:suggest|recommend|propos|advis|plan|intend|aim|"
+    r"mean)"
     r"(?:e|ing)?(?: that)?(?: we| i| you)?(?: to| on)?|"
-    r"my (?:\w+ )?(?:suggestion|proposal|plan|recommendation|advice|intention|next step) (?:is|would be)"
+    r"my (?:\w+ )?(?:suggestion|proposal|plan|recommendation|advice|intention|next step) (?:is|"
+    r"would be)"
     r"(?: that)?(?: we| i)?|"
     r"(?:how|what) about(?: i| we| me)?|why (?:don't|not)(?: i| we)?|time to|all that's left is|"
-    r"(?:i|we)(?:'m| am|'re| are)? (?:starting|beginning|continuing|moving on|going on|start|begin)"
+    r"(?:i|we)(?:'m| am|'re| are)? (?:starting|beginning|continuing|moving on|going on|start|"
+    r"begin)"
     r" (?:with|by|to)|"
     r"(?:is|are|'s) (?:about|going|due|set|scheduled|ready) to be|(?:is|are) to be|"
     r"(?<!n't )(?<!not )let (?:me|us)|"
-    r"let's|(?<!not )(?<!n't )going to|(?:i|we)(?: must| have to| need to)(?= (?:now|then|first) )) "
+    r"(?:allow|permit) (?:me|us) to|"
+    r"let's|(?<!not )(?<!n't )going to|(?:i|we)(?: must| have to| need to)(?= (?:now|then|"
+    r"first) )) "
     rf"{_SKIPPED}([a-z]+)"
 )
 """I am going to do it; the group is the verb."""
@@ -89,7 +95,8 @@ IMPENDING = (
 MAY_I = re.compile(
     r"\b(?:(?:shall|should|may|can|could|might|must) (?:i|we)|"
     r"(?:want|like|prefer|need) (?:for )?(?:me|us) to|"
-    r"(?:ok|okay|fine|alright|all right|good|happy|sure|certain) (?:with you )?(?:if|that|for me to)(?: i)?|(?:ok|"
+    r"(?:ok|okay|fine|alright|all right|good|happy|sure|certain) (?:with you )?(?:if|that|for "
+    r"me to)(?: i)?|(?:ok|"
     r"okay|fine|alright|all right) to|mind if i|"
     r"(?:permission|approval|consent|confirmation|go-ahead) (?:to|for)|"
     r"(?:do|would) you (?:still |really |also )?(?:want|like|wish) to|"
@@ -145,7 +152,8 @@ CAN_DO = re.compile(
 """What could be done; the group is the verb."""
 DO_IT = re.compile(
     r"\blet me (?:just |now |go ahead and )*(?:do|get) (?:it|that|this|so|these|both)\b|"
-    r"\b(?:i|we)(?:'ll| will|'d| would|'m going to| am going to| can(?= now))(?: just| go ahead and| then| now| gladly)*"
+    r"\b(?:i|we)(?:'ll| will|'d| would|'m going to| am going to| can(?= now))(?: just| go ahead "
+    r"and| then| now| gladly)*"
     r" (?:do|get|make|put|push|see|run|have)"
     r" (?:it|that|this|so|them|both|these|those|everything)\b(?! (?:a|if|whether|which|up))"
 )
@@ -173,7 +181,8 @@ CONSENT = frozenset(
 )
 """Words of questions for agreement."""
 FILLING = frozenset(
-    "is are was that that's this these those it it's i'm you're you'd everything all with you your "
+    "is are was that that's this these those it it's i'm you're you'd everything all with you "
+    "your "
     "for me us by i we to the a an any no does do don't would will can could be so then now on "
     "ahead just please still and both them of here above details detail summary plan change "
     "changes as well in order described listed light have got get give given word there if what "
@@ -183,41 +192,58 @@ FILLING = frozenset(
 )
 """Words beside those."""
 ASSENT = re.compile(
-    r"(?<!thanks for )(?<!thank you for )(?<!for giving )\b(?:your|(?:a|the)(?= (?:\w+ )?(?:ok|okay|yes|nod|go-ahead|go ahead|green|thumbs|word|say-so))) (?:explicit |final |clear |formal |quick |written |prior |short )*"
+    r"(?<!thanks for )(?<!thank you for )(?<!for giving )\b(?:your|(?:a|the)(?= (?:\w+ )?(?:ok|"
+    r"okay|yes|nod|go-ahead|go ahead|green|thumbs|word|say-so))) (?:explicit |final |clear |"
+    r"formal |quick |written |prior |short )*"
     r"(?:ok|okay|approval|consent|permission|go-ahead|go ahead|green light|thumbs[- ]up|blessing|"
-    r"yes|nod|agreement|authori[sz]ation|confirmation|word|say-so|sign-off|reply|response|decision)(?![\w'])"
+    r"yes|nod|agreement|authori[sz]ation|confirmation|word|say-so|sign-off|reply|response|"
+    r"decision)(?![\w'])"
     r"(?! (?:has|have|was|is|code|e-?mail|number|letter|message)\b)|"
-    r"\b(?:say|type|reply|write|answer|respond|send|give)(?: \w+)?(?: with)? [\"'“*`]*(?:yes|y|ok|okay|go|"
+    r"\b(?:say|type|reply|write|answer|respond|send|give)(?: \w+)?(?: with)? [\"'“*`]*(?:yes|y|"
+    r"ok|okay|go|"
     r"confirm|proceed|i agree|agreed)\b|\bsay the word\b|"
-    r"\b(?:if|as long as|provided|assuming|unless|in case|whether|when|once)(?: that)? (?:you(?:'re| are| do|'d| would)?|that|this|it|"
-    r"everything|all|there|no one|the (?:above|details|data|plan|summary))(?:'s|'re)?(?: \w+){0,4}? "
+    r"\b(?:if|as long as|provided|assuming|unless|in case|whether|when|once)(?: that)? "
+    r"(?:you(?:'re| are| do|'d| would)?|that|this|it|"
+    r"everything|all|there|no one|the (?:above|details|data|plan|summary))(?:'s|'re)?(?: "
+    r"\w+){0,4}? "
     r"(?:ok|okay|fine|good|agree|agreed|happy|"
-    r"suits?|works?|right|correct|correctly|accurate|mind|object|objections?|disagree|otherwise|consent|approve|"
-    r"accept|confirm|proceed|go ahead|so|wish|content|in order|comfortable|like (?:that|this|it|me to)|want (?:that|this|it|me to))\b|"
-    r"\b(?:if so|in that case|pending|subject to|awaiting|let me know (?:if|whether) i (?:may|can|should|shall)|correct me if|stop me if|unless you|"
+    r"suits?|works?|right|correct|correctly|accurate|mind|object|objections?|disagree|otherwise|"
+    r"consent|approve|"
+    r"accept|confirm|proceed|go ahead|so|wish|content|in order|comfortable|like (?:that|this|it|"
+    r"me to)|want (?:that|this|it|me to))\b|"
+    r"\b(?:if so|in that case|pending|subject to|awaiting|let me know (?:if|whether) i (?:may|"
+    r"can|should|shall)|correct me if|stop me if|unless you|"
     r"(?:just )?waiting (?:for|on) (?:your|you\b))"
 )
 """Asks for agreement, or makes what is to come hang on it, in no question."""
 SUITS = re.compile(
-    r"\b(?:would|does|do|will|is|are|could)\b.{1,80}\b(?:work|suit|do instead|be (?:ok|okay|fine|alright|"
-    r"all right|good|acceptable|an? (?:option|alternative))|(?:ok|okay|fine|acceptable|alright) (?:for|with|by) you)\b"
+    r"\b(?:would|does|do|will|is|are|could)\b.{1,80}\b(?:work|suit|do instead|be (?:ok|okay|"
+    r"fine|alright|"
+    r"all right|good|acceptable|an? (?:option|alternative))|(?:ok|okay|fine|acceptable|alright) "
+    r"(?:for|with|by) you)\b"
 )
 """Whether something would do."""
 KNOWING = re.compile(
-    r"\b(?:do|did|would|can|could) you (?:have|know|remember|recall|happen|see|find|tell|provide|give|share|"
-    r"specify|check|send|say|let|clarify|explain|describe|name|state|look)\b|\byou(?:'ve| have)\b|\b(?:have|had|has) (?:you|it|this|that|"
-    r"there|they|the)\b|\b(?:is|are|was|were) there\b|\bdid you (?:already|ever|mean)\b|\balready\b|"
-    r"\b(?:any(?! objections?\b)|other than)\b|\b(?:are|were) you (?:able|referring|talking|asking)\b|"
+    r"\b(?:do|did|would|can|could) you (?:have|know|remember|recall|happen|see|find|tell|"
+    r"provide|give|share|"
+    r"specify|check|send|say|let|clarify|explain|describe|name|state|look)\b|\byou(?:'ve| "
+    r"have)\b|\b(?:have|had|has) (?:you|it|this|that|"
+    r"there|they|the)\b|\b(?:is|are|was|were) there\b|\bdid you (?:already|ever|mean)\b|"
+    r"\balready\b|"
+    r"\b(?:any(?! objections?\b)|other than)\b|\b(?:are|were) you (?:able|referring|talking|"
+    r"asking)\b|"
     r"\b(?:know|hear|see|check|look|learn) (?:about|more|up|if|whether|which|what|how|your|the)\b"
 )
 """Asks what the user knows, or how things stand."""
 BEFORE = re.compile(
-    r"\b(?:before|so that|in order|so) (?:i|we|to)\b[^,?!:—–]*(?:[,?!:—–]|$)|^(?:and |so |ok,? )?(?:to|for) [^,?!:—–]{1,80}[,:—–]|"
+    r"\b(?:before|so that|in order|so) (?:i|we|to)\b[^,?!:—–]*(?:[,?!:—–]|$)|^(?:and |so |ok,? "
+    r")?(?:to|for) [^,?!:—–]{1,80}[,:—–]|"
     r"\b(?:reasons?|date|number|day|id|code)\b (?:for|of|to|you)\b[^,?!:—–]*"
 )
 """What a question is asked for."""
 WOULD_YOU_LIKE = re.compile(
-    r"\b(?:would you (?:still |also |really |perhaps )*(?:like|want|care for)|(?:do you )?(?:still |also |really )*want|need|fancy|"
+    r"\b(?:would you (?:still |also |really |perhaps )*(?:like|want|care for)|(?:do you "
+    r")?(?:still |also |really )*want|need|fancy|"
     r"are you after) (?:an?|the|this|that|it|your|both|all|me|us)\b"
 )
 CONFIRM_VALUE = re.compile(
@@ -235,7 +261,8 @@ WISH = _any(
 """How a change is named that no verb of a tool names."""
 WAITING = _any(
     r"(?:once|after|as soon as|when|if|until) (?:i (?:have|know|receive|get|verify)|you "
-    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! (?:me |us )?(?:(?:the|your|a|an) )*(?:go|ok|appro|cons|nod|green|word|yes|confirm|permission|thumbs))|"
+    r"(?:have |can |could |'ve )?(?:provide|tell|give(?! (?:me |us )?(?:(?:the|your|a|an) "
+    r")*(?:go|ok|appro|cons|nod|green|word|yes|confirm|permission|thumbs))|"
     r"let|share|specify|choose|pick|select|send|"
     r"supply|identify|verify)\w*)",
     r"so (?:that )?(?:i|we) can", r"in order (?:for me )?to", r"before i (?:can|proceed|do|make|"
@@ -256,15 +283,20 @@ IDLE = frozenset(
 )
 """What an agent does that changes nothing."""
 _CHANGES = (
-    "push bump shift undo put-through hand-out deliver call-off drop rename raise lower reset clear lift attach "
-    "annulment change correction refunding deletion reduction increase switch move upgrade downgrade add adjust annul apply arrange book call cancel cancelling charge close collect complete "
+    "push bump shift undo put-through hand-out deliver call-off drop rename raise lower reset "
+    "clear lift attach "
+    "annulment change correction refunding deletion reduction increase switch move upgrade "
+    "downgrade add adjust annul apply arrange book call cancel cancelling charge close collect "
+    "complete "
     "create "
     "credit decrease delete drop end enrol enroll execute extend file finalise finalize finish "
     "increase initiate issue lengthen log make mark modify move open order pay perform place "
     "postpone proceed process prolong reactivate reassign record reduce refund register reinstate "
-    "release remove renew reopen reschedule reserve restore revoke schedule set settle sign submit "
+    "release remove renew reopen reschedule reserve restore revoke schedule set settle sign "
+    "submit "
     "swap switch terminate transfer unlock update change void withdraw "
-    "adjustment booking cancellation enrolment extension modification payment prolongation removal "
+    "adjustment booking cancellation enrolment extension modification payment prolongation "
+    "removal "
     "renewal reservation termination withdrawal"
 )
 CHANGING = stems(" ".join((_CHANGES, *(f"{one}ing" for one in _CHANGES.split()))))
@@ -288,22 +320,27 @@ NO_OPTIONS = re.compile(
 )
 """The other half of a question whose answer is yes or no."""
 PICK = _any(
-    r"the (?:right |correct )?one (?:to|you|that)|(?:one|any) (?:of (?:the following|which|my|your)|from)|following|fits?|appl(?:y|ies)|sounds? better|"
+    r"the (?:right |correct )?one (?:to|you|that)|(?:one|any) (?:of (?:the following|which|my|"
+    r"your)|from)|following|fits?|appl(?:y|ies)|sounds? better|"
     "which|prefer|preference|choose|choice|pick|select|options?|alternatively", "(?:do|"
     "did) you mean",
-    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want|do you say|do you think)",
-    "how would you like to (?:proceed|continue)", r"what(?:'s|'ll| shall| will| should| would| is) it(?: going to)? be", "your pick",
+    "(?:one|either|any) of (?:the|these|those|them)", "what (?:would you like|do you want|do "
+    "you say|do you think)",
+    "how would you like to (?:proceed|continue)", r"what(?:'s|'ll| shall| will| should| would| "
+    r"is) it(?: going to)? be", "your pick", "up to you",
     "your (?:call|choice)", "which (?:one )?(?:suits|works|is better)",
 )  # fmt: skip
 OR = re.compile(r"\b(?:or|alternatively)\b|\s/\s")
 EITHER = re.compile(
     r"\bbetween\b.{1,200}\band\b|"
-    r"\b(?:options|possibilities|choices|ways|alternatives)\b.{1,300}\bor\b|\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
+    r"\b(?:options|possibilities|choices|ways|alternatives)\b.{1,300}\bor\b|"
+    r"\beither\b.{1,300}\bor\b|\boption (?:1|a|one)\b.*\boption (?:2|b|two)\b|"
     r"(?<!\w)\(?1[).:] .*(?<!\w)\(?2[).:] |\b(?:i|we|you) (?:can|could)\b[^.?!]{1,200}\bor\b",
     re.S,
 )
 IS_IT = re.compile(
-    r"(?:\w+[, ]+){0,3}?(?:is|are|was|were|has|have|did|does) (?:the|it|this|that|your|there)\b"
+    r"(?:\w+[, ]+){0,3}?(?:is|are|was|were|has|have|did|does) (?:the|it|this|that|your|there|"
+    r"you(?! (?:got|able)))\b"
     r"(?! (?:\w+ )?(?:correct|right|ok|okay|fine|alright|good)\b)"
 )
 """Begins a question of how things stand."""
@@ -324,17 +361,23 @@ GIVE = _any(
 ORDERED = re.compile(
     r"\b(?:please|kindly|could you|can you|would you|will you|i need you to|"
     r"i'd need you to|i ask you to|you to|if you (?:could|can|would))"
-    r"(?: please| kindly| also| first| just| either| now)* (?:provide|tell|give|specify|share|"
+    r"(?: please| kindly| also| first| just| either| now)* (?:provide|tell|"
+    r"give(?! (?:me|us) (?:a|an|one|just|some) ?(?:moment|minute|second|sec|bit|few|while|time|"
+    r"instant))|specify|share|"
     r"let (?:me|us) (?:know|have)|enter|supply|state|confirm|indicate|choose|pick|select|reply|"
     r"respond|send|"
     r"clarify|verify|identify|mention|describe|explain|say|type|name|elaborate|check|advise|"
     r"inform|"
     r"(?:get|come|write) back (?:to (?:me|us) )?with|"
     r"help me (?:with|by|identify|understand)|include|be more specific|repeat|double-check)\b|"
-    r"\b(?:just|simply|then|so|and|kindly|please)(?: \w+)? (?:tell me|quote|furnish|remind me|let me have|forward me)\b|\byour pick\b|"
-    r"\byou (?:haven't|have not|didn't|did not|still have to|forgot to) (?:\w+ )?(?:tell|told|say|said|mention\w*|give|given|specif\w+|provide\w*|stated?)\b|"
-    r"\b(?:as soon as|once|when|until) (?:i|we) (?:know|hear) (?:which|what|how|when|until|by|the|your|why|who)\b|"
-    r"\b(?:must|have to|want to|like to|helps?(?:ful)? to|good to|great to|useful to|need to|love to|remains to|'d|help me to) (?:know|hear|learn) "
+    r"\b(?:just|simply|then|so|and|kindly|please)(?: \w+)? (?:tell me|quote|furnish|remind me|"
+    r"let me have|forward me)\b|\byour pick\b|"
+    r"\byou (?:haven't|have not|didn't|did not|still have to|forgot to) (?:\w+ )?(?:tell|told|"
+    r"say|said|mention\w*|give|given|specif\w+|provide\w*|stated?)\b|"
+    r"\b(?:as soon as|once|when|until) (?:i|we) (?:know|hear) (?:which|what|how|when|until|by|"
+    r"the|your|why|who)\b|"
+    r"\b(?:must|have to|want to|like to|helps?(?:ful)? to|good to|great to|useful to|need to|"
+    r"love to|remains to|'d|help me to) (?:know|hear|learn) "
     r"(?:which|what|how|when|until|by|for|your|the|who|why|whether)\b|"
     r"\byou (?:can|may|could) (?:choose|pick|select) (?:between|one|either)\b|\byour (?:choice|"
     r"call)\b|\bup to you\b"
@@ -366,16 +409,36 @@ NONE_NEEDED = re.compile(
 )
 ANY = _any("is there (?:an?|any)", "do you have (?:an?|any)", "are there any")
 """Asks for a datum even where what follows offers to read it."""
-PLEASE = re.compile(r"^(?:your|the)\b.*\bplease\W*$")
+PLEASE = re.compile(r"^(?:your|the|just|and|only)\b.*\bplease\W*$")
 
 # What is refused or told -----------------------------------------------------------------------
 
 REFUSED = _any(
-    "(?:above|beyond|outside|out of) (?:my|our)", "(?:told|instructed|required|asked) not to", "stays? (?:as|the way) (?:it is|they are|is)",
-    "only (?:able|allowed|permitted|authori[sz]ed) to", r"i (?:can|may|could)\b[^.?!]*\bbut (?:not|no)",
+    r"(?<!you )(?:can't|cannot|couldn't|mustn't) (?:help|do|make|change|offer|grant|allow|go|take)",
+    r"(?:i|we)(?:'m| am|'re| are) (?:declining|refusing|rejecting|denying|forced to)",
+    r"only (?:an?|the|our) (?:\w+ ){1,3}(?:can|may|could|is able)",
+    r"(?:colleague|librarian|human|specialist|manager|officer|employee|staff|team|supervisor|"
+    r"someone)s?(?: else)? (?:has|have|needs?|would have|must|will have)(?: to)? "
+    r"(?:approve|decide|do|handle|look|check|see|judge|deal)",
+    r"\w*(?:n't| not) (?:foreseen|intended|provided for|planned)",
+    r"(?:break|breach|violate|contravene|against|contrary to)s?\b.{0,30}\b(?:rules?|policy|"
+    r"policies|terms|regulations?)",
+    r"(?:i'll|i will|must|have to) leave .{0,30}\b(?:unchanged|untouched|alone|"
+    r"as (?:it is|they are))",
+    r"(?:tools?|functions?|rules?|policy|"
+    r"policies|toolbox)\b[^.?!]*(?:n't|\bnot|\bno|\bnever)", r"(?:nobody|no one|neither of "
+    r"us)\b.*\bcan",
+    "(?:won't|will not|doesn't|does not) work", "(?:falls?|lies|"
+    "is|are) outside", "have to turn down",
+    r"rules? (?:\w+ )?out", "rules? against", "(?:i|we) failed to", "reports? an error",
+    "(?:above|beyond|outside|out of) (?:my|our)", "(?:told|instructed|"
+    "required|asked) not to", "stays? (?:as|the way) (?:it is|they are|is)",
+    "only (?:able|allowed|permitted|authori[sz]ed) to", r"i (?:can|may|could)\b[^.?!]*\bbut "
+    r"(?:not|no)",
     r"(?:no longer|not)(?: \w+)? (?:possible|allowed|permitted|available|an option)", "nope",
     r"(?:is|are)(?: \w+)? (?:unavailable|disabled|out of order|out of service)",
-    r"return(?:s|ed) an error", "an error (?:occurred|came up|has occurred)", r"due to an? (?:\w+ )?(?:error|failure|fault)",
+    r"return(?:s|ed) an error", "an error (?:occurred|came up|has occurred)", r"due to an? "
+    r"(?:\w+ )?(?:error|failure|fault)",
     r"(?:i|we)(?:'m| am| are|'re)?(?: (?:really|so|very|currently|simply|therefore|also|still|"
     r"unfortunately|afraid(?: that)?|sorry,? but i))* (?:can't|cannot|can not|could not|couldn't|"
     r"won't|will not|not able|unable|don't have|do not have|lack|must (?:decline|refuse|deny)|"
@@ -403,34 +466,48 @@ REFUSED = _any(
     r"i(?:'m| am) (?:sorry|afraid)\b.{0,30}\bbut", "none of (?:my|the) tools",
     "can only (?:help|assist)", "no (?:tool|way|option|function|means) (?:to|for|that|of)",
     r"turn (?:this|it|that|you|your request)\b.{0,20}\bdown",
-    r"(?:is|are|was|were) (?:\w+ly )?(?:excluded|exempt|limited to|restricted to|off[- ]limits|ruled out)",
+    r"(?:is|are|was|were) (?:\w+ly )?(?:excluded|exempt|limited to|restricted to|off[- ]limits|"
+    r"ruled out)",
     r"^\W*(?:no, |sorry, )?not (?:possible|allowed|permitted|available|eligible|supported)",
     r"nothing in (?:my|our)", r"(?:rules?|policy|policies)\b.{0,40}\bno",
-    r"you(?:'d| would|'ll| will)? (?:(?:have|need|want) to|must|should|better|may want to|might want to) (?:ask|see|contact|call|"
-    r"visit|speak|go to|go through|turn to|phone|talk)", "had to (?:reject|refuse|deny|decline|turn)",
-    "(?:i|we)(?:'m| am|'re| are)? (?:must not|mustn't|not supposed|not meant|shouldn't|should not)",
-    "hands are tied", "end of the (?:road|line)", r"(?:hit|reached|exhausted|used up) (?:\w+ )*(?:limit|maximum|allowance)",
-    r"(?:have|has|need|needs|must)(?: to)?(?: be)? (?:go|made|done|handled|dealt|arranged|come)\b.{0,20}\b"
+    r"you(?:'d| would|'ll| will)? (?:(?:have|need|want) to|must|should|better|may want to|might "
+    r"want to) (?:ask|see|contact|call|"
+    r"visit|speak|go to|go through|turn to|phone|talk)", "had to (?:reject|refuse|deny|decline|"
+    "turn)",
+    "(?:i|we)(?:'m| am|'re| are)? (?:must not|mustn't|not supposed|not meant|shouldn't|should "
+    "not)",
+    "hands are tied", "end of the (?:road|line)", r"(?:hit|reached|exhausted|used up) (?:\w+ "
+    r")*(?:limit|maximum|allowance)",
+    r"(?:have|has|need|needs|must)(?: to)?(?: be)? (?:go|made|done|handled|dealt|arranged|"
+    r"come)\b.{0,20}\b"
     r"(?:through|via|in person|office|staff|at the|by the)",
     "there (?:is|are|was|were) no", r"no \w+ (?:was|were) found",
-    r"(?<!you'll )(?<!you will )(?<!you're )(?<!you are )(?:no|not|n't|never|nor|without|lack\w*|missing|\w+n't)(?: \w+){0,4}? (?:able|allowed|permitted|"
+    r"(?<!you'll )(?<!you will )(?<!you're )(?<!you are )(?:no|not|n't|never|nor|without|"
+    r"lack\w*|missing|\w+n't)(?: \w+){0,4}? (?:able|allowed|permitted|"
     r"permission|functions?|functionality|tools?|feature|ways?|means|authority|authori[sz]ed|"
-    r"eligible|supported|capable|set up|equipped|designed|built|trained|supposed to|right (?:one|person|place|contact)|capabilit\w+|entitled|remit|scope|mandate|"
-    r"in a position|provision|disposal|mechanism|access|within my|up to me|part of (?:what|my)|possibility)(?! yet)",
+    r"eligible|supported|capable|set up|equipped|designed|built|trained|supposed to|right "
+    r"(?:one|person|place|contact)|capabilit\w+|entitled|remit|scope|mandate|"
+    r"in a position|provision|disposal|mechanism|access|within my|up to me|part of (?:what|my)|"
+    r"possibility)(?! yet)",
     r"(?:no|not|\w+n't|nothing|none)(?: \w+){0,4} (?:i|we) (?:can|could|may|am able|are able)",
     r"turned? (?:\w+ )?down", "(?:ruled|knocked) (?:it |that |this )?out", "no can do",
     "(?:something|things?) went wrong", r"technical (?:issue|problem|error|difficult\w+|fault)s?",
     "try again (?:later|tomorrow|another)", "(?:regret|sadly|alas)",
     r"(?:i'm|i am|we're) (?:\w+ )?afraid (?:not|that(?:'s| is) not)", "not going to be",
-    r"(?:can|may|could|am|are|is|'m) only(?: be)? (?!one\b|\d)(?:\w+ ){0,8}(?:if|when|at least|at most|within|before|once|until|"
+    r"(?:can|may|could|am|are|is|'m) only(?: be)? (?!one\b|\d)(?:\w+ ){0,8}(?:if|when|at least|"
+    r"at most|within|before|once|until|"
     r"who|that|for)", r"only (?:\w+ ){1,8}(?:can|may|could) be",
-    r"too (?:late|early|close|far|soon|short notice|old)", r"(?:exceeds?|over|above|past) (?:the|my|our) (?:\w+ )?"
-    r"(?:limit|maximum|deadline|cut-?off|allowance|authority)", "(?:ineligible|prohibited|forbidden)",
-    r"(?:have|need|has|had) to (?:pass on|say no|disappoint|stop)", r"(?:so|answer is|afraid it's a) no(?=[,.!]|$)",
+    r"too (?:late|early|close|far|soon|short notice|old)", r"(?:exceeds?|over|above|past) "
+    r"(?:the|my|our) (?:\w+ )?"
+    r"(?:limit|maximum|deadline|cut-?off|allowance|authority)", "(?:ineligible|prohibited|"
+    "forbidden)",
+    r"(?:have|need|has|had) to (?:pass on|say no|disappoint|stop)", r"(?:so|answer is|afraid "
+    r"it's a) no(?=[,.!]|$)",
     r"(?:not|n't)(?: \w+){0,2} (?:my|our) (?:job|area|department|responsibility|call)",
     r"(?:don't|do not|doesn't|does not|didn't|did not) (?:meet|fulfil|qualify|satisfy)\w*",
 )  # fmt: skip
 UNVERIFIED = re.compile(
+    r"\b(?:can't|cannot|can not) (?:tell|say|promise)(?: \w+){0,2} yet\b|"
     r"\b(?:until|till|before|unless) (?:i|we|you|your)\b.{0,30}\b(?:verif|identif|authentic|"
     r"check|look|found|located|confirmed)"
 )
@@ -458,17 +535,23 @@ HANDED = _any(
     r"can) (?:\w+ )?(?:be in touch|get (?:in "
     r"touch|back)|contact|reach|call|follow|handle|look|decide|take)|"
     r"(?:colleague|specialist|human)s? takes? (?:over|this|it)",
-    r"escalat(?:e|ed|ing)", r"transfer(?:red|ring)? you",
+    r"escalat(?:e|ed|ing)", r"put(?:ting)? (?:you|this) through to", r"transfer(?:red|ring)? you",
     r"hand(?:ed|ing)? (?:this|it|you|your)\b.{0,30}\bover",
-    r"(?:with|to|by|at|of|for|alert\w*|inform\w*|notif\w+|involv\w+|ask|get) (?:(?:one of )?(?:our|my|the|another|human) (?:[\w-]+ ){0,3}|"
+    r"(?:with|to|by|at|of|for|alert\w*|inform\w*|notif\w+|involv\w+|ask(?:ing)?|(?:'ve|have) "
+    r"asked|get|got) (?:(?:one of )?(?:our|my|the|another|human) (?:[\w-]+ ){0,3}|"
     r"an? (?:human |senior )?(?=colleague|human|specialist|supervisor|manager))"
-    r"(?:colleagues?|team|specialists?|manager|supervisor|department|human|person|staff|expert|advis[eo]r)",
-    r"(?:contact|call|phone|ring|visit|approach|reach out to|turn to|get in touch with|speak to|speak with|go to) (?:the|our|"
-    r"your|an?) (?:[\w-]+ )?(?:shop|clinic|office|library|desk|reception|hotline|helpline|line|branch|counter|"
+    r"(?:colleagues?|team|specialists?|manager|supervisor|department|human|person|staff|expert|"
+    r"advis[eo]r)",
+    r"(?:contact|call|phone|ring|visit|approach|reach out to|turn to|get in touch with|speak to|"
+    r"speak with|go to) (?:the|our|"
+    r"your|an?) (?:[\w-]+ )?(?:shop|clinic|office|library|desk|reception|hotline|helpline|line|"
+    r"branch|counter|"
     r"museum|venue|provider|school|depot|town hall|authority)",
-    r"(?:colleague|human|specialist|manager|supervisor|team)s? (?:has|have|took|is|are) (?:\w+ )?(?:taken|taking|over|dealing|handling|looking)",
+    r"(?:colleague|human|specialist|manager|supervisor|team)s? (?:has|have|took|is|are) (?:\w+ "
+    r")?(?:taken|taking|over|dealing|handling|looking)",
     r"(?:someone|somebody|people) (?:from|in|at) (?:the|our|my|charge)",
-    r"(?:desk|office|team|colleague|staff|branch|department|specialist|manager|person)s?\b.{0,20}\b(?:handles?|deals? with|looks? after|"
+    r"(?:desk|office|team|colleague|staff|branch|department|specialist|manager|"
+    r"person)s?\b.{0,20}\b(?:handles?|deals? with|looks? after|"
     r"takes? care|sees? to|(?:is|are) responsible)", r"staff\b.{0,20}\bwill",
     r"contact (?:the|our|customer|a) (?:\w+ )?(?:support|staff|team|service|desk|office)",
 )  # fmt: skip
@@ -483,7 +566,8 @@ DONE = _any(
     "taken effect",
     r"(?<![\"'] )(?<![\"'])i (?!need)(?:also |just |only |already |went ahead and )*"
     r"(?P<past>\w+ed|found)",
-    "taken care of", r"^(?:(?:ok|okay|great|right|good|yes|all)\W+)?(?P<bare>\w+ed)(?=\W*$)",
+    "taken care of", r"^(?:(?:ok|okay|great|right|good|yes|all)\W+|(?:the |your )?(?:\w+al|"
+    r"\w+ion|\w+ment) )?(?P<bare>(?!worked|succeeded)\w+ed|withdrawn|paid)(?=\W*$|[,:])",
 )  # fmt: skip
 """It is done, or has been; of a way with a verb, the verb is a group."""
 PERFECT = re.compile(r"\b(?:has|have|had|was|were|been|\w+'ve)\b|^i\b")
@@ -579,24 +663,31 @@ MINE = ("email", "name", "full name", "postcode", "account", "legal name", "reas
 """What users call their own, besides rows."""
 NAMES = re.compile(r"[^\s|()\[\]{},;:\"'“”!?#/.]+")
 """Words and keys."""
+
+# How sentences are taken apart ----------------------------------------------------------------
+
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+")
 CLAUSE = re.compile(r"[,;:.!](?=\s)|\s[-–—]+\s|[–—]")
 TO_KNOW = re.compile(
-    r"\b(?:know|tell me|ask(?: you)?|say|and|,) (?:which|what|when|how many|how long|how much|by how|for how|until when|why|who)\b.*"
+    r"\b(?:know|tell me|ask(?: you)?|say|and|,) (?:which|what|when|how many|how long|how much|"
+    r"by how|for how|until when|why|who)\b.*"
 )
 """What is asked for beside agreement."""
 ONE_OF = re.compile(
-    r"\b(?:(?:one|any|some) of|either|options?|possibilities|choose|pick|select|possible|allowed|valid|accepted|available|permitted)\b"
+    r"\b(?:(?:one|any|some) of|either|options?|possibilities|choose|pick|select|possible|"
+    r"allowed|valid|accepted|available|permitted)\b"
     r"[^:?!]{0,40}(?::| are| include) [^:]+(?:,| or )[^:]+"
 )
 """One of several things that are listed after it."""
-LOST = _any(r"(?:not|n't)(?: quite| really)?(?: sure (?:i|what|that i))? (?:understand|follow|get what|clear)",
+LOST = _any(r"(?:not|n't)(?: quite| really)?(?: sure (?:i|what|that i))? (?:understand|follow|"
+r"get what|clear)",
             "unclear", "what you mean")  # fmt: skip
 """Understands too little to propose anything."""
 STUTTER = re.compile(r"\b(\w{3,})(?:[\s,.]+\1\b){3,}|\w+(?:_[a-z]+){9,}")
 """The same word again and again."""
 OR_SHALL = re.compile(
-    r"\bor (?:do|would|should|shall|can|could|may) (?:you|i|we)\b|\bor (?:i|we) (?:can|could|would)\b"
+    r"\bor (?:do|would|should|shall|can|could|may) (?:you|i|we)\b|\bor (?:i|we) (?:can|could|"
+    r"would)\b"
 )
 """One thing to do or another."""
 PARTICIPLE = re.compile(r"\b(withdraw|pay|void|make|take|give|lend|send|do)(?:n|ne|r|en)\b")
@@ -604,15 +695,19 @@ PARTICIPLE = re.compile(r"\b(withdraw|pay|void|make|take|give|lend|send|do)(?:n|
 HOW_ABOUT = re.compile(r"\b(?:how|what) about (?:i|we|me)\b|\bwhy (?:don't|not) (?:i|we)\b")
 GO_ON = re.compile(
     r"\b(?:go|move|carry|press|push) (?:ahead|forward|on|through|for it)\b|"
-    r"\byou(?:'re| are) (?:really |still |quite )?(?:happy|fine|ok|okay|comfortable|sure|certain)\b|"
-    r"\b(?:green light|go-ahead|your (?:ok|okay|consent|approval|permission|agreement))\b|\b(?:proceed|continue|goes? ahead)\b"
+    r"\byou(?:'re| are) (?:really |still |quite )?(?:happy|fine|ok|okay|comfortable|sure|"
+    r"certain)\b|"
+    r"\b(?:green light|go-ahead|your (?:ok|okay|consent|approval|permission|agreement))\b|"
+    r"\b(?:proceed|continue|goes? ahead)\b"
 )
 """To go on with what was named."""
 GET_DONE = re.compile(
-    r"^(?:take care of|see to|take on|start on|give|do|make)\b|^(?:get|have)\b.{1,60}\b(?:\w+ed|withdrawn|done|paid|sent|changed|through|out of the way)\b"
+    r"^(?:take care of|see to|take on|start on|give|do|make)\b|^(?:get|have)\b.{1,60}\b(?:\w+ed|"
+    r"withdrawn|done|paid|sent|changed|through|out of the way)\b"
 )
 REST = re.compile(
-    r"\b(?:before|until|unless|if|whether|which|what|when|once|after|about|because|since|as)\b|[,;:]\s"
+    r"\b(?:before|until|unless|if|whether|which|what|when|once|after|about|because|since|as)\b|"
+    r"[,;:]\s"
 )
 """Begins what is not what is going to be done."""
 BUT = _any("but", "though", "however", "unfortunately")
@@ -623,7 +718,8 @@ WH_OR_ONE_OF = _any("which|what|when|how|why|who|where|whose", "one of", "either
 LIGHT = frozenset("use take start give go do make try work offer".split())
 """Verbs that change something with what is named beside them."""
 PRESENT = re.compile(
-    r"(?:^|[,:;] |\bthen |\bfirst |\band |\bok |\bokay )i (?:now |then |first |next |hereby |also |just )*"
+    r"(?:^|[,:;] |\bthen |\bfirst |\band |\bok |\bokay )i (?:now |then |first |next |hereby |"
+    r"also |just )*"
     r"((?!set|put|let)[a-z]+(?<!ed)(?:(?<=do) the \w+)?)\b"
 )
 """I do it now; the group is the verb."""
@@ -637,5 +733,9 @@ ACCEPT = re.compile(
 """Whether something else would be taken."""
 EAGER = _any(r"(?:glad|happy|pleased|love|delighted) to")
 """Would do it, once what is asked for is known."""
-NOTHING_ELSE = re.compile(r", (?:so|and) (?:you|there)(?: don't|'s| is| do not| won't)? [^,?!]*$")
+NOTHING_ELSE = re.compile(
+    r", (?:so|and) (?:you|there|no)\b[^,?!]*\b(?:else|more|further)\b[^,?!]*$"
+)
 """The end of a sentence that tells that nothing is left to do."""
+YOU_LATER = re.compile(r"^(?:(?:please )?note (?:that )?|but |and )?you(?:'ll| will| won't)\b")
+"""What is true of the user after a change."""

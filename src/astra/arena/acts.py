@@ -479,7 +479,7 @@ def _asking(message: _Message) -> list[str]:
     for one, nested in message.said:
         if _is_wish(message, one):
             below = False
-        elif _is_asking(one) and not _offers_reading(message, one):
+        elif _is_asking(one) and (_has_options(message, one) or not _offers_reading(message, one)):
             found.append(one)
             below = one.endswith(":")
         elif below and nested:
@@ -571,11 +571,8 @@ def _are_ways(world: World, message: _Message, asking: str) -> bool:
     """Whether what is put up is one thing to do or another, and no values."""
     for one in asking.splitlines():
         parts = [stems(part) & message.changing for part in phrases.OR.split(one)[-2:]]
-        if (
-            phrases.OR_SHALL.search(one)
-            or len(parts) > 1
-            and all(parts)
-            and not parts[0] & parts[1]
+        if phrases.OR_SHALL.search(one) or (
+            len(parts) > 1 and all(parts) and not parts[0] & parts[1]
         ):
             return True
     items = [one for one, nested in message.said if nested]
@@ -620,7 +617,9 @@ def _refuses(message: _Message, sentence: str) -> bool:
     """Whether a sentence says that something is not going to be done, for good."""
     if phrases.HANDED.search(sentence):
         return True
-    return bool(phrases.REFUSED.search(sentence)) and not phrases.UNVERIFIED.search(sentence)
+    if phrases.UNVERIFIED.search(sentence) or phrases.YOU_LATER.match(sentence):
+        return False
+    return phrases.REFUSED.search(sentence) is not None
 
 
 def _is_no_telling(raw: str, message: _Message) -> bool:
@@ -659,7 +658,7 @@ def _is_done(message: _Message, sentence: str, found: re.Match[str]) -> bool:
         return False
     bare = found["bare"] or found["undone"]
     if bare:
-        return bool(stems(bare) & message.changing)
+        return bool(_changes(message, bare))
     verb = found["verb"] or found["past"]
     done = message.changing | phrases.FOUND | name_stems(" ".join(message.states))
     if verb is None or stems(verb) & done:
