@@ -76,6 +76,8 @@ PARENTS = {"sft": "base", "rl": "sft", "control": "sft"}
 SHOWN, WATCHED = 300, 8
 """Training arenas whose gold episode SFT is shown, and as many conversations of ``sft_set``; how
 many of either (development arenas, evaluation samples) watch it."""
+Shown = tuple[Sequence[Message], Sequence[Tool]]
+"""A conversation that SFT is shown, and its tools."""
 REFUSALS = ("no tool", "missing value", "not found")
 BAND_ARENAS, BAND_TRIES = 150, 4
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
@@ -109,8 +111,12 @@ class Settings:
     @classmethod
     def of(cls, changes: Sequence[str]) -> Settings:
         document = composed([*SETTINGS, *changes])
-        kinds = {"sft": SFTConfig, "rl": RLConfig, "bench": BenchConfig, "runtime": RuntimeConfig}
-        return cls(**{name: kind.model_validate(document[name]) for name, kind in kinds.items()})
+        return cls(
+            SFTConfig.model_validate(document["sft"]),
+            RLConfig.model_validate(document["rl"]),
+            BenchConfig.model_validate(document["bench"]),
+            RuntimeConfig.model_validate(document["runtime"]),
+        )
 
 
 def convert(folder: Path) -> None:
@@ -159,7 +165,8 @@ def policy_folder(name: str) -> Path:
 
         policy = load_policy(the_policy(base))
         for one in merged:
-            policy.model = PeftModel.from_pretrained(policy.model, one).merge_and_unload()
+            adapted: Any = PeftModel.from_pretrained(policy.model, one)
+            policy.model = adapted.merge_and_unload()
         save_policy(policy.model, policy.codec.tokenizer, folder)
     return folder
 
@@ -185,9 +192,7 @@ def selected(split: str) -> list[SFTSample]:
     return others
 
 
-def gold(
-    arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox
-) -> Iterator[tuple[Sequence[Message], Sequence[Tool]]]:
+def gold(arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox) -> Iterator[Shown]:
     """Each arena's episode as the script that knows its gold calls plays it, with its tools."""
     jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
     codec = load_codec(the_policy(policy_folder("base")))
@@ -213,7 +218,7 @@ def encoded(policy: LoadedPolicy, settings: Settings, part: str) -> Encoded:
     watching = part == "eval"
     chosen = selected("eval" if watching else "train")[first : first + count]
     arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[first : first + count]
-    shown = [(one.messages, one.tools) for one in chosen]
+    shown: list[Shown] = [(one.messages, one.tools) for one in chosen]
     with build_sandbox(settings.bench.sandbox, settings.runtime) as sandbox:
         shown += gold(arenas, settings.bench, sandbox)
     found = Encoded()
