@@ -73,9 +73,11 @@ JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores",
 SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
 PARENTS = {"sft": "base", "rl": "sft", "control": "sft"}
 """Which policy's weights, merged, each part starts from."""
-SHOWN, WATCHED = 300, 8
+SHOWN, WATCHED = 400, 8
 """Training arenas whose gold episode SFT is shown, and as many conversations of ``sft_set``; how
 many of either (development arenas, evaluation samples) watch it."""
+Shown = tuple[Sequence[Message], Sequence[Tool]]
+"""A conversation that SFT is shown, and its tools."""
 REFUSALS = ("no tool", "missing value", "not found")
 BAND_ARENAS, BAND_TRIES = 150, 4
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
@@ -84,7 +86,7 @@ SETTINGS = (
     "scale=test", "policy=smollm2", "policy.path=policies/chat-model", "policy.revision=null",
     "policy.template=signatures", "policy.dtype=bfloat16",
     "sft.optimizer=adamw", "sft.embedding_rows=all", "sft.lora.rank=16", "sft.layout=tree",
-    "sft.learning_rate=5e-4", "sft.batch_size=8", "sft.micro_batch_size=8", "sft.epochs=1",
+    "sft.learning_rate=5e-4", "sft.batch_size=8", "sft.micro_batch_size=4", "sft.epochs=1",
     "sft.length_grouped=false", "sft.max_tokens=1024", "sft.max_steps=null", "sft.eval_steps=25",
     "sft.save_steps=5",
     "rl.embedding_rows=all", "rl.lora.rank=8", "rl.layout=tree", "rl.learning_rate=1e-4",
@@ -109,8 +111,12 @@ class Settings:
     @classmethod
     def of(cls, changes: Sequence[str]) -> Settings:
         document = composed([*SETTINGS, *changes])
-        kinds = {"sft": SFTConfig, "rl": RLConfig, "bench": BenchConfig, "runtime": RuntimeConfig}
-        return cls(**{name: kind.model_validate(document[name]) for name, kind in kinds.items()})
+        return cls(
+            SFTConfig.model_validate(document["sft"]),
+            RLConfig.model_validate(document["rl"]),
+            BenchConfig.model_validate(document["bench"]),
+            RuntimeConfig.model_validate(document["runtime"]),
+        )
 
 
 def convert(folder: Path) -> None:
@@ -159,7 +165,8 @@ def policy_folder(name: str) -> Path:
 
         policy = load_policy(the_policy(base))
         for one in merged:
-            policy.model = PeftModel.from_pretrained(policy.model, one).merge_and_unload()
+            adapted: Any = PeftModel.from_pretrained(policy.model, one)
+            policy.model = adapted.merge_and_unload()
         save_policy(policy.model, policy.codec.tokenizer, folder)
     return folder
 
@@ -173,10 +180,18 @@ def is_refusal(sample: SFTSample) -> bool:
     return any(f"<answer>{words}</answer>" in sample.messages[-1].content for words in REFUSALS)
 
 
+def repeats(sample: SFTSample) -> bool:
+    """Whether a call was sent again as it was, as after a failure that time mends."""
+    calls = [(call.name, call.arguments) for one in sample.messages for call in one.tool_calls]
+    return len(set(calls)) < len(calls)
+
+
 def selected(split: str) -> list[SFTSample]:
     """Conversations of ``sft_set`` in an order drawn by hash, in which every fifth refuses while
-    there are such; so is what lies where the arenas' questions have no counterpart."""
-    every = [one for one in read_records(SAMPLES_FILE, SFTSample) if one.split == split]
+    there are such. Those that repeat a call, a third of all, are left out: a small model learns
+    from them to repeat calls, whatever came back."""
+    found = (one for one in read_records(SAMPLES_FILE, SFTSample) if one.split == split)
+    every = [one for one in found if not repeats(one)]
     every.sort(key=lambda one: content_id(["chat", one.id]))
     refusing = [one for one in every if is_refusal(one)]
     others = [one for one in every if not is_refusal(one)]
@@ -185,9 +200,7 @@ def selected(split: str) -> list[SFTSample]:
     return others
 
 
-def gold(
-    arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox
-) -> Iterator[tuple[Sequence[Message], Sequence[Tool]]]:
+def gold(arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox) -> Iterator[Shown]:
     """Each arena's episode as the script that knows its gold calls plays it, with its tools."""
     jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
     codec = load_codec(the_policy(policy_folder("base")))
@@ -213,7 +226,7 @@ def encoded(policy: LoadedPolicy, settings: Settings, part: str) -> Encoded:
     watching = part == "eval"
     chosen = selected("eval" if watching else "train")[first : first + count]
     arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[first : first + count]
-    shown = [(one.messages, one.tools) for one in chosen]
+    shown: list[Shown] = [(one.messages, one.tools) for one in chosen]
     with build_sandbox(settings.bench.sandbox, settings.runtime) as sandbox:
         shown += gold(arenas, settings.bench, sandbox)
     found = Encoded()
@@ -294,7 +307,8 @@ def export(name: str, folder: Path, took: dict[str, int]) -> None:
     write_json(kept / "adapter_config.json", document)
     journal = json.loads(JOURNAL.read_text()) if JOURNAL.exists() else {}
     entry = journal.setdefault(name, {"parts": [], "curves": {}})
-    entry["parts"].append({**took, "to_step": int(newest.name.rsplit("-", 1)[1])})
+    run = {"run": folder.name, **took}
+    entry["parts"].append({**run, "to_step": int(newest.name.rsplit("-", 1)[1])})
     curves = json.loads((newest / STATE_FILE).read_text())["watcher"]["curves"]
     entry["curves"] = {
         curve: {str(step): round(value, 4) for step, value in points}

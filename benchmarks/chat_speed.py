@@ -23,9 +23,9 @@ from chat_model import Settings, arenas_of, policy_folder, selected, the_policy
 from datasets import Dataset
 from staged import ROOT
 from training import Clock, ours, parsed, theirs
-from trl import SFTConfig as TRLSFTConfig
-from trl import SFTTrainer
 from trl.trainer import grpo_trainer
+from trl.trainer.sft_config import SFTConfig as TRLSFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 from astra.records.qa import Split
 from astra.rollout.chat import LoadedPolicy, load_policy

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from astra.records.message import Message, MessageRole
+from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.trajectory import SFTSample
 from astra.train.checkpoints import STATE_FILE
 
@@ -57,6 +57,21 @@ def test_every_fifth_conversation_refuses_while_there_are_such(
     assert chat_model.selected("eval") == []
 
 
+def test_a_conversation_that_sends_a_call_again_is_not_shown() -> None:
+    def asked(*arguments: str) -> SFTSample:
+        turns = [
+            Message(
+                role=MessageRole.ASSISTANT,
+                tool_calls=(ToolCall(id=str(at), name="get_age", arguments=one),),
+            )
+            for at, one in enumerate(arguments)
+        ]
+        return sample(0, "42").model_copy(update={"messages": (*turns, *sample(0, "42").messages)})
+
+    assert chat_model.repeats(asked('{"who": "Ann"}', '{"who": "Ann"}'))
+    assert not chat_model.repeats(asked('{"who": "Ann"}', '{"who": "Bo"}'))
+
+
 def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> None:
     assert chat_model.lineage("base") == []
     assert chat_model.lineage("rl") == ["sft", "rl"]
@@ -90,8 +105,8 @@ def test_the_newest_whole_checkpoint_is_kept_small_and_the_journal_goes_on(
     assert config == {"r": 8, "base_model_name_or_path": None}
     journal = json.loads((kept / "journal.json").read_text())["sft"]
     assert journal["parts"] == [
-        {"cpu_s": 60, "wall_s": 70, "to_step": 9},
-        {"cpu_s": 20, "wall_s": 30, "to_step": 10},
+        {"run": "run", "cpu_s": 60, "wall_s": 70, "to_step": 9},
+        {"run": "run", "cpu_s": 20, "wall_s": 30, "to_step": 10},
     ]
     assert journal["curves"]["loss"]["10"] == 3.3333
 

@@ -76,7 +76,7 @@ class TokenTree:
         return output.last_hidden_state[0]
 
 
-def token_tree(rows: Sequence[Sequence[int]]) -> TokenTree:
+def token_tree(rows: Sequence[list[int]]) -> TokenTree:
     """Lay out ``rows``. A beginning of LEAST_SHARED tokens and more is shared."""
     tree = TokenTree(places=[[] for _ in rows])
     _grow(tree, rows, list(range(len(rows))), 0, ())
@@ -85,7 +85,7 @@ def token_tree(rows: Sequence[Sequence[int]]) -> TokenTree:
 
 def _grow(
     tree: TokenTree,
-    rows: Sequence[Sequence[int]],
+    rows: Sequence[list[int]],
     mine: list[int],
     at: int,
     before: tuple[int, ...],
@@ -108,7 +108,7 @@ def _grow(
         _grow(tree, rows, followed, at, before)
 
 
-def _common_end(rows: Sequence[Sequence[int]], at: int) -> int:
+def _common_end(rows: Sequence[list[int]], at: int) -> int:
     """The first token after ``at`` in which the rows differ, or where one of them ends."""
     first, last = min(rows), max(rows)  # what these two share, all do
     end, most = at, min(len(first), len(last))
