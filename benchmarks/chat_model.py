@@ -79,7 +79,7 @@ many of either (development arenas, evaluation samples) watch it."""
 Shown = tuple[Sequence[Message], Sequence[Tool]]
 """A conversation that SFT is shown, and its tools."""
 REFUSALS = ("no tool", "missing value", "not found")
-BAND_ARENAS, BAND_TRIES = 150, 4
+BAND_ARENAS, BAND_TRIES, BAND_ROWS = 150, 4, 64
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
           "max_prompt_tokens=1024", "max_turn_tokens=160", "max_response_tokens=448")  # fmt: skip
 SETTINGS = (
@@ -328,9 +328,7 @@ def measure_band(settings: Settings) -> None:
         for one in chosen
         for _ in range(BAND_TRIES)
     ]
-    engine = BatchedEngine(
-        policy.model, policy.codec.eos_id, policy.codec.pad_id, settings.bench.engine_rows
-    )
+    engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, BAND_ROWS)
     started = time.process_time()
     with build_sandbox(config.sandbox, settings.runtime) as sandbox:
         driver = RolloutDriver(
