@@ -31,7 +31,7 @@ MERGED = EnvsMergedConfig.model_validate(
         "teacher": OFFLINE, "nodes": "needed", "merge_attempts": 1, "per_band": 2,
         "max_asks": 10, "verify_batch": 8,
         "embedding": embedding_config(), "code": code_config(),
-        "sandbox": {"call_timeout_s": 0.5}, "goals": False,
+        "sandbox": {"call_timeout_s": 0.5}, "goals": "none",
     }
 )  # fmt: skip
 

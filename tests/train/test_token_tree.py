@@ -86,7 +86,6 @@ def test_sft_along_a_tree_has_the_parents_loss_and_gradients(
     policy: LoadedPolicy, tmp_path: Path, rank: int
 ) -> None:
     if rank:
-        pytest.importorskip("peft")
         add_adapters(policy, LoRAConfig(rank=rank, alpha=8, dropout=0.0))
         for name, weight in policy.model.named_parameters():
             if "lora_B" in name:
@@ -139,7 +138,6 @@ def test_rl_along_a_tree_has_the_log_probabilities_of_padded_rows(
 def test_adapters_of_a_policy_in_bfloat16_train_alike_padded_and_along_a_tree(
     stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("peft")
     monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: ScriptedRoller(2))
     nowhere: Any = None  # no call is made
     norms: list[list[float]] = []

@@ -72,6 +72,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "train trained": ("astra train trained",),
     "train ablations queue": ("astra train ablations queue --dry",),
     "train ablations table": ("astra train ablations table",),
+    "world watch": ("astra world watch", "astra world watch data/goals.parquet 0a1b"),
     "world play": (
         "astra world play data/goals.parquet 0a1b",
         "astra world play data/worlds.parquet 3c",

@@ -1,5 +1,4 @@
-"""One episode of an exported arena: chat messages in, tool messages, the user's words and a reward
-out.
+"""One episode of an exported arena: chat messages in; results, the user's words and a reward out.
 
 Every framework drives ``ArenaEpisode``, so that none has a reward or a user of its own: calls run
 in the sandbox, broken calls are answered and counted, what is said without a call is answered by

@@ -383,9 +383,8 @@ class UserScript(Frozen):
     """ANSWER: one a slot, two where its value changes, none where CHOOSE gives it. CHOOSE, CHANGE,
     TOOL: one each at most. REQUEST: in order. All others: one each, which disclose nothing."""
     patience: int
-    """So many messages of an agent that lead nowhere are borne; at the next the user leaves."""
-    most_turns: int
-    """So many turns of the user, the opening included, and the user leaves."""
+    """So many messages that lead nowhere are borne; at the next the user leaves."""
+    most_turns: int  # of the user, the opening included; then the user leaves
 
 
 class WorldGoal(Sparse):

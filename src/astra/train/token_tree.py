@@ -25,7 +25,7 @@ ATTENTION = "astra_token_tree"
 
 
 @dataclass(frozen=True)
-class Part:
+class TreePart:
     """Tokens ``start`` to ``end`` of the line, which follow those of the parts ``before`` it."""
 
     start: int
@@ -39,7 +39,7 @@ class TokenTree:
 
     ids: list[int] = field(default_factory=list[int])
     positions: list[int] = field(default_factory=list[int])
-    parts: list[Part] = field(default_factory=list[Part])
+    parts: list[TreePart] = field(default_factory=list[TreePart])
     places: list[list[int]] = field(default_factory=list[list[int]])
 
     @cached_property
@@ -124,7 +124,7 @@ def _lay(
     start = len(tree.ids)
     tree.ids += ids
     tree.positions += range(at, at + len(ids))
-    tree.parts.append(Part(start, len(tree.ids), before))
+    tree.parts.append(TreePart(start, len(tree.ids), before))
     for row in mine:
         tree.places[row] += range(start, len(tree.ids))
     return len(tree.parts) - 1

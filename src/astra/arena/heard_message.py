@@ -1,0 +1,190 @@
+"""A message of the agent as rules read it: its sentences, and what of its world they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from astra.arena import act_phrases as phrases
+from astra.arena import told_phrases as tells
+from astra.arena.agreements import verbs_of
+from astra.arena.answers import normalise
+from astra.arena.claims import name_stems, sentences, stems
+from astra.arena.statements import places_of
+from astra.arena.traces import proposal
+from astra.records.world import (
+    AgentAct,
+    ColumnType,
+    EventKind,
+    ToolRole,
+    TraceEvent,
+    World,
+    WorldColumn,
+    WorldTool,
+)
+
+_ECHO = 4
+"""A sentence of so many words that the user has said as well is theirs."""
+KEY = re.compile(r"\b[a-z]{1,4}-?\d{2,}\b")
+"""What looks like a key."""
+SHORT = 6
+"""A question of so few words needs no verb: the number of days?"""
+
+
+class MessageReading(NamedTuple):
+    """What a message asks of the user."""
+
+    act: AgentAct
+    slots: tuple[str, ...] = ()
+    """Slots of the script's facts that an ASK, OFFER or PROPOSE asks for or puts up. A
+    proposal that names a value for one that is held back asks for it."""
+    unknown: bool = False
+    """Whether an ASK is for something that no fact of the script answers, besides slots."""
+    wanted: bool | None = None
+    """Whether the change that a PROPOSE names is one that the user wants now; None otherwise."""
+
+
+class HeardMessage(NamedTuple):
+    """A message as it is read: normalised sentences, and which stand under the one before."""
+
+    said: tuple[tuple[str, bool], ...]
+    text: str
+    changing: frozenset[str]
+    """Stems of what the tools of the world do, and of what agents call it."""
+    nouns: frozenset[str]
+    """Stems of what the world's tables and columns are called."""
+    names: frozenset[str]
+    """The words of these, as they are."""
+    states: tuple[str, ...]
+    """What the cells of columns with options may be."""
+    cells: frozenset[str]
+    """The texts in the world's other cells, normalised."""
+
+
+def last_words(trace: Sequence[TraceEvent]) -> str:
+    """What the agent said after its last call. What it said before waited for nobody: a change
+    that was announced and made is no proposal any more."""
+    calls = (at for at in reversed(range(len(trace))) if trace[at].kind == EventKind.CALL)
+    since = trace[next(calls, -1) + 1 :]
+    return proposal(since, len(since)) or proposal(trace, len(trace))
+
+
+def is_babble(message: HeardMessage) -> bool:
+    """Whether a message says the same again and again, as broken models do."""
+    long = [one for one, _ in message.said if len(one.split()) > _ECHO]
+    return len(long) > len(set(long)) or tells.STUTTER.search(message.text) is not None
+
+
+def heard_message(world: World, raw: str, trace: Sequence[TraceEvent]) -> HeardMessage:
+    """A message without what is not said to the user, what the user said, and pleasantries."""
+    for pattern in phrases.UNSPOKEN:
+        raw = pattern.sub("\n", raw)
+    for pattern, shorter in phrases.SHORTER:
+        raw = pattern.sub(shorter, raw)
+    heard = {
+        one
+        for event in trace
+        if event.kind == EventKind.USER
+        for one, _ in sentences(event.text)
+        if len(one.split()) >= _ECHO
+    }
+    said = tuple(
+        (one, nested)
+        for sentence, nested in sentences(raw)
+        if (one := tells.NOTHING_ELSE.sub("", sentence))
+        and tells.WORD.search(one)
+        and one not in heard
+        and not phrases.CLOSING.search(one)
+        and not _is_users(world, one)
+    )
+    tools = changing_tools(world)
+    verbs = phrases.CHANGING.union(*(verbs_of(one) for one in tools)) - phrases.IDLE
+    changing = verbs | {one.removesuffix("e") for one in verbs}
+    names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
+    nouns = frozenset[str]().union(*map(name_stems, names))
+    return HeardMessage(
+        said, "\n".join(one for one, _ in said), changing, nouns, _words_of_names(world),
+        _states(world), _cells(world),
+    )  # fmt: skip
+
+
+def _words_of_names(world: World) -> frozenset[str]:
+    """The words of what tables and columns are called: an order, and no *ordering*."""
+    columns = (column.name for table in world.tables for column in table.columns)
+    tables = (name for table in world.tables for name in (table.name, table.name.rstrip("s")))
+    return frozenset(word for name in (*columns, *tables) for word in name.split("_"))
+
+
+def _states(world: World) -> tuple[str, ...]:
+    """What the cells of columns with options may be."""
+    columns = (column for table in world.tables for column in table.columns)
+    values = {one.replace("_", " ") for column in columns for one in column.values}
+    return tuple(normalise(one) for one in sorted(values))
+
+
+def _cells(world: World) -> frozenset[str]:
+    """The texts in the cells of other columns, long enough to be told from words."""
+    cells = (
+        str(row[column.name])
+        for table in world.tables
+        for column in table.columns
+        if column.type == ColumnType.STRING
+        for row in world.rows[table.name]
+    )
+    return frozenset(normalise(one) for one in cells if len(one) > SHORT)
+
+
+def _is_users(world: World, sentence: str) -> bool:
+    """Whether a sentence is in the voice of a user: of what is mine."""
+    nouns = {table.key.removesuffix("_id").replace("_", " ") for table in world.tables}
+    mine = (*tells.MINE, *nouns)
+    return any(
+        told.startswith(mine) for found in tells.MY.finditer(sentence) for told in found.groups("")
+    )
+
+
+def changing_tools(world: World) -> list[WorldTool]:
+    """The tools that change what the user has, not those that end a request."""
+    ending = (ToolRole.DECLINE, ToolRole.HAND_OVER)
+    return [one for one in world.tools if (one.changes or one.writes) and one.role not in ending]
+
+
+def names_change(world: World, message: HeardMessage, said: str) -> bool:
+    """Whether a text says what tools do, names one, or a wish."""
+    return (
+        bool(deeds_in(message, said))
+        or names_tool(world, said)
+        or phrases.WISH.search(said) is not None
+    )
+
+
+def deeds_in(message: HeardMessage, said: str) -> frozenset[str]:
+    """The stems of a text that are of changes, and not what tables and columns are called."""
+    words = tells.WORD.findall(said)
+    return changes_in(message, " ".join(one for one in words if one not in message.names))
+
+
+def changes_in(message: HeardMessage, said: str) -> frozenset[str]:
+    """The stems of a text that are of changes, whatever their form: annulled, withdrawn."""
+    words = stems(tells.PARTICIPLE.sub(r"\1", said))
+    words |= {one[:-1] for one in words if one[-2:-1] == one[-1:]}
+    return words & message.changing
+
+
+def names_deed(world: World, said: str) -> bool:
+    """Whether a text has a word of the name of a tool that changes something."""
+    words = stems(said)
+    tables = frozenset[str]().union(*(name_stems(one.name) for one in world.tables))
+    return any(words & (name_stems(one.tool.name) - tables) for one in changing_tools(world))
+
+
+def names_tool(world: World, said: str) -> bool:
+    return any(
+        next(places_of(one.tool.name, said, False), None) is not None
+        for one in changing_tools(world)
+    )
+
+
+def _name(column: WorldColumn) -> str:
+    return column.name
