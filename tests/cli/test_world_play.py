@@ -122,7 +122,7 @@ def test_the_user_answers_what_is_said(
     )
     assert sum(line.startswith("user (nudge): ") for line in shown) == 2
     assert sum(line.startswith("user (close): ") for line in shown) == 1
-    assert "the conversation is over: answered" in shown
+    assert "[the conversation is over: answered]" in shown
     script = goal_of(arena).script
     assert script is not None
     alone = arena.model_copy(update={"goal": json.dumps(
