@@ -82,22 +82,26 @@ def _right(entry: Entry) -> list[Call]:
     return calls
 
 
-def _arguments(permitted: dict[str, list[Any]], needed: Sequence[str] = ()) -> dict[str, Any]:
-    """The first permitted values of what is needed or may not be left out."""
-    found: dict[str, Any] = {}
-    for name, values in permitted.items():
-        if values and (name in needed or LEFT_OUT not in values):
-            found[name] = _value(next((one for one in values if one != LEFT_OUT), LEFT_OUT))
-    return found
+def _arguments(permitted: dict[str, list[Any]], needed: Sequence[str]) -> dict[str, Any]:
+    return {name: _value(one) for name, one in _chosen(permitted, needed).items()}
 
 
 def _value(permitted: Any) -> Any:
     """A permitted value; an object, alone or in a list, permits several of each of its own."""
     if isinstance(permitted, dict):
-        return _arguments(permitted)
+        return _chosen(permitted)
     if isinstance(permitted, list):
-        return [_value(one) if isinstance(one, dict) else one for one in permitted]
+        return [_chosen(one) if isinstance(one, dict) else one for one in permitted]
     return permitted
+
+
+def _chosen(permitted: dict[str, list[Any]], needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The first permitted values of what is needed or may not be left out."""
+    return {
+        name: next((one for one in values if one != LEFT_OUT), LEFT_OUT)
+        for name, values in permitted.items()
+        if values and (name in needed or LEFT_OUT not in values)
+    }
 
 
 def _spoilt(entry: Entry) -> list[Call]:
@@ -118,4 +122,5 @@ def _other(value: Any) -> Any:
 
 
 def _first(entry: Entry) -> list[Call]:
-    return [(entry["function"][0]["name"], {})]
+    offered = [one["name"] for one in entry["function"]] or ["no_such_function"]
+    return [(offered[0], {})]
