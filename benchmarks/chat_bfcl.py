@@ -17,6 +17,7 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from chat_model import KEPT, WORK, Settings, policy_folder, the_policy, write_json
@@ -119,7 +120,7 @@ def suites(name: str, entries: int, multi_turn: int) -> Iterator[SuiteConfig]:
 
 
 def add_cpu(path: Path, name: str, seconds: float) -> None:
-    """Count the CPU seconds of a row's server and harness, over all runs of the command."""
+    """Count the CPU seconds of a row's server, over all runs of the command."""
     spent = json.loads(path.read_text()) if path.exists() else {}
     spent[name] = round(spent.get(name, 0) + seconds)
     write_json(path, spent)
@@ -154,18 +155,25 @@ def document(out: Path) -> dict[str, Any]:
 
 
 def by_category(harness: str, episodes: Sequence[SuiteEpisode]) -> Values:
-    """Entries' values by category, of ``all`` of them, and of ``balance``: the suite's two balanced
-    categories, weighed so that the mean over entries is that of the categories' means."""
+    """Entries' values by category, of ``all`` and of ``balance``, the suite's two balanced ones."""
     values = mean_by_entry(values_of(episodes, "accuracy"))
     parts: Values = {}
-    for episode in episodes:
+    for episode in sorted(episodes, key=lambda one: one.entry_id):
         parts.setdefault(episode.category, {})[episode.entry_id] = values[episode.entry_id]
-    pair = [parts[category] for category in BALANCED.get(harness, ())]
-    many = sum(map(len, pair))
-    weighed = {
-        entry: value * many / len(pair) / len(one) for one in pair for entry, value in one.items()
+    found = {**parts, "all": bundled(list(parts.values()))}
+    if pair := BALANCED.get(harness):
+        found["balance"] = bundled([parts[category] for category in pair])
+    return found
+
+
+def bundled(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Means over one entry of each category. Entries were drawn category by category, so bundles
+    are what is resampled; where a category has fewer, so many of each are taken."""
+    bundles = zip(*parts, strict=False)
+    return {
+        " ".join(names): fmean(one[name] for one, name in zip(parts, names, strict=True))
+        for names in bundles
     }
-    return parts | {"all": values} | ({"balance": weighed} if pair else {})
 
 
 def show(found: dict[str, Any]) -> None:

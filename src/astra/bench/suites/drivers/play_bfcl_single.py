@@ -1,5 +1,4 @@
-"""Driver of BFCL's single-turn categories: lists their entries, or plays them with the official
-loop."""
+"""Driver of BFCL's single turns: lists their entries, or plays them with the official loop."""
 
 # pyright: basic, reportMissingImports=false
 from __future__ import annotations
