@@ -6,6 +6,7 @@
     python benchmarks/chat_model.py band
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
     python benchmarks/chat_model.py control
+    python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
 not quite what ``policy=smollm2`` fetches from the hub. SFT, RL and the control train adapters. They
@@ -31,7 +32,7 @@ from typing import Any
 import psutil
 import torch
 from safetensors.torch import load_file, save_file
-from scores import SCORES, by_checkpoint, paired, pooled
+from scores import SCORES, by_checkpoint, paired, told
 from staged import ROOT, composed, keyed
 
 from astra.arena.env import offered
@@ -396,14 +397,6 @@ PARTS: dict[str, Callable[[bool], bool]] = {
 }
 
 
-def told(values: Sequence[float]) -> list[float] | None:
-    """Mean, the ends of its 95 % interval, and over how many; None of nothing."""
-    if not values:
-        return None
-    found = pooled([dict(enumerate(values))])
-    return [round(found.mean, 3), round(found.low, 3), round(found.high, 3), found.n]
-
-
 def difference(values: Any, after: str, before: str) -> list[float] | None:
     return told(list(paired(values[after]["f1"], values[before]["f1"]).values()))
 
@@ -436,9 +429,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("sft", "rl", "control", "band", "score"))
-    parser.add_argument("policies", nargs="*", default=[], help="of score: base sft rl control")
+    parser.add_argument("part", choices=("sft", "rl", "control", "band", "score", "bfcl"))
+    parser.add_argument("policies", nargs="*", default=[], help="of score and bfcl: base sft ...")
     parser.add_argument("--arenas", type=int, default=100, help="held-out arenas of score")
+    parser.add_argument("--entries", type=int, default=150, help="of each category of bfcl")
+    parser.add_argument("--multi-turn", type=int, default=40, help="multi-turn entries of bfcl")
     parser.add_argument("--cpu-minutes", type=float, default=300, help="of a part that trains")
     parser.add_argument(
         "--set", nargs="*", default=[], metavar="NAME=VALUE", help="rl.steps=60 sft.lora.rank=8 ..."
@@ -453,6 +448,10 @@ def main() -> None:
         measure_band(settings)
     elif chosen.part == "score":
         score(chosen.policies, settings)
+    elif chosen.part == "bfcl":
+        from chat_bfcl import play_bfcl
+
+        play_bfcl(chosen.policies, settings, chosen.entries, chosen.multi_turn)
     else:
         run_part(chosen.part, settings, chosen.set, chosen.cpu_minutes)
 

@@ -42,3 +42,11 @@ def pooled(seeds: Sequence[Mapping[Item, float]]) -> Estimate:
     items = sorted({item for one in seeds for item in one})
     values = [fmean(one[item] for one in seeds if item in one) for item in items]
     return estimate(values, RESAMPLES, CONFIDENCE, seed=0)
+
+
+def told(values: Sequence[float]) -> list[float] | None:
+    """Mean, the ends of its 95 % interval, and over how many; None of nothing."""
+    if not values:
+        return None
+    found = pooled([dict(enumerate(values))])
+    return [round(found.mean, 3), round(found.low, 3), round(found.high, 3), found.n]

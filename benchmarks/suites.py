@@ -42,7 +42,7 @@ from astra.bench.suite_tables import read_runs, write_run
 from astra.bench.summary import suites_document
 from astra.serving.main import ServeConfig
 
-OFFLINE = ("arenas", "arenas_plain", "bfcl", "acebench", "tau2")
+OFFLINE = ("arenas", "arenas_plain", "bfcl", "bfcl_single", "acebench", "tau2")
 ARENAS = {
     "limits": {
         "max_turns": 6, "max_calls": 12, "max_parallel_calls": 8, "max_result_chars": 400,
@@ -74,6 +74,7 @@ def configs(args: argparse.Namespace, users: dict[str, ModelEndpoint]) -> list[S
             "options": {**table, "irrelevant_tools": "none"},
         },
         "bfcl": {"name": "bfcl"},
+        "bfcl_single": {"name": "bfcl_single"},
         "acebench": {
             "name": "acebench", "options": {"mode": args.acebench_mode},
             "endpoints": {"user": users["acebench"]},

@@ -122,6 +122,22 @@ def test_runs_are_summed_up_from_their_records(tmp_path: Path) -> None:
     assert "sft-base" not in found["differences"]
 
 
+def test_the_balance_is_the_mean_of_calling_and_keeping_silent() -> None:
+    def summed_up(*rows: tuple[str, float]) -> Any:
+        episodes = [
+            episode("base", f"{category}_{at}", 0, value).model_copy(update={"category": category})
+            for at, (category, value) in enumerate(rows)
+        ]
+        run = run_of("base", suite="bfcl_single", harness="bfcl_single", tries=1)
+        document = suites_document([(run, episodes)], 200, 0.95, 0)
+        return document["bfcl_single"]["checkpoints"]["base"]["balance"]
+
+    silent = [("simple_python", 0.0), ("multiple", 0.0), ("irrelevance", 1.0)]
+    assert summed_up(*silent) == 0.5
+    assert summed_up(*silent, ("simple_python", 1.0), ("irrelevance", 1.0)) == 0.75
+    assert summed_up(*silent[:2]) is None
+
+
 def test_what_was_lost_is_in_no_score() -> None:
     lost = [episode("base", "retail_1", 0, None), episode("base", "retail_2", 0, 1.0)]
     assert by_category(lost, "reward") == {"retail": 1.0}

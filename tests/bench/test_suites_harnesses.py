@@ -252,7 +252,7 @@ def test_tau2_agents_and_users_fail_apart(only: Only, tmp_path: Path) -> None:
 
 def test_the_official_checkers_are_where_the_suites_say() -> None:
     python = environment.bench_environment() / "bin/python"
-    for name in ("acebench", "aime", "bfcl", "tau2"):
+    for name in ("acebench", "aime", "bfcl", "bfcl_single", "tau2"):
         place = Path(*find_suite(name).checker.split("."))
         code = (
             "import sys, pathlib\n"

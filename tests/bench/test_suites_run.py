@@ -97,6 +97,18 @@ def test_a_sample_is_seeded_and_keeps_the_shares_of_categories() -> None:
     assert {entry.category for entry in draw(entries, Sample(count=2))} == {"x", "y"}
 
 
+def test_a_sample_may_take_as_many_of_each_category() -> None:
+    entries = [Entry(id=f"{c}{i}", category=c) for c, n in (("x", 60), ("y", 20)) for i in range(n)]
+    drawn = draw(entries, Sample(per_category=30, seed=1))
+    assert Counter(entry.category for entry in drawn) == {"x": 30, "y": 20}
+    assert drawn == draw(list(reversed(entries)), Sample(per_category=30, seed=1))
+    assert drawn != draw(entries, Sample(per_category=30, seed=2))
+    fewer = draw(entries, Sample(per_category=10, seed=1))
+    assert {entry.id for entry in fewer} < {entry.id for entry in drawn}
+    with pytest.raises(ValueError, match="not both"):
+        Sample(count=3, per_category=3)
+
+
 def test_mlflow_takes_the_figures_of_any_suite(use: Use, tmp_path: Path) -> None:
     found, episodes = run(right, tmp_path)
     odd = "Physics (general), R&D + π"

@@ -33,6 +33,9 @@ PAIRS = (
 )  # fmt: skip
 WITHOUT = {"tau2": ("airline",)}
 """The categories of a suite that the paper leaves out of its overall."""
+BALANCED = {"bfcl_single": ("simple_python", "irrelevance")}
+"""Two categories of a suite whose mean neither always calling nor never calling brings above one
+half: what is right in one is wrong in the other."""
 PASS_SCORES = {"arenas": "success"}
 """The score that pass^k counts for a suite, where it is not the headline score."""
 DIGITS = 6
@@ -139,6 +142,9 @@ def _checkpoint(
     }  # fmt: skip
     for category in WITHOUT.get(run.harness, ()):
         document[f"overall_without_{category}"] = _number(overall(columns, (category,)))
+    if run.harness in BALANCED:
+        pair = {name: columns[name] for name in BALANCED[run.harness] if name in columns}
+        document["balance"] = _number(overall(pair)) if len(pair) == 2 else None
     document |= {name: _number(used) for name, used in _efficiency(kept).items()}
     return document
 

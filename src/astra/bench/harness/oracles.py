@@ -81,17 +81,22 @@ def bfcl_parameters() -> dict[str, list[str]]:
 def _bfcl_turn(
     calls: Sequence[str], mode: str, places: Mapping[str, Sequence[str]]
 ) -> Iterator[ScriptedTurn]:
-    parsed = tuple(parse_call(call, places) for call in calls)
-    if parsed and mode == "prompt":
-        # By name: the official parser of texts loses values given by place.
-        texts = (
-            f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-            for name, arguments in parsed
-        )
-        yield ScriptedTurn(content=f"[{', '.join(texts)}]")
-    elif parsed:
-        yield ScriptedTurn(calls=parsed)
+    parsed = [parse_call(call, places) for call in calls]
+    if parsed:
+        yield bfcl_said(parsed, mode)
     yield DONE
+
+
+def bfcl_said(calls: Sequence[Call], mode: str) -> ScriptedTurn:
+    """Calls as a model says them in a mode of BFCL."""
+    if mode != "prompt":
+        return ScriptedTurn(calls=tuple(calls))
+    # By name: the official parser of texts loses values given by place.
+    texts = (
+        f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+        for name, arguments in calls
+    )
+    return ScriptedTurn(content=f"[{', '.join(texts)}]")
 
 
 def parse_call(text: str, places: Mapping[str, Sequence[str]]) -> Call:

@@ -101,12 +101,14 @@ def list_entries(suite: Suite, config: SuiteConfig) -> Listing:
 
 
 def draw(entries: Sequence[Entry], sample: Sample) -> list[Entry]:
-    """The sample in id order. Categories keep their shares, each at least one while room is."""
-    if sample.count is None or sample.count >= len(entries):
-        return sorted(entries, key=lambda entry: entry.id)
+    """The sample in id order. With ``count`` categories keep their shares, each at least one while
+    room is."""
     rows: dict[str, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: content_id([sample.seed, entry.id])):
         rows.setdefault(entry.category, []).append(entry)
+    if sample.count is None:
+        members = [one for row in rows.values() for one in row[: sample.per_category]]
+        return sorted(members, key=lambda entry: entry.id)
     # Entry i of a category of n comes at (i + 1/2) / n: a prefix holds every category's share.
     places = [
         ((index + 0.5) / len(members), content_id([sample.seed, entry.id]), entry)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from astra import plugins
 from astra.bench import suites
@@ -42,10 +42,19 @@ class ModelEndpoint(StageConfig):
 
 
 class Sample(StageConfig):
-    """Which entries: all, or a seeded draw that keeps the categories' shares."""
+    """Which entries: all, or a seeded draw."""
 
     count: int | None = Field(default=None, ge=1)
+    """So many, and the categories keep their shares."""
+    per_category: int | None = Field(default=None, ge=1)
+    """So many of each category that has them."""
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.count is not None and self.per_category is not None:
+            raise ValueError("a sample has a count or a count per_category, not both")
+        return self
 
 
 class Decoding(StageConfig):

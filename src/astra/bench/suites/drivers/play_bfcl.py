@@ -12,18 +12,19 @@ PACKAGES = ("bfcl-eval", "openai")
 
 
 def listed(categories: list[str]) -> Iterator[tuple[str, str]]:
-    """(entry, category) from the data files."""
+    """(entry, category) from the data files, of categories as the package names them."""
     data = wire.package_folder("bfcl_eval") / "data"
     for category in categories:
-        (path,) = data.glob(f"BFCL_v*_multi_turn_{category}.json")
+        (path,) = data.glob(f"BFCL_v?_{category}.json")
         for line in path.read_text(encoding="utf-8").splitlines():
-            yield json.loads(line)["id"], f"multi_turn_{category}"
+            yield json.loads(line)["id"], category
 
 
 def main() -> None:
     channel = wire.Wire()
     if channel.request["task"] == "list":
-        channel.listing(listed(channel.options["categories"]), PACKAGES)
+        categories = [f"multi_turn_{one}" for one in channel.options["categories"]]
+        channel.listing(listed(categories), PACKAGES)
         return
     from bfcl_loop import Suite
 
