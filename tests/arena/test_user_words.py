@@ -145,8 +145,11 @@ def test_who_leaves_complains_and_gives_no_value() -> None:
 
     def spoken(act: UserAct, text: str) -> list[str]:
         turn = TraceEvent(kind=EventKind.USER, act=act)
-        return turn_faults(world, script(), turn, text, [MAY_I])
+        return turn_faults(world, script(reason="no_time"), turn, text, [MAY_I])
 
+    assert spoken(UserAct.NUDGE, "I have no more time.") == ["leaks:reason"]
+    assert spoken(UserAct.LEAVE, "I have no more time.") == []
+    assert spoken(UserAct.LEAVE, "It is bad weather.") == ["leaks:reason"]
     assert spoken(UserAct.NUDGE, "This takes too long.") == ["invents:too_long"]
     assert spoken(UserAct.LEAVE, "This takes too long.") == []
     assert spoken(UserAct.LEAVE, "This takes 13 days.") == ["invents:13"]

@@ -57,8 +57,8 @@ def turn_faults(
     ``trace``: the codes of ``word_faults``; ``takes_back``, an agreement, by a turn that is not to;
     ``rejects_nothing``, a rejection that an agent who asks whether it may cannot read as one."""
     said = [event.text for event in trace if event.kind == EventKind.USER]
-    leaves = turn.act == UserAct.LEAVE  # complains, and "too long" is the state of nothing
-    faults = word_faults(world, script, text, turn.facts, said, closed=not leaves)
+    complains = turn.act == UserAct.LEAVE  # of what takes too long, or that there is no more time
+    faults = word_faults(world, script, text, turn.facts, said, complains)
     # A confirmation is read by its act alone; what its words say counts here.
     act = UserAct.ANSWER if turn.act == UserAct.CONFIRM else turn.act
     spoken = turn.model_copy(update={"text": text, "act": act})
@@ -75,12 +75,12 @@ def word_faults(
     text: str,
     due: Mapping[str, Any],
     told: Iterable[str] = (),
-    closed: bool = True,
+    complains: bool = False,
 ) -> list[str]:
     """What is wrong with the words of a turn, as codes with what they concern after a colon.
 
     ``due``: the facts that the turn tells, by slot; ``told``: what the user has said before;
-    ``closed``: whether values of closed lists are looked for.
+    ``complains``: whether words of a list or of a fact are nothing by themselves.
     ``empty``; ``broken:WORD``, no word that a person writes; ``language:CODE``, clearly not the
     world's; ``untold:SLOT``, a fact that is due and is not stated; ``leaks:SLOT``, a value of
     the script that is not due and was never told; ``stale:SLOT``, a value that the user has changed
@@ -96,15 +96,16 @@ def word_faults(
     faults = [f"broken:{word}" for word in broken_words(bare)]
     faults += [f"language:{code}" for code in other_language(bare, world.language)]
     faults += [f"untold:{slot}" for slot, value in due.items() if not stated(value, text)]
+    gives_away = stated if complains else hinted
     hidden = {
         fact.slot: None
         for fact in script.facts
-        if not _is_part(fact.value, known) and hinted(fact.value, bare)
+        if not _is_part(fact.value, known) and gives_away(fact.value, bare)
     }
     faults += [f"leaks:{slot}" for slot in hidden]
     faults += [f"stale:{slot}" for slot in _stale(script, text, before)]
     faults += [f"invents:{value}" for value in _invented(bare, known, before)]
-    if closed:
+    if not complains:
         faults += [f"invents:{value}" for value in _of_closed(world, script, bare, known, before)]
     return faults + [f"names:{name}" for name in _identifiers(world, bare)]
 
