@@ -22,7 +22,7 @@ from astra.records.environment import Arena
 from astra.records.qa import Answer, AnswerType, Scenario
 from astra.records.score import Rejection
 from astra.records.state import Tables
-from astra.records.world import EventKind, GoalTrait, TraceEvent, World, WorldGoal
+from astra.records.world import EventKind, GoalTrait, TraceEvent, World, WorldGoal, WorldShape
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
 from astra.worlds.executions import Executions
@@ -189,7 +189,7 @@ def arena_of(world: World, goal: WorldGoal, prompt_hash: str = "") -> Arena:
         split=world.split,
         domain=world.domain,
         language=world.language,
-        source=f"worlds:{world.domain}",
+        source=f"{'service' if world.shape is WorldShape.SERVICE else 'worlds'}:{world.domain}",
         kind=goal.kind,
         scenario=Scenario.PARALLEL_MULTI_HOP if several else Scenario.MULTI_HOP,
         hops=max(1, len(dict.fromkeys(calls))),
