@@ -13,15 +13,11 @@ exits 1 if a verdict differs or a call ended in a way that neither side means.
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
-import sys
-import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
+
+from hosted_suites import conclude, options, suite_run
 
 from astra.arena.delta import WorldBase
 from astra.arena.verdict import judge
@@ -44,8 +40,6 @@ from astra.records.world import World, WorldGoal
 from astra.sandbox.protocol import Sandbox
 
 CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
-PROGRESS_S = 20.0
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -154,41 +148,19 @@ def summary(tally: Tally, cpu: float, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--category", choices=CATEGORIES, action="append", help="all by default")
-    parser.add_argument("--count", type=int, help="so many entries of each; all by default")
-    parser.add_argument("--differences", type=Path, help="where verdicts that differ are listed")
-    parser.add_argument("--json", action="store_true", help="print nothing but the figures")
-    wanted = parser.parse_args()
-    level = logging.WARNING if wanted.json else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(message)s")
-    started = last = time.monotonic()
-    tally, desk = Tally(), HostedDesk(DRIVER)
-    try:
-        ids: list[str] = desk.ask("entry_ids")
+    wanted = options(__doc__, "category", CATEGORIES)
+    tally = Tally()
+    with suite_run(DRIVER, tally.faults) as run:
+        ids: list[str] = run.desk.ask("entry_ids")
         for category in wanted.category or CATEGORIES:
             chosen = [one for one in ids if one.startswith(f"multi_turn_{category}_")]
             for entry_id in chosen[: wanted.count]:
-                compare(hosted(desk, entry_id, tally))
+                compare(hosted(run.desk, entry_id, tally))
                 tally.entries[category] += 1
-                if time.monotonic() - last > PROGRESS_S:
-                    last = time.monotonic()
-                    log.info(
-                        "%s: %d entries, %d verdicts, %d differ, %.0f s", category,
-                        tally.entries[category], sum(tally.verdicts.values()),
-                        len(tally.differences), last - started,
-                    )  # fmt: skip
-        cpu = time.process_time() + desk.ask("cpu_seconds")
-    finally:
-        desk.close()
-    tally.faults += [f"failed, and wrote: {call}" for call in desk.failed_writes]
-    if wanted.differences:
-        lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in tally.differences]
-        wanted.differences.write_text("".join(lines), encoding="utf-8")
-    figures = summary(tally, cpu, time.monotonic() - started)
-    print(json.dumps(figures))
-    if figures["differences"] or figures["faults"]:
-        sys.exit(1)
+                verdicts, differ = sum(tally.verdicts.values()), len(tally.differences)
+                run.progress(category, tally.entries[category], verdicts, differ)
+    figures = summary(tally, run.cpu_s, run.seconds)
+    conclude(figures, ("differences", "faults"), tally.differences, wanted.differences)
 
 
 if __name__ == "__main__":

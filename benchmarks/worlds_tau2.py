@@ -2,7 +2,7 @@
 
     make bench-env
     PYTHONPATH=src python benchmarks/worlds_tau2.py [--domain retail|airline|telecom] [--count N]
-        [--differences FILE]
+        [--differences FILE] [--json]
 
 Every task's solution is played as it is, not at all, with each write left out, each made twice and
 the writes in reverse order: our verdict on the tables must be tau2's on its documents. What is told
@@ -13,16 +13,12 @@ told differs in mode substring, or if a call ended in a way that neither side me
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, cast
+
+from hosted_suites import conclude, options, suite_run
 
 from astra.arena.delta import WorldBase
 from astra.arena.verdict import GoalVerdict, judge
@@ -47,10 +43,8 @@ from astra.records.world import EventKind, TraceEvent, World, WorldGoal
 from astra.sandbox.protocol import Sandbox
 
 DOMAINS = ("retail", "airline", "telecom")
-PROGRESS_S = 20.0
 REWARDED = {"gold": "oracle", "careless": "one_call_left_out", "idle": "does_nothing"}
 """The replays that `docs/benchmarks.md` has rewards of, by their names there."""
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -278,38 +272,20 @@ def summary(tally: Tally, cpu: float, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--domain", choices=DOMAINS, action="append", help="all by default")
-    parser.add_argument("--count", type=int, help="so many tasks of each domain; all by default")
-    parser.add_argument("--differences", type=Path, help="where told facts that differ are listed")
-    wanted = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
-    started = last = time.monotonic()
-    tally, desk = Tally(), HostedDesk(DRIVER)
-    try:
+    wanted = options(__doc__, "domain", DOMAINS)
+    tally = Tally()
+    with suite_run(DRIVER, tally.faults) as run:
         for name in wanted.domain or DOMAINS:
-            for one in hosted(desk, name, wanted.count, tally):
+            for one in hosted(run.desk, name, wanted.count, tally):
                 compare_states(one)
                 if one.task.tell:
                     compare_words(one)
                 tally.tasks[name] += 1
-                if time.monotonic() - last > PROGRESS_S:
-                    last = time.monotonic()
-                    log.info(
-                        "%s: %d tasks, %d verdicts, %d differ, %.0f s", name, tally.tasks[name],
-                        sum(tally.states.values()), len(tally.state_differences), last - started,
-                    )  # fmt: skip
-        cpu = time.process_time() + desk.ask("cpu_seconds")
-    finally:
-        desk.close()
-    tally.faults += [f"failed, and wrote: {call}" for call in desk.failed_writes]
-    if wanted.differences:
-        lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in tally.differences]
-        wanted.differences.write_text("".join(lines), encoding="utf-8")
-    figures = summary(tally, cpu, time.monotonic() - started)
-    print(json.dumps(figures))
-    if figures["state_differences"] or figures["substring_differences"] or figures["faults"]:
-        sys.exit(1)
+                verdicts, differ = sum(tally.states.values()), len(tally.state_differences)
+                run.progress(name, tally.tasks[name], verdicts, differ)
+    bad = ("state_differences", "substring_differences", "faults")
+    figures = summary(tally, run.cpu_s, run.seconds)
+    conclude(figures, bad, tally.differences, wanted.differences)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from world_samples import yard
+from world_samples import column, table, yard
 
-from astra.arena.user_words import hinted, stated, word_faults
-from astra.records.world import FactTime, UserFact, UserScript
+from astra.arena.user_words import MAY_I, hinted, stated, turn_faults, word_faults
+from astra.records.world import (
+    ColumnType,
+    EventKind,
+    FactTime,
+    TraceEvent,
+    UserAct,
+    UserFact,
+    UserScript,
+)
 
 WORLD = yard(rules=())
 FACTS = {
@@ -93,6 +101,69 @@ def test_identifiers_are_no_words_of_people() -> None:
     assert faults("Please use find_person.") == ["names:find_person"]
     assert faults('{"day": "later"}')[0].startswith("names:")
     assert faults("The reason: bad_weather.", "reason") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Das weiß ich leider nicht.", "de"), ("Merci, c'est tout. Au revoir.", "fr"),
+        ("Gracias, eso es todo. Adiós.", "es"), ("我不知道。", "zh"), ("Да, пожалуйста.", "ru"),
+    ],
+)  # fmt: skip
+def test_another_language_is_none_of_the_worlds(text: str, language: str) -> None:
+    assert f"language:{language}" in faults(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["yeah go ahead pls", "idk sorry", "thx bye", "cheers, that's me done", "lgtm", "Hm.",
+     "Nope, stick with what I said.", "no clue, love", "I mean berth Amber.", "status?",
+     "Well? Is it sorted yet?", "Much obliged. Good day to you.", "That'd be Zelda Quint.",
+     "My café is called Dvořák, naïve as it is.", "Uh... well — sure!"],
+)  # fmt: skip
+def test_how_people_chat_is_whole_and_in_the_worlds_language(text: str) -> None:
+    assert faults(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("The cafÃ© please.", "cafÃ©"), ("Itâ€™s fine.", "Itâ€™s"), ("Thatï¿½s it.", "Thatï¿½s"),
+        ("Thank \ufffdyou.", "\ufffdyou."), ("Plеase go on.", "Plеase"),
+        ("That &amp; more.", "&amp;"), (r"Go on.\nPlease.", r"\n"), ("I am [name].", "[name]"),
+        ("<b>Please</b> go on.", "<b>"), ("The reason is ____.", "____"), ("Code XXXX.", "XXXX"),
+        ("Please\x07 go on.", "Please\x07"),
+    ],
+)  # fmt: skip
+def test_words_that_no_person_writes_are_broken(text: str, word: str) -> None:
+    assert f"broken:{word}" in faults(text)
+
+
+def test_who_leaves_complains_and_gives_no_value() -> None:
+    why = column("reason", ColumnType.ENUM, values=("too_long", "bad_weather"))
+    world = WORLD.model_copy(update={"tables": (*WORLD.tables, table("delays", "delay_id", why))})
+
+    def spoken(act: UserAct, text: str) -> list[str]:
+        turn = TraceEvent(kind=EventKind.USER, act=act)
+        return turn_faults(world, script(reason="no_time"), turn, text, [MAY_I])
+
+    assert spoken(UserAct.NUDGE, "I have no more time.") == ["leaks:reason"]
+    assert spoken(UserAct.LEAVE, "I have no more time.") == []
+    assert spoken(UserAct.LEAVE, "It is bad weather.") == ["leaks:reason"]
+    assert spoken(UserAct.NUDGE, "This takes too long.") == ["invents:too_long"]
+    assert spoken(UserAct.LEAVE, "This takes too long.") == []
+    assert spoken(UserAct.LEAVE, "This takes 13 days.") == ["invents:13"]
+
+
+def test_what_was_agreed_to_is_taken_back_by_those_who_may() -> None:
+    def spoken(act: UserAct, text: str) -> list[str]:
+        turn = TraceEvent(kind=EventKind.USER, act=act)
+        return turn_faults(WORLD, script(), turn, text, [MAY_I])
+
+    assert spoken(UserAct.NUDGE, "No, stop.") == ["takes_back"]
+    assert spoken(UserAct.CONFIRM, "No, please do.") == ["takes_back"]
+    assert spoken(UserAct.LEAVE, "No, stop.") == spoken(UserAct.REJECT, "No, stop.") == []
+    assert spoken(UserAct.REJECT, "That is not it.") == ["rejects_nothing"]
 
 
 def test_nothing_said_is_a_fault() -> None:

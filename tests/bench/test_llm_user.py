@@ -95,6 +95,8 @@ def test_refused_words_are_asked_for_again_with_the_reason(server: ChatServer) -
         ("Yes, go ahead, on 2026-03-05.", False, "agrees"),
         ("Call book_boat for 2026-03-05.", False, "names"),
         ("On 2026-03-05 for 44 people.", False, "invents"),
+        ("Am liebsten wäre mir der 2026-03-05.", False, "language"),
+        ("On 2026-03-05, the cafÃ© is open.", False, "broken"),
         ("On 2026-03-05. " + "Please. " * 90, False, "long"),
     ],
 )  # fmt: skip
@@ -115,11 +117,12 @@ def test_consent_is_the_automatons_to_give() -> None:
 
     assert gate(UserAct.CONFIRM, "Yes, please do.") == []
     assert gate(UserAct.CONFIRM, "Hmm.") == ["denies"]
-    assert gate(UserAct.CONFIRM, "Yes, but stop, I changed my mind.") == ["denies"]
+    assert gate(UserAct.CONFIRM, "Yes, but stop, I changed my mind.") == ["takes_back"]
     assert gate(UserAct.REJECT, "No, not like that.") == []
-    assert gate(UserAct.REJECT, "Fine by me.") == ["agrees"]
+    assert gate(UserAct.REJECT, "Fine by me.") == ["rejects_nothing", "agrees"]
+    assert gate(UserAct.REJECT, "That is not it.") == ["rejects_nothing"]
     assert gate(UserAct.NUDGE, "Okay, go ahead.") == ["agrees"]
-    assert gate(UserAct.NUDGE, "No, wait.") == ["denies"]
+    assert gate(UserAct.NUDGE, "No, wait.") == ["takes_back"]
     assert gate(UserAct.NUDGE, "Could you see to it?") == []
     assert gate(UserAct.CLOSE, "Okay, thanks, goodbye.", ends=True) == []
     assert "leaks:day" in gate(UserAct.CLOSE, "See you on 5 March.", ends=True)

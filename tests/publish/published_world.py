@@ -1,4 +1,4 @@
-"""A small build in a repository of its own: three data tables, two policies, their record."""
+"""A small build in a repository of its own: data tables, two policies, their record."""
 
 from __future__ import annotations
 
@@ -25,16 +25,28 @@ from astra.records.score import Scored
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Execution, Tool, ToolServer
 from astra.records.trajectory import SFTSample, StopReason, Trajectory
+from astra.records.world import (
+    EventKind,
+    GoalOutcome,
+    GoalTrait,
+    OutcomeKind,
+    TraceEvent,
+    UserAct,
+    WorldGoal,
+)
 from astra.store.tables import write_records
 
-STAGES = ("tools", "tasks", "trajectories", "sft_set", "envs_merged", "sft", "rl", "bench")
+STAGES = ("tools", "tasks", "trajectories", "sft_set", "goals", "conversations", "envs_merged",
+          "sft", "rl", "bench")  # fmt: skip
 READS: dict[str, list[str]] = {
     "tools": [],
     "tasks": ["data/tools.parquet"],
     "trajectories": ["data/tasks.parquet", "data/tools.parquet"],
     "sft_set": ["data/trajectories.parquet", "data/tasks.parquet"],
+    "goals": [],
+    "conversations": ["data/goals.parquet"],
     "envs_merged": ["data/tools.parquet"],
-    "sft": ["data/sft_set.parquet", "policies/tiny"],
+    "sft": ["data/sft_set.parquet", "data/conversations.parquet", "policies/tiny"],
     "rl": ["data/envs_merged.parquet", "models/sft"],
     "bench": ["data/envs_merged.parquet", "policies/tiny", "models/sft", "models/rl"],
 }
@@ -43,6 +55,8 @@ MAKES = {
     "tasks": "data/tasks.parquet",
     "trajectories": "data/trajectories.parquet",
     "sft_set": "data/sft_set.parquet",
+    "goals": "data/goals.parquet",
+    "conversations": "data/conversations.parquet",
     "envs_merged": "data/envs_merged.parquet",
     "sft": "models/sft",
     "rl": "models/rl",
@@ -146,6 +160,54 @@ ARENAS = [
 """The first offers two tools that may not be published; the licence of the third is unknown."""
 
 
+def goal(
+    number: int, source: str, split: Split, traits: tuple[GoalTrait, ...], taught: str
+) -> Arena:
+    opening = TraceEvent(kind=EventKind.USER, act=UserAct.OPENING, text=f"Lend me book {number}.")
+    wanted = WorldGoal(
+        kind=QuestionKind.WRITE, traits=traits, trace=(opening,),
+        outcome=GoalOutcome(kind=OutcomeKind.DONE),
+    )  # fmt: skip
+    return Arena(
+        qa_id=f"goal{number}", split=split, domain=source.partition(":")[2], language="en",
+        source=source, kind=wanted.kind, scenario=Scenario.MULTI_HOP, hops=1,
+        main_question=opening.text, final_answer=Answer(type=AnswerType.ENUM, value="done"),
+        tools=(), steps=(), entities=(), composition="goal", world_id="w",
+        goal=wanted.model_dump_json(), prompt_hash=taught,
+    )  # fmt: skip
+
+
+GOALS = [
+    goal(1, "worlds:library_loans", Split.TRAIN, (GoalTrait.MULTI, GoalTrait.CHOICE), ""),
+    goal(2, "worlds:library_loans", Split.TRAIN, (), "ab12"),
+    goal(3, "worlds:gym_classes", Split.DEV, (GoalTrait.MULTI,), ""),
+    goal(4, "service:repair_cafe", Split.TRAIN, (), ""),
+]
+"""A teacher worded the user of the second; the fourth plays in somebody's own service."""
+
+
+def conversation(of: Arena, number: int) -> SFTSample:
+    messages = (
+        Message(role=MessageRole.SYSTEM, content="You are at the desk."),
+        Message(role=MessageRole.USER, content=of.main_question),
+        Message(role=MessageRole.ASSISTANT, content=f"Shall I lend you book {number}?"),
+        Message(role=MessageRole.USER, content="Yes, please."),
+        Message(role=MessageRole.ASSISTANT, content="Done."),
+        Message(role=MessageRole.USER, content="Thank you, goodbye."),
+    )
+    return SFTSample(
+        trajectory_id=f"{of.id}.{number}", split="eval" if of.split == Split.DEV else "train",
+        language="en", domain=of.domain, tools=(tool("lend_book"),), messages=messages,
+        scores={"verdict": Scored(value=1.0)}, mean_score=1.0,
+    )  # fmt: skip
+
+
+CONVERSATIONS = [conversation(of, 0) for of in GOALS] + [conversation(GOALS[0], 1)]
+"""One of each goal, and a second one of the first."""
+TRAINED_CONVERSATIONS = 2
+"""``sft.conversations`` of the build."""
+
+
 def write_tables(folder: Path) -> None:
     tasks = [task(at, f"What is the price at {at.name}?") for at in SERVERS]
     made = [*zip(tasks, SERVERS, strict=True), *(
@@ -160,6 +222,8 @@ def write_tables(folder: Path) -> None:
     write_records(folder / "data/tasks.parquet", [one for one, _ in made], Task)
     write_records(folder / "data/trajectories.parquet", runs, Trajectory)
     write_records(folder / "data/sft_set.parquet", samples, SFTSample)
+    write_records(folder / "data/goals.parquet", GOALS, Arena)
+    write_records(folder / "data/conversations.parquet", CONVERSATIONS, SFTSample)
     write_records(folder / "data/envs_merged.parquet", ARENAS, Arena)
     (folder / "data/bench.parquet").write_bytes(b"episodes")
 
@@ -209,7 +273,10 @@ def build_world(root: Path, folder: Path) -> None:
     for stage in STAGES:
         shutil.copy(root / f"metrics/{stage}.json", folder / "metrics")
         (folder / f"stages/{stage}.py").write_text(f'"""Stage {stage}."""\n')
-    shutil.copy(root / "params.yaml", folder)
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    params["sft"]["conversations"] = TRAINED_CONVERSATIONS
+    params["goals"]["teacher"] |= {"backend": "openai", "model": "wordsmith"}
+    (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
     write_tables(folder)
     (folder / "dvc.yaml").write_text(yaml.safe_dump(pipeline(), sort_keys=False))
     (folder / ".gitignore").write_text("/data/\n/models/\nmlflow.db*\nruns/\n/exports/\n")

@@ -24,13 +24,15 @@ from astra.records.environment import Trait
 from astra.records.qa import QuestionKind, Scenario
 from astra.records.task import TaskKind
 from astra.records.tool import Execution
+from astra.records.world import GoalTrait
 
 
 @pytest.mark.parametrize(
     ("names", "meanings"),
     [
         (Trait, glossary.TRAITS), (QuestionKind, glossary.QUESTION_KINDS),
-        (Scenario, glossary.SCENARIOS), (TaskKind, glossary.TASK_KINDS),
+        (GoalTrait, glossary.GOAL_TRAITS), (Scenario, glossary.SCENARIOS),
+        (TaskKind, glossary.TASK_KINDS),
         (Execution, glossary.EXECUTIONS),
     ],
 )  # fmt: skip

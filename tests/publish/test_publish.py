@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from mlflow import MlflowClient
-from published_world import ARENAS, git
+from published_world import ARENAS, CONVERSATIONS, GOALS, TRAINED_CONVERSATIONS, git
 from typer.testing import CliRunner
 
 from astra.agent.prompt import AGENT_SYSTEM_PROMPT
@@ -85,6 +85,7 @@ def published(
         assert result.exit_code == 0, result.exception
         said["rl"] = publish("policy", "--out", "published/rl", "--push", "--register")
         said["sft-set"] = publish("sft-set", "--out", "published/sft-set")
+        said["conversations"] = publish("conversations", "--out", "published/conversations")
         said["arenas"] = publish("arenas", "--out", "published/arenas")
     (folder / "said.json").write_text(json.dumps(said))
     return folder
@@ -108,7 +109,9 @@ def stranger(published: Path, place: Path, script: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("name", "least"), [("rl", 150), ("sft-set", 40), ("arenas", 40)])
+@pytest.mark.parametrize(
+    ("name", "least"), [("rl", 150), ("sft-set", 40), ("conversations", 40), ("arenas", 40)]
+)
 def test_every_number_of_a_card_is_in_the_file_that_it_names(
     published: Path, name: str, least: int
 ) -> None:
@@ -250,7 +253,41 @@ def test_arenas_come_back_as_records_without_tools_of_other_licences(published: 
     assert json.loads(left) == {"id": third.id, "sources": ["texts:diary"], "licence": "unknown"}
 
 
-@pytest.mark.parametrize("name", ["rl", "sft-set", "arenas"])
+def test_conversations_tell_what_was_wanted_and_who_spoke(published: Path) -> None:
+    folder = published / "published/conversations"
+    rows = {row["id"]: row for split in rows_of(folder).values() for row in split}
+    first, taught, held_back, service, again = CONVERSATIONS
+    assert set(rows) == {first.id, taught.id, held_back.id, again.id}
+    row = rows[first.id]
+    assert (row["kind"], row["traits"]) == ("write", ["multi", "choice"])
+    assert (row["user"], row["agent"]) == ("rules", "offline:expert")
+    assert rows[taught.id]["user"] == "openai:wordsmith"
+    assert row["goal"] == rows[again.id]["goal"] == GOALS[0].id
+    assert (row["sources"], row["licence"]) == (["worlds:library_loans"], "Apache-2.0")
+    counts = json.loads((folder / "build/counts.json").read_text())
+    assert counts["split"] == {"eval": 1, "train": 3}
+    assert counts["traits"] == {"choice": 2, "multi": 3}
+    assert counts["domain"] == {"gym_classes": 1, "library_loans": 3}
+    assert counts["user"] == {"openai:wordsmith": 1, "rules": 3}
+    (left,) = (folder / "build/left_out.jsonl").read_text().splitlines()
+    assert json.loads(left) == {
+        "id": service.id, "sources": ["service:repair_cafe"], "licence": "unknown"
+    }  # fmt: skip
+    card = cards.body(folder)
+    assert "- `choice`: the words fit several rows" in card
+    assert "| conversations | conversations in worlds | 36 |" in card
+
+
+def test_a_policy_that_read_conversations_says_so(published: Path) -> None:
+    licences = json.loads((published / "published/rl/build/licences.json").read_text())
+    assert sum(licences["conversations"].values()) == TRAINED_CONVERSATIONS
+    card = cards.body(published / "published/rl")
+    itself = json.loads((published / "published/conversations/build/published.json").read_text())
+    assert f"| sft | data/conversations.parquet | {itself['md5']} |" in card
+    assert "| models/sft |" in cards.body(published / "published/conversations")
+
+
+@pytest.mark.parametrize("name", ["rl", "sft-set", "conversations", "arenas"])
 def test_every_source_has_its_licence_and_the_notices_that_it_asks_for(
     published: Path, name: str
 ) -> None:
@@ -273,7 +310,7 @@ def test_every_source_has_its_licence_and_the_notices_that_it_asks_for(
     for work in found["works"].values():
         assert work["copyright"] in notice
         assert f"licences/{work['licence']}.txt" in notice
-    assert "Copyright (c) 2026 Server One" in notice
+    assert ("Copyright (c) 2026 Server One" in notice) is (name != "conversations")
 
 
 def test_the_round_trip_is_what_the_published_template_makes(
@@ -317,14 +354,17 @@ def test_the_three_cards_name_each_other(published: Path) -> None:
 def test_tokens_of_the_set_are_those_left_out_and_those_trained_on(published: Path) -> None:
     found = json.loads((published / "published/rl/build/tokens.json").read_text())
     rows = pq.read_table(published / "data/sft_set.parquet").to_pylist()
-    assert found["set"]["conversations"] == sum(row["split"] == "train" for row in rows)
+    given = sum(row["split"] == "train" for row in rows) + TRAINED_CONVERSATIONS
+    assert found["set"]["conversations"] == given
     for key in ("conversations", "tokens", "assistant_tokens"):
         assert found["set"][key] == found["kept"][key] + found["left_out"][key]
     assert 0 < found["kept"]["assistant_tokens"] < found["kept"]["tokens"]
 
 
 def test_columns_are_typed(published: Path, tmp_path: Path) -> None:
-    folders = [str(published / "published" / name) for name in ("sft-set", "arenas")]
+    folders = [
+        str(published / "published" / name) for name in ("sft-set", "conversations", "arenas")
+    ]
     script = (
         "from datasets import load_dataset\n"
         f"for folder in {folders}:\n"
@@ -333,7 +373,8 @@ def test_columns_are_typed(published: Path, tmp_path: Path) -> None:
     shown = stranger(published, tmp_path / "empty", script)
     for column in (
         "'messages': List(Json(decode=True))", "'mean_score': Value('float64')",
-        "'arena': Json(decode=True)", "'hops': Value('int64')", "'hard': Value('bool')",
+        "'traits': List(Value('string'))", "'arena': Json(decode=True)",
+        "'hops': Value('int64')", "'hard': Value('bool')",
         "'sources': List(Value('string'))",
     ):  # fmt: skip
         assert column in shown

@@ -94,9 +94,9 @@ PLANTED: dict[str, tuple[str, str, Change]] = {
         u, A.CHOOSE, "The other one.")),
     "a change without the new value": ("changes", "wording_untold", lambda u, s: with_wording(
         u, A.CHANGE, "Wait, I changed my mind.")),
-    "a tool's name": ("missing", "wording_names_tool", lambda u, s: with_wording(
+    "a tool's name": ("missing", "wording_names", lambda u, s: with_wording(
         u, A.NUDGE, f"Use {s.view.writing[0].tool.name}.")),
-    "a table's name": ("missing", "wording_names_tool", lambda u, s: with_wording(
+    "a table's name": ("missing", "wording_names", lambda u, s: with_wording(
         u, A.UNKNOWN, "Look at loans.")),
     "a nudge that takes back": ("write", "wording_takes_back", lambda u, s: with_wording(
         u, A.NUDGE, "Forget it.")),

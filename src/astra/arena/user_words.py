@@ -1,22 +1,27 @@
 """What the words of a user may not do: leave out what is due, tell what is not, say what is untrue.
 
-``word_faults`` holds any wording of a turn against the goal's script, whoever wrote it. A value is
-found in every form that people give it: dates in words, numbers with separators or spelled, codes
-with spaces, any case. What is due has to stand there so that an agent can take it; what is held
-back may not even be hinted at, such as by a date without its year or by parts of a name.
+``turn_faults`` holds any wording of a turn against the goal's script, whoever wrote it: rules, a
+teacher who words scripts, or a model in the user's place. A value is found in every form that
+people give it: dates in words, numbers with separators or spelled, codes with spaces, any case.
+What is due has to stand there so that an agent can take it; what is held back may not even be
+hinted at, such as by a date without its year or by parts of a name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
 from astra.arena.statements import states
+from astra.arena.traces import takes_back
 from astra.records.qa import Answer, AnswerType
-from astra.records.world import FactTime, UserScript, World
+from astra.records.world import EventKind, FactTime, TraceEvent, UserAct, UserScript, World
 from astra.text.figures import canonical, dates, is_date, plain, spelled_numbers
+from astra.text.language import UNKNOWN, detect_language, same_script
 
 _ORDINARY = re.compile(
     r"\b(?:(?:this|that|the|which|another|any|no|other|right|new|same|every|some|each) one|"
@@ -32,6 +37,36 @@ _CODE = re.compile(r"[^\s;:!?()\"“”]*\d[^\s;:!?()\"“”]*")
 _NUMBERED = re.compile(r" \d+$")
 FEWEST = 4
 """Shorter values are looked for as words alone, not inside of what is run together."""
+ENOUGH_WORDS = 5
+"""So many words tell languages of one script apart."""
+_LEFT_OVER = re.compile(
+    r"&(?:#\d+|#x[\da-f]+|amp|lt|gt|quot|nbsp|apos);|\\(?:u[\da-f]{4}|x[\da-f]{2}|[nrt\"'])|"
+    r"\[[a-z][a-z ]*\]|</?[a-z][a-z ]*/?>|_{3,}|\b(?-i:X{3,})\b",
+    re.I,
+)
+"""What was escaped, marked up, or to be filled in."""
+_MAY_TAKE_BACK = (UserAct.CHANGE, UserAct.REJECT, UserAct.LEAVE)
+MAY_I = TraceEvent(kind=EventKind.ASSISTANT, text="Shall I go ahead?")
+"""The question to which a no takes back what was agreed to."""
+
+
+def turn_faults(
+    world: World, script: UserScript, turn: TraceEvent, text: str, trace: Sequence[TraceEvent]
+) -> list[str]:
+    """What is wrong with words for a turn of the user (``act``, ``facts``) that comes after
+    ``trace``: the codes of ``word_faults``; ``takes_back``, an agreement, by a turn that is not to;
+    ``rejects_nothing``, a rejection that an agent who asks whether it may cannot read as one."""
+    said = [event.text for event in trace if event.kind == EventKind.USER]
+    complains = turn.act == UserAct.LEAVE  # of what takes too long, or that there is no more time
+    faults = word_faults(world, script, text, turn.facts, said, complains)
+    # A confirmation is read by its act alone; what its words say counts here.
+    act = UserAct.ANSWER if turn.act == UserAct.CONFIRM else turn.act
+    spoken = turn.model_copy(update={"text": text, "act": act})
+    if turn.act == UserAct.REJECT and not takes_back([MAY_I, spoken], 1):
+        faults.append("rejects_nothing")
+    if turn.act not in _MAY_TAKE_BACK and takes_back([*trace, spoken], len(trace)):
+        faults.append("takes_back")
+    return faults
 
 
 def word_faults(
@@ -40,11 +75,14 @@ def word_faults(
     text: str,
     due: Mapping[str, Any],
     told: Iterable[str] = (),
+    complains: bool = False,
 ) -> list[str]:
     """What is wrong with the words of a turn, as codes with what they concern after a colon.
 
-    ``due``: the facts that the turn tells, by slot; ``told``: what the user has said before.
-    ``empty``; ``untold:SLOT``, a fact that is due and is not stated; ``leaks:SLOT``, a value of
+    ``due``: the facts that the turn tells, by slot; ``told``: what the user has said before;
+    ``complains``: whether words of a list or of a fact are nothing by themselves.
+    ``empty``; ``broken:WORD``, no word that a person writes; ``language:CODE``, clearly not the
+    world's; ``untold:SLOT``, a fact that is due and is not stated; ``leaks:SLOT``, a value of
     the script that is not due and was never told; ``stale:SLOT``, a value that the user has changed
     their mind about in an earlier turn; ``invents:VALUE``, a number, date or code that
     the user has not got from the script, or another value of a closed list; ``names:WORD``, the
@@ -54,16 +92,21 @@ def word_faults(
         return ["empty"]
     before = [*told]
     known = [*due.values(), *(fact.value for fact in script.facts if _told(fact.value, before))]
-    bare = _without(text, known)
-    faults = [f"untold:{slot}" for slot, value in due.items() if not stated(value, text)]
+    bare = without(text, known)
+    faults = [f"broken:{word}" for word in broken_words(bare)]
+    faults += [f"language:{code}" for code in other_language(bare, world.language)]
+    faults += [f"untold:{slot}" for slot, value in due.items() if not stated(value, text)]
+    gives_away = stated if complains else hinted
     hidden = {
         fact.slot: None
         for fact in script.facts
-        if not _is_part(fact.value, known) and hinted(fact.value, bare)
+        if not _is_part(fact.value, known) and gives_away(fact.value, bare)
     }
     faults += [f"leaks:{slot}" for slot in hidden]
     faults += [f"stale:{slot}" for slot in _stale(script, text, before)]
-    faults += [f"invents:{value}" for value in _invented(world, script, bare, known, before)]
+    faults += [f"invents:{value}" for value in _invented(bare, known, before)]
+    if not complains:
+        faults += [f"invents:{value}" for value in _of_closed(world, script, bare, known, before)]
     return faults + [f"names:{name}" for name in _identifiers(world, bare)]
 
 
@@ -72,12 +115,17 @@ def stated(value: Any, text: str) -> bool:
     can be required."""
     if isinstance(value, bool) or value is None:
         return True
+    return _stated(value if isinstance(value, int | float) else str(value), text)
+
+
+@lru_cache(maxsize=1 << 16)  # the wordings of users are the same in many goals
+def _stated(value: float | str, text: str) -> bool:
     if isinstance(value, int | float):
         number = Answer(type=AnswerType.NUMBER, value=value)
         return states(number, text) or plain(value) in spelled_numbers(text)
-    if is_date(str(value)):
+    if is_date(value):
         return date.fromisoformat(value) in dates(text)
-    return states(Answer(type=AnswerType.ENUM, value=str(value)), text)
+    return states(Answer(type=AnswerType.ENUM, value=value), text)
 
 
 def hinted(value: Any, text: str) -> bool:
@@ -147,7 +195,7 @@ def _written(value: Any) -> str:
     return str(value).replace("_", " ")
 
 
-def _without(text: str, known: Iterable[Any]) -> str:
+def without(text: str, known: Iterable[Any]) -> str:
     """A text without values that are known, as they are written."""
     for value in sorted(map(str, known), key=len, reverse=True):
         for form in {value, _written(value)}:
@@ -155,10 +203,8 @@ def _without(text: str, known: Iterable[Any]) -> str:
     return text
 
 
-def _invented(
-    world: World, script: UserScript, text: str, known: Iterable[Any], before: Iterable[str]
-) -> Iterator[str]:
-    """Values that stand in no fact that is known and in nothing that was said before."""
+def _invented(text: str, known: Iterable[Any], before: Iterable[str]) -> Iterator[str]:
+    """Numbers, dates and codes that stand in no fact that is known and in nothing said before."""
     sources = [*map(_written, known), *map(str, known), *before]
     days = {day for source in sources for day in dates(source)}
     yield from (day.isoformat() for day in sorted(dates(text) - days))
@@ -171,7 +217,13 @@ def _invented(
                 yield token
         counted = spelled_numbers(_ORDINARY.sub(" ", _CODE.sub(" ", text)))
         yield from sorted(counted - figures - {canonical("0")})
-    said = " ".join(sources)
+
+
+def _of_closed(
+    world: World, script: UserScript, text: str, known: Iterable[Any], before: Iterable[str]
+) -> Iterator[str]:
+    """Other values of closed lists of which the script's facts are, likewise."""
+    said = " ".join([*map(_written, known), *map(str, known), *before])
     for slot in dict.fromkeys(fact.slot for fact in script.facts):
         for value in _closed(world, slot):
             if stated(value, text) and not stated(value, said):
@@ -196,3 +248,40 @@ def _identifiers(world: World, text: str) -> Iterator[str]:
     words = {*re.findall(r"\w+", text)}
     yield from sorted(name for name in names & words if "_" in name)
     yield from (found[0] for found in _IDENTIFIER.finditer(text) if found[0] not in names)
+
+
+# What no person writes ----------------------------------------------------------------------------
+
+
+def other_language(text: str, language: str) -> list[str]:
+    """The language that a text is clearly written in where that is not ``language``; else none."""
+    written = detect_language(text)
+    if written in (UNKNOWN, language):
+        return []
+    enough = len(_words(text)) >= ENOUGH_WORDS
+    return [written] if enough or not same_script(written, language) else []
+
+
+def broken_words(text: str) -> list[str]:
+    """Words that were decoded wrongly, escaped, left to be filled in, or mix two scripts."""
+    left_over = [found[0] for found in _LEFT_OVER.finditer(text)]
+    return left_over + [word for word in text.split() if _is_garbled(word)]
+
+
+def _is_garbled(word: str) -> bool:
+    if word.isascii():
+        return any(unicodedata.category(sign) == "Cc" for sign in word)
+    if any(sign == "\ufffd" or unicodedata.category(sign) in ("Cc", "Cn", "Co") for sign in word):
+        return True
+    scripts = {unicodedata.name(sign, "").split(" ")[0] for sign in word if sign.isalpha()}
+    return len(scripts & {"LATIN", "CYRILLIC", "GREEK"}) > 1 or _is_misread(word)
+
+
+def _is_misread(word: str) -> bool:
+    """Whether a word is UTF-8 that was read as a Western code page, such as a "Ã©" for an "é"."""
+    for page in ("cp1252", "latin-1"):
+        try:
+            return word.encode(page).decode("utf-8") != word
+        except UnicodeError:
+            continue
+    return False

@@ -16,14 +16,12 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from astra.arena.traces import takes_back
 from astra.arena.user import ScriptedUser, UserAnswer
-from astra.arena.user_words import stated, word_faults
+from astra.arena.user_words import stated, turn_faults
 from astra.arena.worlds import base_of, goal_of
 from astra.errors import AstraError
 from astra.llm.build import Teachers
@@ -142,13 +140,11 @@ def gate_faults(
 ) -> list[str]:
     """What is wrong with words for a turn that the automaton has decided on, as codes.
 
-    Those of ``word_faults``, and ``stops``: they end a conversation that goes on; ``agrees``: an
-    agent may take them for consent that was not given; ``denies``: the same the other way, or
-    consent taken back; ``long``.
+    Those of ``turn_faults``, and ``stops``: they end a conversation that goes on; ``agrees``: an
+    agent may take them for consent that was not given; ``denies``: the other way round; ``long``.
     """
     text, turn = words.message, decided.turn
-    said = [event.text for event in trace if event.kind == EventKind.USER]
-    faults = word_faults(world, _script(goal), text, turn.facts, said)
+    faults = turn_faults(world, _script(goal), turn, text, trace)
     faults += ["long"] if len(text) > MOST_CHARS else []
     if decided.ends is not None:  # nothing comes after it that it could mislead
         return faults
@@ -158,17 +154,7 @@ def gate_faults(
         faults += [] if agrees else ["denies"]
     elif agrees or (turn.act in (UserAct.REJECT, UserAct.UNKNOWN) and not denies):
         faults.append("agrees")
-    if turn.act not in (UserAct.CHANGE, UserAct.REJECT) and _takes_back(trace, turn, text):
-        faults.append("denies")
     return faults
-
-
-def _takes_back(trace: Sequence[TraceEvent], turn: TraceEvent, text: str) -> bool:
-    """Whether words are read as taking an agreement back; a confirmation's as well, which would be
-    read by its act alone."""
-    act = UserAct.ANSWER if turn.act == UserAct.CONFIRM else turn.act
-    spoken = turn.model_copy(update={"text": text, "act": act})
-    return takes_back([*trace, spoken], len(trace))
 
 
 def _script(goal: WorldGoal) -> UserScript:
@@ -178,6 +164,8 @@ def _script(goal: WorldGoal) -> UserScript:
 
 _REASONS = {
     "empty": "say something",
+    "broken": "{} is no word",
+    "language": "it is in another language than the conversation ({})",
     "untold": "the value of {} is missing or is not written as it stands above",
     "leaks": "nobody has asked for {}",
     "stale": "you want another {} now",
@@ -186,6 +174,8 @@ _REASONS = {
     "stops": "the conversation is not over",
     "agrees": "it sounds as if you agreed to something",
     "denies": "it does not sound as if you agreed",
+    "takes_back": "it sounds as if you took back what you agreed to",
+    "rejects_nothing": 'it does not begin with "No"',
     "long": "it is too long",
 }
 
@@ -291,12 +281,7 @@ class LlmUsers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -46,6 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "astra publish policy --out published/rl",
         "astra publish policy models/sft --out published/sft --push --register",
     ),
+    "publish conversations": ("astra publish conversations --out published/conversations",),
     "publish sft-set": ("astra publish sft-set --out published/sft-set",),
     "publish arenas": ("astra publish arenas --out published/arenas --push",),
     "remote set": ("astra remote set s3://bucket/path",),

@@ -11,7 +11,13 @@ from astra.cli.remote import check as check_remote
 from astra.devtools.train_same import refuse_unrecorded
 from astra.devtools.training_lock import LockedStages
 from astra.errors import AstraError
-from astra.publish.data_sets import ARENA_SET, SFT_SET, DataSet, publish_data_set
+from astra.publish.data_sets import (
+    ARENA_SET,
+    CONVERSATION_SET,
+    SFT_SET,
+    DataSet,
+    publish_data_set,
+)
 from astra.publish.evidence import FILES, sha256
 from astra.publish.policies import publish_policy
 from astra.publish.registry import ALIAS, register, store_in_reach
@@ -77,6 +83,12 @@ def policy(
 def sft_set(out: Out, push: Push = False) -> None:
     """Write data/sft_set.parquet with its card, and load it in a process of its own."""
     _data_set(SFT_SET, out, push)
+
+
+@publish_app.command("conversations")
+def conversations(out: Out, push: Push = False) -> None:
+    """Write data/conversations.parquet with its card, and load it in a process of its own."""
+    _data_set(CONVERSATION_SET, out, push)
 
 
 @publish_app.command("arenas")

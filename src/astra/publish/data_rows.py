@@ -11,13 +11,16 @@ import pyarrow as pa
 
 from astra.arena.env import offered
 from astra.arena.prompt import initial_messages
+from astra.arena.world_table import read_arenas
+from astra.arena.worlds import goal_of
 from astra.publish.licences import LicenceBook, RowOrigin, joined
 from astra.publish.notices import SourceTally
 from astra.publish.origins import ARENAS, SAMPLES, conversations, tool_origins
 from astra.publish.rows import SplitWriter
-from astra.records.environment import Arena, ArenaTool, Band
+from astra.records.environment import Arena, ArenaTool, Band, Trait
 from astra.records.tool import Tool
 from astra.records.trajectory import SFTSample
+from astra.records.world import GoalTrait
 from astra.scoring.export import message_document
 from astra.stage import Progress
 from astra.store.tables import read_records
@@ -137,11 +140,12 @@ def sft_rows(gate: RowGate) -> None:
 def arena_rows(gate: RowGate) -> None:
     """The arenas. A row comes from its knowledge source and from those of its irrelevant tools.
 
+    A goal has its world in its row, with the tools that are offered at the start.
     An irrelevant tool that may not be published is taken out of its arena, which goes on without.
     """
     origins_of = tool_origins(gate.book)
     progress = Progress("rows")
-    for arena in read_records(ARENAS, Arena):
+    for arena in read_arenas(ARENAS):
         origins = [RowOrigin(arena.source, gate.book.of(arena.source))]
         whole = arena.model_copy(update={"irrelevant": _kept(arena, gate, origins_of, origins)})
         row = {
@@ -155,11 +159,15 @@ def arena_rows(gate: RowGate) -> None:
             "scenario": arena.scenario.value,
             "hops": arena.hops,
             "hard": arena.is_hard,
-            "traits": [trait.value for trait in arena.traits],
+            "traits": [trait.value for trait in _traits(arena)],
             "arena": whole.model_dump(mode="json"),
         }
         gate.add(arena.split.value, row, origins)
         progress.advance(1)
+
+
+def _traits(arena: Arena) -> Sequence[Trait | GoalTrait]:
+    return goal_of(arena).traits if arena.world_id else arena.traits
 
 
 def _kept(

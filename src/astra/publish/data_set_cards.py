@@ -11,13 +11,18 @@ from astra.publish.provenance import BuildProvenance
 from astra.publish.rows import FOLDER
 
 COUNTS = "counts.json"
-TAGS = {"sft_set": ("tool-use", "agents", "sft"), "arenas": ("tool-use", "agents", "rl")}
+TAGS = {
+    "sft_set": ("tool-use", "agents", "sft"),
+    "conversations": ("tool-use", "agents", "multi-turn", "sft"),
+    "arenas": ("tool-use", "agents", "rl"),
+}
 MEANINGS = {
     "sft_set": {"kind": glossary.TASK_KINDS, "execution": glossary.EXECUTIONS},
+    "conversations": {"kind": glossary.QUESTION_KINDS, "traits": glossary.GOAL_TRAITS},
     "arenas": {
         "kind": glossary.QUESTION_KINDS,
         "scenario": glossary.SCENARIOS,
-        "traits": glossary.TRAITS,
+        "traits": {**glossary.TRAITS, **glossary.GOAL_TRAITS},
     },
 }
 """Columns with values that a card explains."""

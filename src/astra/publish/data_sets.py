@@ -1,4 +1,4 @@
-"""The SFT set and the arenas as folders that `datasets` loads, with the licence of every row.
+"""The SFT set, conversations and arenas as folders for `datasets`, with each row's licence.
 
 A row goes out if the licence of everything it comes from is known and may be published, with the
 notices that it asks for; the others are counted in ``build/counts.json`` and named in
@@ -14,6 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from astra.publish.conversation_rows import (
+    CONVERSATION_COUNTED,
+    CONVERSATION_SCHEMA,
+    conversation_rows,
+)
 from astra.publish.data_rows import (
     ARENA_COUNTED,
     ARENA_SCHEMA,
@@ -30,7 +35,14 @@ from astra.publish.fresh import probed
 from astra.publish.licences import BOOK, LicenceBook
 from astra.publish.lineage import IDENTITY, identity
 from astra.publish.notices import write_notices
-from astra.publish.origins import ARENA_TABLES, ARENAS, SAMPLES, SFT_TABLES
+from astra.publish.origins import (
+    ARENA_TABLES,
+    ARENAS,
+    CONVERSATION_TABLES,
+    CONVERSATIONS,
+    SAMPLES,
+    SFT_TABLES,
+)
 from astra.publish.provenance import BuildProvenance
 from astra.publish.record import LOCK, BuildRecord, PublishError
 from astra.publish.rows import SplitWriter
@@ -54,6 +66,10 @@ class DataSet:
 
 
 SFT_SET = DataSet("sft_set", SAMPLES, SFT_TABLES, SFT_SCHEMA, sft_rows, SFT_COUNTED)
+CONVERSATION_SET = DataSet(
+    "conversations", CONVERSATIONS, CONVERSATION_TABLES, CONVERSATION_SCHEMA, conversation_rows,
+    CONVERSATION_COUNTED,
+)  # fmt: skip
 ARENA_SET = DataSet("arenas", ARENAS, ARENA_TABLES, ARENA_SCHEMA, arena_rows, ARENA_COUNTED)
 
 

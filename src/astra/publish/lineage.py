@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from astra.publish.evidence import BUILD, CardEvidence, CitedRow
-from astra.publish.origins import ARENAS, SAMPLES
+from astra.publish.origins import ARENAS, CONVERSATIONS, SAMPLES
 from astra.publish.record import LOCK
 
 IDENTITY = "published.json"
 TRAINED = {"models/sft": "sft", "models/rl": "rl"}
 """Checkpoints that the build scores -> the stage that trains them, in the order of training."""
-READ = {"sft": SAMPLES, "rl": ARENAS}
-"""Stages of training -> the data set that each reads."""
+READ = {"sft": (SAMPLES, CONVERSATIONS), "rl": (ARENAS,)}
+"""Stages of training -> the data sets that each reads; the conversations only where it is told."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def data_sets_of(evidence: CardEvidence, stage: str) -> list[LinkedOutput]:
     found: list[LinkedOutput] = []
     for one in stages[: stages.index(stage) + 1]:
         for at, dep in _listed(evidence, one, "deps"):
-            if dep["path"] == str(READ[one]):
+            if dep["path"] in map(str, READ[one]):
                 row = CitedRow((one, dep["path"]), str(LOCK), ("stages", one, "deps", at))
                 found.append(LinkedOutput(row, dep["path"], dep["md5"]))
     return found

@@ -1,8 +1,8 @@
-"""Which sources the rows of the two data sets come from, looked up in the tables before them."""
+"""Which sources the rows of the data sets come from, looked up in the tables before them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,15 @@ from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Tool, ToolServer
-from astra.records.trajectory import Trajectory
+from astra.records.trajectory import SFTSample, Trajectory
 from astra.store.tables import read_records
 
 TOOLS, TASKS = Path("data/tools.parquet"), Path("data/tasks.parquet")
 TRAJECTORIES, SAMPLES = Path("data/trajectories.parquet"), Path("data/sft_set.parquet")
 ARENAS = Path("data/envs_merged.parquet")
+GOALS, CONVERSATIONS = Path("data/goals.parquet"), Path("data/conversations.parquet")
 SFT_TABLES = (TOOLS, TASKS, TRAJECTORIES, SAMPLES)
+CONVERSATION_TABLES = (GOALS, CONVERSATIONS)
 ARENA_TABLES = (TOOLS, ARENAS)
 
 
@@ -63,6 +65,26 @@ def _donors(questions: set[str]) -> dict[str, set[str]]:
         if task.question in questions and task.kind != TaskKind.IRRELEVANT:
             found.setdefault(task.question, set()).add(task.server_id)
     return found
+
+
+def goals(book: LicenceBook) -> dict[str, tuple[Arena, RowOrigin]]:
+    """The goals of worlds by id, each with where its world comes from."""
+    return {
+        arena.id: (arena, RowOrigin(arena.source, book.of(arena.source)))
+        for arena in read_records(GOALS, Arena)
+    }
+
+
+def goal_id(sample: SFTSample) -> str:
+    """The goal that a conversation in a world was played for."""
+    return sample.trajectory_id.partition(".")[0]
+
+
+def trained_conversations(most: int | None) -> Iterator[SFTSample]:
+    """The conversations in worlds that ``sft.conversations`` adds to the training samples."""
+    if most is not None:
+        every = sorted(read_records(CONVERSATIONS, SFTSample), key=lambda sample: sample.id)
+        yield from [sample for sample in every if sample.split == "train"][:most]
 
 
 def tool_origins(book: LicenceBook) -> Callable[[Tool], Sequence[RowOrigin]]:

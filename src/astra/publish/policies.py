@@ -21,10 +21,15 @@ from astra.publish.notices import SourceTally, write_notices
 from astra.publish.origins import (
     ARENA_TABLES,
     ARENAS,
+    CONVERSATION_TABLES,
+    CONVERSATIONS,
     SAMPLES,
     SFT_TABLES,
     conversations,
+    goal_id,
+    goals,
     tool_origins,
+    trained_conversations,
 )
 from astra.publish.policy_card import policy_card
 from astra.publish.provenance import METRICS, BuildProvenance
@@ -70,6 +75,8 @@ def publish_policy(checkpoint: Path, out: Path, say: Callable[[str], None]) -> P
     book = LicenceBook.read()
     tables = {*SFT_TABLES, *(ARENA_TABLES if stage == "rl" else ())}
     with BuildRecord([SCORES, str(checkpoint)]) as record:
+        if str(CONVERSATIONS) in record.outputs():
+            tables |= {*CONVERSATION_TABLES}
         record.refuse_misfits([str(checkpoint), SCORES, *map(str, sorted(tables))])
         provenance, outputs = BuildProvenance.of(record, RECORD), tuple(record.outputs())
         itself = identity(str(checkpoint), record.md5(str(checkpoint)), provenance.commit)
@@ -80,7 +87,7 @@ def publish_policy(checkpoint: Path, out: Path, say: Callable[[str], None]) -> P
         evidence.put(IDENTITY, itself)
         trained = evidence.at(str(LOCK), "stages", "sft", "params", str(PARAMS), "sft")
         tally = SourceTally(book)
-        evidence.put("licences.json", _licences(tally, trained["policy"], stage))
+        evidence.put("licences.json", _licences(tally, trained, stage))
         evidence.put(SOURCES, tally.document())
         write_notices(folder, tally, f"{out.name}, a language model trained by ASTRA-DVC")
         write_weights(checkpoint, folder, trained["policy"]["dtype"])
@@ -144,12 +151,13 @@ def _copy(source: Path, folder: Path) -> None:
             shutil.copyfile(path, folder / path.name)
 
 
-def _licences(tally: SourceTally, base: Mapping[str, Any], stage: str) -> dict[str, Any]:
+def _licences(tally: SourceTally, trained: Mapping[str, Any], stage: str) -> dict[str, Any]:
     """Licences of the base policy and, by rows, of what the policy was trained on.
 
-    All sources are counted in ``tally``, the base policy with no row.
+    ``trained`` are the parameters of stage sft. All sources are counted in ``tally``, the base
+    policy with no row.
     """
-    book, path = tally.book, str(base["path"])
+    book, path = tally.book, str(trained["policy"]["path"])
     licence = book.of(path)
     if licence == UNKNOWN:
         raise PublishError(
@@ -170,9 +178,21 @@ def _licences(tally: SourceTally, base: Mapping[str, Any], stage: str) -> dict[s
             samples[joined(origin.licence for origin in origins)] += 1
             tally.add(origins)
     found["sft_set"] = dict(sorted(samples.items()))
+    if trained["conversations"] is not None:
+        found["conversations"] = _conversation_licences(tally, trained["conversations"])
     if stage == "rl":
         found["envs_merged"] = _arena_licences(tally)
     return found
+
+
+def _conversation_licences(tally: SourceTally, most: int) -> dict[str, int]:
+    """The conversations in worlds that were trained on, by the licences of their worlds."""
+    played, samples = goals(tally.book), Counter[str]()
+    for sample in trained_conversations(most):
+        _, origin = played[goal_id(sample)]
+        tally.add([origin])
+        samples[origin.licence] += 1
+    return dict(sorted(samples.items()))
 
 
 def _arena_licences(tally: SourceTally) -> dict[str, int]:

@@ -179,7 +179,7 @@ def _exchange(evidence: CardEvidence) -> dict[str, str]:
 
 def _tokens(evidence: CardEvidence) -> str:
     said = {
-        "set": "the set's split `train`", "left_out": "left out: longer than `max_tokens`",
+        "set": "given to training", "left_out": "left out: longer than `max_tokens`",
         "kept": "trained on", "read": "read in all passes, about",
     }  # fmt: skip
     return evidence.table(
@@ -212,7 +212,7 @@ def _suites(evidence: CardEvidence, stage: str) -> str:
 def _licences(evidence: CardEvidence) -> str:
     rows = [
         CitedRow((table, licence), "licences.json", (table, licence))
-        for table in ("sft_set", "envs_merged")
+        for table in ("sft_set", "conversations", "envs_merged")
         if evidence.has("licences.json", table)
         for licence in evidence.at("licences.json", table)
     ]

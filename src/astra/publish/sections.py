@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from astra.publish import glossary
 from astra.publish.evidence import VALUE, CardEvidence, CitedRow
@@ -22,6 +21,11 @@ COUNTS: Mapping[str, Mapping[str, str]] = {
     "tasks": {"tasks": "user tasks"},
     "trajectories": {"trajectories": "conversations played"},
     "sft_set": {"samples_train": "conversations to train on", "samples_eval": "held back ones"},
+    "worlds": {"out": "worlds"},
+    "goals": {
+        "out": "goals in worlds", "wordings_taught": "turns of users in a teacher's words",
+        "wordings_kept_rules": "turns of users that kept the words of rules",
+    },
     "conversations": {"out_train": "conversations in worlds", "out_eval": "held back ones"},
     "qa": {"out": "questions"},
     "qa_valid": {"out": "questions that passed the verifiers"},
@@ -39,11 +43,11 @@ COUNTS: Mapping[str, Mapping[str, str]] = {
 
 def rendered(template: str, **values: Any) -> str:
     """A text of ``templates/``."""
-    source = resources.files("astra").joinpath("publish", "templates", template)
     environment = Environment(
-        undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(source.read_text(encoding="utf-8")).render(**values)
+        loader=PackageLoader("astra", "publish/templates"), undefined=StrictUndefined,
+        keep_trailing_newline=True, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(template).render(**values)
 
 
 def stage_counts(evidence: CardEvidence, provenance: BuildProvenance) -> str:

@@ -1,14 +1,15 @@
-"""Tokens of the SFT set by a policy's own template, and those that its training read."""
+"""Tokens of what SFT was given, by a policy's own template, and those that its training read."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from astra.publish.origins import SAMPLES
+from astra.publish.origins import SAMPLES, trained_conversations
 from astra.publish.record import PublishError
 from astra.records.trajectory import SFTSample
 from astra.stage import Progress
@@ -33,7 +34,8 @@ def training_tokens(
     codec, progress = ChatCodec(AutoTokenizer.from_pretrained(folder)), Progress("conversations")
     counts = {part: Counter[str]() for part in ("set", "left_out", "kept")}
     described: dict[tuple[str, str], bool] = {}
-    for sample in read_records(SAMPLES, SFTSample):
+    beside = trained_conversations(trained["conversations"])
+    for sample in chain(read_records(SAMPLES, SFTSample), beside):
         if sample.split != "train":
             continue
         for tool in sample.tools:

@@ -3,6 +3,7 @@
 Rejections name a goal by split and number: those of the proofs (``goal_proofs.py``), of draws that
 lead to no program (``goals.py``), those of the user's script (``script_proofs.py``),
 ``not_solvable_with_user``, ``mutant_<id>``, ``right_<id>``, ``idle_write`` and ``duplicate_goal``.
+A wording of a teacher that does not pass names the goal's arena and the turn (``wording_<fault>``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from astra.records.environment import Arena
 from astra.records.qa import Answer, AnswerType, Scenario
 from astra.records.score import Rejection
 from astra.records.state import Tables
-from astra.records.world import EventKind, GoalTrait, TraceEvent, World, WorldGoal
+from astra.records.world import EventKind, GoalTrait, TraceEvent, World, WorldGoal, WorldShape
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
 from astra.worlds.executions import Executions
@@ -61,7 +62,8 @@ async def goal_arenas(
             return [made]
         view = WorldView(plan.world)
         told = [_worded(view, one, teacher, metrics) for one in made.outcomes]
-        return [made._replace(outcomes=list(await asyncio.gather(*told)))]
+        outcomes = [one for several in await asyncio.gather(*told) for one in several]
+        return [made._replace(outcomes=outcomes)]
 
     async for made in flow(planned, work, open_items):
         metrics.count("executed_calls", made.calls)
@@ -80,14 +82,19 @@ async def goal_arenas(
 
 async def _worded(
     view: WorldView, outcome: Arena | Rejection, teacher: Teacher, metrics: StageMetrics
-) -> Arena | Rejection:
-    """An arena whose user has the words of a teacher."""
+) -> list[Arena | Rejection]:
+    """An arena whose user has the words of a teacher, after those words that were refused."""
     if not isinstance(outcome, Arena):
-        return outcome
+        return [outcome]
     told = await with_taught_words(view, WorldGoal.model_validate_json(outcome.goal), teacher)
     metrics.count("wordings_taught", told.taught)
     metrics.count("wordings_kept_rules", told.kept)
-    return arena_of(view.world, told.goal, told.prompt_hash)
+    arena = arena_of(view.world, told.goal, told.prompt_hash)
+    refused = [
+        Rejection(item=arena.id, part=one.turn, reason=one.reason, detail=one.text, final=False)
+        for one in told.refused
+    ]
+    return [*refused, arena]
 
 
 def make_goals(plan: WorldPlan, sandbox: Sandbox, config: GoalsConfig) -> MadeGoals:
@@ -182,7 +189,7 @@ def arena_of(world: World, goal: WorldGoal, prompt_hash: str = "") -> Arena:
         split=world.split,
         domain=world.domain,
         language=world.language,
-        source=f"worlds:{world.domain}",
+        source=f"{'service' if world.shape is WorldShape.SERVICE else 'worlds'}:{world.domain}",
         kind=goal.kind,
         scenario=Scenario.PARALLEL_MULTI_HOP if several else Scenario.MULTI_HOP,
         hops=max(1, len(dict.fromkeys(calls))),

@@ -100,7 +100,7 @@ def _wordings(view: WorldView, script: UserScript, turn: UserTurn) -> Iterator[G
     if not FEWEST <= number <= MOST or number != len(turn.wordings):
         yield GoalFault("few_wordings", f"{turn.act} {turn.slots} has {number}")
     for text in turn.wordings:
-        if why := wording_fault(view, script.facts, turn, text):
+        if why := wording_fault(view, script, turn, text):
             yield GoalFault(why, f"{turn.act} {turn.slots}: {text!r}")
 
 

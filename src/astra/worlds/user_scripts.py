@@ -7,10 +7,10 @@ goal's turns and others that say as much. ``wording_fault`` says what no wording
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from astra.arena.traces import takes_back
+from astra.arena.user_words import MAY_I, turn_faults
 from astra.records.state import Row
 from astra.records.world import (
     EventKind,
@@ -23,7 +23,6 @@ from astra.records.world import (
     WorldGoal,
 )
 from astra.worlds import turns
-from astra.worlds.goal_faults import stated
 from astra.worlds.program import NoProgram
 from astra.worlds.view import WorldView
 
@@ -83,12 +82,11 @@ def user_script(view: WorldView, goal: WorldGoal, rng: random.Random) -> UserScr
     chosen = {slot for turn in own if turn.act is A.CHOOSE for slot in turn.slots}
     made = [*_answers(view, [one for one in facts if one.slot not in chosen], rng), *own]
     made += [UserTurn(act=act, wordings=wordings) for act, wordings in PLAIN.items()]
-    return UserScript(
-        facts=facts,
-        turns=tuple(_sifted(view, facts, turn, rng) for turn in made),
-        patience=PATIENCE,
-        most_turns=MOST_TURNS,
-    )
+    script = UserScript(
+        facts=facts, turns=tuple(made), patience=PATIENCE, most_turns=MOST_TURNS
+    )  # fmt: skip
+    sifted = tuple(_sifted(view, script, turn, rng) for turn in made)
+    return script.model_copy(update={"turns": sifted})
 
 
 def facts_of(view: WorldView, goal: WorldGoal) -> tuple[UserFact, ...]:
@@ -198,12 +196,10 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _sifted(
-    view: WorldView, facts: Sequence[UserFact], turn: UserTurn, rng: random.Random
-) -> UserTurn:
+def _sifted(view: WorldView, script: UserScript, turn: UserTurn, rng: random.Random) -> UserTurn:
     """The turn with those of its wordings that pass, so many at most."""
     right = [
-        text for text in dict.fromkeys(turn.wordings) if not wording_fault(view, facts, turn, text)
+        text for text in dict.fromkeys(turn.wordings) if not wording_fault(view, script, turn, text)
     ]
     if len(right) < FEWEST:
         raise NoProgram("few_wordings")
@@ -215,41 +211,23 @@ def _sifted(
 # What a wording may not do ------------------------------------------------------------------------
 
 
-def wording_fault(
-    view: WorldView, facts: Iterable[UserFact], turn: UserTurn, text: str
-) -> str:  # fmt: skip
-    """The code of what is wrong with a wording of a turn; empty where nothing is.
-
-    It has to state every fact of the turn, and none of another slot or time in any form; it names
-    no tool and no table by its identifier, and takes nothing back unless the turn is to do that.
-    """
-    due = [fact.value for fact in facts if _is_due(fact, turn)]
-    if not all(stated(value, text) for value in due):
-        return "wording_untold"
-    others = [fact.value for fact in facts if not _is_due(fact, turn)]
-    if any(stated(value, text) for value in others if not _is_told(value, due)):
-        return "wording_leaks"
-    names = {tool.tool.name for tool in view.world.tools} | {*view.tables}
-    if any(name in text for name in names if "_" in name or turn.act in PLAIN):
-        return "wording_names_tool"
-    if turn.act not in (A.CHANGE, A.REJECT, A.LEAVE) and _takes_back(turn.act, text):
-        return "wording_takes_back"
-    if turn.act is A.REJECT and not _takes_back(turn.act, text):
-        return "wording_rejects_nothing"
-    return ""
-
-
-def _is_due(fact: UserFact, turn: UserTurn) -> bool:
+def due_facts(script: UserScript, turn: UserTurn) -> dict[str, Any]:
+    """What a turn has to tell, by slot."""
     changed = turn.changed or turn.act is A.CHANGE
-    return fact.slot in turn.slots and changed is (fact.when is FactTime.CHANGE)
+    return {fact.slot: fact.value for fact in script.facts
+            if fact.slot in turn.slots and changed is (fact.when is FactTime.CHANGE)}  # fmt: skip
 
 
-def _is_told(value: Any, due: Iterable[Any]) -> bool:
-    """Whether facts that are due tell a value as well: it is one of them, or a part of one."""
-    return any(value == one or stated(value, turns.form(one)) for one in due)
+def wording_fault(view: WorldView, script: UserScript, turn: UserTurn, text: str) -> str:
+    """The code of what is wrong with a wording of a turn first; empty where nothing is.
 
-
-def _takes_back(act: UserAct, text: str) -> bool:
-    asked = TraceEvent(kind=EventKind.ASSISTANT, text="Shall I go ahead?")
-    as_answer = A.ANSWER if act is A.CONFIRM else act
-    return takes_back([asked, TraceEvent(kind=EventKind.USER, act=as_answer, text=text)], 1)
+    Anything may have been said before it, and it may have to answer whether the agent may go on:
+    what ``arena.user_words.turn_faults`` finds then. A turn that discloses nothing names no tool
+    and no table by its identifier, be it an ordinary word.
+    """
+    spoken = TraceEvent(kind=EventKind.USER, act=turn.act, facts=due_facts(script, turn))
+    faults = turn_faults(view.world, script, spoken, text, [MAY_I])
+    names = {tool.tool.name for tool in view.world.tools} | {*view.tables}
+    if turn.act in PLAIN and any(name in text for name in names):
+        faults.append("names")
+    return f"wording_{faults[0].partition(':')[0]}" if faults else ""
