@@ -57,7 +57,6 @@ WORLDS = (
     "worlds.shape=small", "worlds.domains=[]", "worlds.variants={train: 1, dev: 1, heldout: 1}",
     "worlds.composed=240", "worlds.proofs={fuzz_calls: 80, walk_calls: 150}",
     "goals.instances={train: 3400, dev: 60, heldout: 520}", "goals.wishes=1",
-    "conversations.samples=2",
 )  # fmt: skip
 SFT = (
     "sft.max_tokens=1200", "sft.epochs=100.0", "sft.max_steps=900", "sft.batch_size=16",
