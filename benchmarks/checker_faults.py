@@ -2,8 +2,8 @@
 
     PYTHONPATH=src python benchmarks/checker_faults.py --goals data/goals.parquet [--count 200]
 
-Takes goals of a table, makes the wrong ways M1 to M15 of each, as stage ``goals`` does, and asks for
-the reasons of each verdict. A checker with a fault is one that does not give some of the reasons
+Takes goals of a table, makes the wrong ways M1 to M15 of each, as stage ``goals`` does, and asks
+for the reasons of each verdict. A checker with a fault is one that gives not all of the reasons
 (``FAULTS``): it pays every way to which nothing else is said. Counted are the goals of which at
 least one wrong way would be paid: with the proof off, all of them would ship; with it, none. The
 last line is one JSON object.
