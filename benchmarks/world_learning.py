@@ -5,13 +5,14 @@
     python benchmarks/world_learning.py --part control --seeds 0 1
     python benchmarks/world_learning.py --part report --seeds 0 1
 
-The real stages run in folders of their own under ``runs/world_learning``: small-shape worlds of all
-ten domains (eight variants of each training domain), their goals and conversations; SFT of the tiny
-policy on those conversations; RL from there on the worlds' goals; and SFT that goes on for RL's CPU
-time. RL can only begin where the start reaches some goals, so the first part tells pass@8 of the
-start, and partial credit after each part of SFT: the share of the calls that a goal's own trace
-makes, with those arguments. Every policy then plays all goals of the held-out domains, greedily.
-What exists is not run again. The last part writes ``docs/world-learning.json``.
+The real stages run in folders of their own under ``runs/world_learning``: small-shape worlds of 240
+composed domains and of the project's ten, their goals and conversations; SFT of the tiny policy in
+three parts (``PARTS``), short conversations first, then more of them under other names
+(``worlds/renaming.py``), then longer ones; RL from there on the worlds' goals; and SFT whose last
+part goes on for RL's CPU time. RL can only begin where the start reaches some goals, so the first
+part tells pass@8 of the start, and partial credit along SFT: the share of the calls that a goal's
+own trace makes, with those arguments. Every policy plays all goals of the held-out domains,
+greedily. What exists is not run again. The last part writes ``docs/world-learning.json``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from scores import paired, pooled
@@ -35,45 +36,53 @@ from astra.arena.reward import RewardMode
 from astra.arena.world_table import read_arenas
 from astra.arena.worlds import goal_of
 from astra.records.base import canonical_json, content_id
-from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
 from astra.records.qa import Split
-from astra.records.score import Scored
 from astra.records.trajectory import SFTSample
-from astra.records.world import EventKind, TraceEvent
+from astra.records.world import EventKind, TraceEvent, World
 from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.limits import SandboxLimits
-from astra.store.tables import read_records
-from astra.tracking.mlflow import digests
-from astra.train.checkpoints import run_folder
-from astra.train.sft_config import SFTConfig
+from astra.store.tables import read_records, write_records
+from astra.worlds.renaming import renamed
+from worlds import played as by_rule
 
 WORK = ROOT / "runs/world_learning"
 DATA = WORK / "data"
 OUT = ROOT / "docs/world-learning.json"
 CODE = ("policies", "stages", "src", "sources")
 WORLDS = (
-    "worlds.shape=small", "worlds.domains=[]", "worlds.variants={train: 8, dev: 1, heldout: 1}",
-    "goals.instances={train: 1600, dev: 60, heldout: 520}", "goals.wishes=1",
+    "worlds.shape=small", "worlds.domains=[]", "worlds.variants={train: 1, dev: 1, heldout: 1}",
+    "worlds.composed=240", "worlds.proofs={fuzz_calls: 80, walk_calls: 150}",
+    "goals.instances={train: 3400, dev: 60, heldout: 520}", "goals.wishes=1",
 )  # fmt: skip
 SFT = (
-    "sft.max_tokens=1200", "sft.epochs=100.0", "sft.max_steps=900", "sft.batch_size=16",
-    "sft.micro_batch_size=16", "sft.eval_steps=150", "sft.save_steps=150", "sft.patience=0",
-    "sft.keep_checkpoints=9",
+    "sft.epochs=100.0", "sft.batch_size=6", "sft.micro_batch_size=6", "sft.eval_steps=125",
+    "sft.save_steps=125", "sft.patience=0", "sft.keep_checkpoints=9",
 )  # fmt: skip
+
+
+class Part(NamedTuple):
+    """A part of SFT: which conversations, of how many tokens at most, for how many steps."""
+
+    name: str
+    table: str
+    tokens: int
+    steps: int
+
+
+PARTS = (
+    Part("plain", "conversations", 760, 500),
+    Part("renamed", "renamed_short", 760, 600),
+    Part("start", "renamed_long", 1050, 750),
+)
+RENAMED = {"renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1150)}
+"""Which copies under other names stand beside conversations of so many tokens at most."""
 RL = (
     "rl.reward=state", "rl.steps=30", "rl.dev_arenas=0", "rl.save_steps=10",
     "rl.irrelevant_tools=none", "rl.limits.max_turns=12", "rl.limits.max_calls=12",
-    "rl.limits.max_response_tokens=900", "rl.limits.max_turn_tokens=64", "rl.groups=4",
-    "rl.micro_batch_size=16",
-)  # fmt: skip
-BENCH = (
-    "bench.arenas=null", "bench.irrelevant_tools=none", "bench.limits.max_turns=12",
-    "bench.limits.max_calls=12", "bench.limits.max_response_tokens=900",
-    "bench.limits.max_turn_tokens=64",
-    "bench.engine_rows=64",
-    "bench.contamination=null",
+    "rl.limits.max_response_tokens=1400", "rl.limits.max_result_chars=2048",
+    "rl.limits.max_turn_tokens=112", "rl.groups=4", "rl.micro_batch_size=16",
 )  # fmt: skip
 TRIES = 8
 TRIED = 32
@@ -98,7 +107,24 @@ def make_data(worlds: Sequence[str] = WORLDS, folder: Path = DATA) -> None:
     arenas = folder / "data/envs_merged.parquet"
     if not arenas.exists():
         shutil.copy(folder / "data/goals.parquet", arenas)
-    link_to(folder / "data/sft_set.parquet", folder / "data/conversations.parquet")
+    for name, (copies, most) in RENAMED.items():
+        if not (folder / f"data/{name}.parquet").exists():
+            write_renamed(folder / "data", name, copies, most)
+
+
+def write_renamed(data: Path, name: str, copies: Sequence[int], most: int) -> None:
+    """Conversations of at most ``most`` tokens, with copies of those to train on."""
+    codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
+    worlds = {world.id: world for world in read_records(data / "worlds.parquet", World)}
+    of = {goal.id: worlds[goal.world_id] for goal in read_records(data / "goals.parquet", Arena)}
+    made: list[SFTSample] = []
+    for one in read_records(data / "conversations.parquet", SFTSample):
+        if one.split == "eval":
+            made.append(one)
+        elif len(codec.encode_conversation(one.messages, one.tools)[0]) <= most:
+            world = of[one.trajectory_id.partition(".")[0]]
+            made += [one, *(renamed(one, world, copy) for copy in copies)]
+    write_records(data / f"{name}.parquet", sorted(made, key=lambda one: one.id), SFTSample)
 
 
 def lengths(codec: ChatCodec, context: int) -> dict[str, Any]:
@@ -119,17 +145,28 @@ def _spread(values: Iterable[int]) -> dict[str, float]:
     return {"median": median(found), "p95": found[int(0.95 * (len(found) - 1))], "most": found[-1]}
 
 
-def link_data(folder: Path, data: Path = DATA) -> None:
-    for name in ("worlds", "sft_set", "envs_merged"):
-        link_to(folder / f"data/{name}.parquet", data / f"data/{name}.parquet")
+def link_data(folder: Path, table: str) -> None:
+    for name in ("worlds", "envs_merged"):
+        link_to(folder / f"data/{name}.parquet", DATA / f"data/{name}.parquet")
+    link_to(folder / "data/sft_set.parquet", DATA / f"data/{table}.parquet")
+
+
+def fine_tuned(name: str, seed: int, part: Part, steps: int, before: str) -> Path:
+    """A part of SFT from the policy ``before``, in a folder of its own."""
+    folder = WORK / f"{name}-{seed}"
+    prepare(folder, [*SFT, f"sft.seed={seed}", f"sft.max_tokens={part.tokens}",
+                     f"sft.max_steps={steps}", f"sft.policy.path={before}"])  # fmt: skip
+    link_data(folder, part.table)
+    run(folder, "sft", Path("models/sft"))
+    return folder
 
 
 def start(seed: int) -> Path:
     """The SFT start of a seed."""
-    folder = WORK / f"start-{seed}"
-    prepare(folder, [*SFT, f"sft.seed={seed}"])
-    link_data(folder)
-    run(folder, "sft", Path("models/sft"))
+    folder, before = WORK, "policies/tiny"
+    for part in PARTS:
+        folder = fine_tuned(part.name, seed, part, part.steps, before)
+        before = str(folder / "models/sft")
     return folder
 
 
@@ -137,37 +174,33 @@ def trained(seed: int) -> Path:
     """RL from a seed's start on the worlds' goals."""
     folder = WORK / f"rl-{seed}"
     prepare(folder, [*RL, f"rl.seed={seed}"])
-    link_data(folder)
+    link_data(folder, PARTS[-1].table)
     link_to(folder / "models/sft", start(seed) / "models/sft")
     run(folder, "rl", Path("models/rl"))
     return folder
 
 
 def control(seed: int) -> Path:
-    """SFT of a seed with as many steps more as RL's CPU time buys."""
+    """SFT of a seed whose last part has as many steps more as RL's CPU time buys."""
+    last, folder = PARTS[-1], start(seed)
     seconds = json.loads((WORK / f"rl-{seed}/rl.seconds.json").read_text())["cpu_s"]
-    before = json.loads((start(seed) / "sft.seconds.json").read_text())["cpu_s"]
-    steps = json.loads((start(seed) / "metrics/sft.json").read_text())["steps"]
-    longer = steps + math.ceil(steps * seconds / before)
-    folder = WORK / f"control-{seed}"
-    prepare(folder, [*SFT, f"sft.seed={seed}", f"sft.max_steps={longer}"])
-    link_data(folder)
-    run(folder, "sft", Path("models/sft"))
-    return folder
+    own = json.loads((folder / "sft.seconds.json").read_text())["cpu_s"]
+    longer = last.steps + math.ceil(last.steps * seconds / own)
+    before = WORK / f"{PARTS[-2].name}-{seed}/models/sft"
+    return fine_tuned("control", seed, last, longer, str(before))
 
 
-def scored(name: str, seed: int, policy: Path) -> dict[str, dict[str, BenchEpisode]]:
-    """Episodes on all held-out goals, by checkpoint (``sft``: the start, ``rl``: ``policy``)."""
-    folder = WORK / f"scored-{name}-{seed}"
-    prepare(folder, BENCH)
-    link_data(folder)
-    link_to(folder / "models/sft", start(seed) / "models/sft")
-    link_to(folder / "models/rl", policy)
-    run(folder, "bench", Path("data/bench.parquet"))
-    played: dict[str, dict[str, BenchEpisode]] = {}
-    for one in read_records(folder / "data/bench.parquet", BenchEpisode):
-        played.setdefault(one.checkpoint, {})[one.arena_id] = one
-    return played
+def scored(folder: Path, stage: str) -> dict[str, dict[str, float]]:
+    """Success and credit on each held-out goal, of the policy that a stage left in a folder."""
+    file = folder / "heldout.json"
+    if not file.exists():
+        goals = drawn(Split.HELDOUT, len([*read_arenas(DATA / "data/goals.parquet")]))
+        rollouts = played(folder / "models" / stage, goals, 1, 0.0)
+        file.write_text(json.dumps({
+            one.arena.id: {"success": float(_succeeds(one)), "credit": credit(one)}
+            for one in rollouts
+        }))  # fmt: skip
+    return json.loads(file.read_text())
 
 
 def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float) -> list[Rollout]:
@@ -206,30 +239,37 @@ def _calls(events: Iterable[TraceEvent]) -> list[str]:
     ]
 
 
-def start_figures(seed: int) -> dict[str, Any]:
-    """pass@1 and pass@8 of a seed's start, and partial credit along its SFT, greedily."""
-    file = WORK / f"start-{seed}/figures.json"
-    if file.exists():
-        return json.loads(file.read_text())
+def pass_figures(seed: int, split: Split) -> dict[str, Any]:
+    """pass@1 and pass@8 of a seed's start on goals of a split."""
     folder = start(seed)
-    goals = drawn(Split.TRAIN, TRIED)
-    rollouts = played(folder / "models/sft", goals, TRIES, 1.0)
-    wins = [sum(_succeeds(one) for one in rollouts[at : at + TRIES])
-            for at in range(0, len(rollouts), TRIES)]  # fmt: skip
-    curve = {
-        str(step): {
-            split.value: _along(checkpoint, split) for split in (Split.TRAIN, Split.HELDOUT)
-        }
-        for step, checkpoint in checkpoints(folder, seed)
-    }
-    found = {
-        "goals": len(goals),
-        "pass_1": round(sum(wins) / len(rollouts), 4),
-        f"pass_{TRIES}": round(sum(won > 0 for won in wins) / len(goals), 4),
-        "wins": dict(sorted(Counter(wins).items())),
-        "along_sft": curve,
-    }
-    file.write_text(json.dumps(found))
+    file = folder / f"pass-{split}.json"
+    if not file.exists():
+        goals = drawn(split, TRIED)
+        rollouts = played(folder / "models/sft", goals, TRIES, 1.0)
+        wins = [sum(_succeeds(one) for one in rollouts[at : at + TRIES])
+                for at in range(0, len(rollouts), TRIES)]  # fmt: skip
+        file.write_text(json.dumps({
+            "goals": len(goals),
+            "pass_1": round(sum(wins) / len(rollouts), 4),
+            f"pass_{TRIES}": round(sum(won > 0 for won in wins) / len(goals), 4),
+            "wins": dict(sorted(Counter(wins).items())),
+        }))  # fmt: skip
+    return json.loads(file.read_text())
+
+
+def along_sft(seed: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Credit and success after each part of a seed's SFT, on training goals and the development
+    domain's."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for part in PARTS:
+        folder = WORK / f"{part.name}-{seed}"
+        file = folder / "along.json"
+        if not file.exists():
+            file.write_text(json.dumps({
+                split.value: _along(folder / "models/sft", split)
+                for split in (Split.TRAIN, Split.DEV)
+            }))  # fmt: skip
+        found[part.name] = json.loads(file.read_text())
     return found
 
 
@@ -245,57 +285,49 @@ def _along(policy: Path, split: Split) -> dict[str, float]:
     }
 
 
-def checkpoints(folder: Path, seed: int) -> list[tuple[int, Path]]:
-    """The checkpoints of a seed's SFT by step, each a policy with the tokenizer of the last."""
-    params = yaml.safe_load((folder / "params.yaml").read_text())
-    inputs = digests(folder / "data/sft_set.parquet", folder / params["sft"]["policy"]["path"])
-    run_of = run_folder("sft", SFTConfig.model_validate(params["sft"]), inputs)
-    found: list[tuple[int, Path]] = []
-    for path in run_of.glob("checkpoint-*"):
-        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-            if not (path / name).exists():
-                shutil.copy(folder / "models/sft" / name, path / name)
-        found.append((int(path.name.rpartition("-")[2]), path))
-    return sorted(found)
+def floors() -> dict[str, Any]:
+    """What agents that follow a rule reach on the held-out goals: reached, tried, interval."""
+    from astra.sandbox.local import LocalSandbox
 
-
-def _values(episodes: Mapping[str, BenchEpisode], score: str) -> dict[str, float]:
-    return {
-        arena: value.value
-        for arena, one in episodes.items()
-        if isinstance(value := one.scores.get(score), Scored)
-    }
+    goals = list(read_records(DATA / "data/goals.parquet", Arena))
+    worlds = read_records(DATA / "data/worlds.parquet", World)
+    heldout = [world for world in worlds if world.split is Split.HELDOUT]
+    with LocalSandbox(SandboxLimits(cpu_s=600)) as sandbox:
+        return by_rule(heldout, goals, sandbox)
 
 
 def report(seeds: Sequence[int]) -> dict[str, Any]:
     """What every arm scored on the held-out goals, and paired differences over seeds."""
-    values: dict[str, list[dict[str, float]]] = {"sft": []}
-    kinds: dict[str, str] = {}
-    for seed in seeds:
-        for name, stage in (("rl", "rl"), ("control", "sft")):
-            model = WORK / f"{name}-{seed}/models/{stage}"
-            if not model.exists():
-                continue
-            found = scored(name, seed, model)
-            values.setdefault(name, []).append(_values(found["rl"], "success"))
-            if name == "rl":
-                values["sft"].append(_values(found["sft"], "success"))
-            kinds |= {arena: one.kind.value for arena, one in found["rl"].items()}
-    means = {name: _estimate(runs) for name, runs in values.items() if runs}
-    pairs: dict[str, Any] = {}
-    for after, before in (("rl", "sft"), ("control", "sft"), ("rl", "control")):
-        both = list(zip(values.get(after, []), values.get(before, []), strict=False))
-        if both:
-            pairs[f"{after}-{before}"] = _estimate([paired(a, b) for a, b in both])
-    by_kind = {
-        kind: {
-            name: round(sum(v for run_ in runs for a, v in run_.items() if kinds.get(a) == kind)
-                        / max(1, sum(kinds.get(a) == kind for run_ in runs for a in run_)), 4)
-            for name, runs in values.items() if runs
-        }
-        for kind in sorted({*kinds.values()})
+    arms = {"start": "sft", "rl": "rl", "control": "sft"}
+    found = {
+        arm: [scored(WORK / f"{arm}-{seed}", stage) for seed in seeds
+              if (WORK / f"{arm}-{seed}/models/{stage}").exists()]
+        for arm, stage in arms.items()
     }  # fmt: skip
-    return {"seeds": list(seeds), "success": means, "paired": pairs, "by_kind": by_kind}
+    kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT, 10_000)}
+    told: dict[str, Any] = {"seeds": list(seeds), "floors": floors()}
+    for score in ("success", "credit"):
+        values = {
+            arm: [{goal: one[score] for goal, one in run_.items()} for run_ in runs]
+            for arm, runs in found.items() if runs
+        }  # fmt: skip
+        pairs = {
+            f"{after}-{before}": _estimate([paired(a, b) for a, b in
+                                            zip(values[after], values[before], strict=False)])
+            for after, before in (("rl", "start"), ("control", "start"), ("rl", "control"))
+            if after in values and before in values
+        }  # fmt: skip
+        by_kind = {
+            kind: {arm: round(fmean(v for run_ in runs for goal, v in run_.items()
+                                    if kinds[goal] == kind), 4) for arm, runs in values.items()}
+            for kind in sorted({*kinds.values()})
+        }  # fmt: skip
+        told[score] = {
+            "arms": {arm: _estimate(runs) for arm, runs in values.items()},
+            "paired": pairs,
+            "by_kind": by_kind,
+        }
+    return told
 
 
 def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -313,11 +345,13 @@ def main() -> None:
     for seed in arguments.seeds:
         match arguments.part:
             case "start":
-                print(json.dumps(start_figures(seed)))
+                print(json.dumps(scored(start(seed), "sft")))
+                print(json.dumps(along_sft(seed)))
+                print(json.dumps([pass_figures(seed, one) for one in (Split.HELDOUT, Split.TRAIN)]))
             case "rl":
-                scored("rl", seed, trained(seed) / "models/rl")
+                scored(trained(seed), "rl")
             case "control":
-                scored("control", seed, control(seed) / "models/sft")
+                scored(control(seed), "sft")
             case _:
                 pass
     if arguments.part == "report":
@@ -325,9 +359,14 @@ def main() -> None:
         context = json.loads((ROOT / "policies/tiny/config.json").read_text())
         document = {
             "lengths": lengths(codec, context["max_position_embeddings"]),
-            "start": {str(seed): start_figures(seed) for seed in arguments.seeds},
+            "along_sft": {str(seed): along_sft(seed) for seed in arguments.seeds},
+            "passes": {
+                str(seed): {split.value: pass_figures(seed, split)
+                            for split in (Split.TRAIN, Split.HELDOUT)}
+                for seed in arguments.seeds
+            },
             **report(arguments.seeds),
-        }
+        }  # fmt: skip
         OUT.write_text(json.dumps(document, indent=1) + "\n")
         print(json.dumps(document))
 

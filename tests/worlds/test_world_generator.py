@@ -25,7 +25,7 @@ from astra.sandbox.local import LocalSandbox
 from astra.settings import ParamsError, validate
 from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
-from astra.worlds.composition import compose
+from astra.worlds.composition import compose, lexicon
 from astra.worlds.config import ProofConfig, WorldsConfig
 from astra.worlds.domain import Archetype, load_domains
 from astra.worlds.generator import generate
@@ -135,6 +135,35 @@ def test_composed_domains_have_nouns_of_their_own_and_sound_worlds() -> None:
         assert not taken & {noun.noun for noun in domain.nouns.values()}
         assert not list(soundness_faults(generate(domain, 0, WorldShape.FULL, 0)))
     assert len({canonical_json(sorted(n.noun for n in d.nouns.values())) for d in made}) == 6
+
+
+def test_composed_worlds_are_called_differently_each_time() -> None:
+    made = [generate(compose(at, 0), at, WorldShape.SMALL, 0) for at in range(60)]
+    tools = Counter(one.tool.name for world in made for one in world.tools)
+    columns = Counter(name for world in made for name in {c.name for t in world.tables
+                                                           for c in t.columns})  # fmt: skip
+    assert len(tools) > 200
+    assert len(columns) > 200
+    shared = {"decline_request", "hand_over", "outcome_id", "outcome", "reason", "email"}
+    assert max(n for name, n in (tools + columns).items() if name not in shared) <= 30
+    for domain in (compose(at, 0) for at in range(60)):
+        assert len({noun.prefix for noun in domain.nouns.values()}) == len(domain.nouns)
+
+
+def test_the_lexicon_has_no_word_of_a_domain_that_is_not_trained_on() -> None:
+    kept = [domain for domain in load_domains().values() if domain.split is not Split.TRAIN]
+    nouns = [noun for domain in kept for noun in domain.nouns.values()]
+    columns = {name.replace("_", " ") for noun in nouns for name in noun.columns.values()}
+    values = {value for noun in nouns for value in noun.values.get("state", ())}
+    verbs = {name for domain in kept for names in domain.verbs.values() for name in names}
+    words = lexicon()
+    drawn = {one for of in words["columns"].values() for names in of.values() for one in names}
+    assert len(drawn) == sum(len(n) for of in words["columns"].values() for n in of.values())
+    assert not drawn & columns
+    assert not values & {value for of in words["values"].values()
+                         for one in of["state" if "state" in of else "tier"]
+                         for value in one.split()}  # fmt: skip
+    assert not verbs & {name for names in words["verbs"].values() for name in names}
 
 
 def test_plans_follow_splits_and_refuse_unknown_domains() -> None:

@@ -1,0 +1,150 @@
+"""A conversation once more with the names of its world replaced, so that they have to be read.
+
+Tables, columns, tools and the prefixes of keys get names of made-up or other words, the same in
+every text of the conversation: documents, policy, what was said, called and answered. What happened
+stays as it was. A small policy that meets few worlds learns their names by heart; of names that
+never come twice it can only learn to copy them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from astra.records.base import content_id
+from astra.records.trajectory import SFTSample
+from astra.records.world import OUTCOMES, World
+from astra.worlds.composition import lexicon
+
+_KEPT = frozenset({"name", "email", "days", "page", "reason", "summary"})
+"""Columns and arguments that every world calls so."""
+_ENDING = frozenset({"decline_request", "hand_over"})
+_MADE_UP = 0.5
+"""How often a word is made up; else it is one of the lexicon."""
+_SYLLABLES = (
+    "ba be bo ca co da de di do fa fi ga go ha he hi ja jo ka ke ki la le li lo ma me mi mo na ne "
+    "no pa pe po ra re ri ro sa se si so ta te ti to va vi wa we za an ar el en er in on or us at "
+    "est ist ant ment ing ard ell"
+).split()
+
+
+def renamed(sample: SFTSample, world: World, copy: int) -> SFTSample:
+    """The conversation with other names, drawn by its id and ``copy``."""
+    rng = random.Random(int(content_id(["renamed", sample.trajectory_id, copy]), 16))
+    change = _changes(world, rng)
+    told = _mapped(sample.model_dump(mode="json", include={"tools", "messages"}), change)
+    trajectory = f"{sample.trajectory_id}.{copy}"
+    kept = sample.model_dump(mode="json", exclude={"id"})
+    return SFTSample.model_validate(kept | told | {"trajectory_id": trajectory})
+
+
+def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
+    """What is done to each text: names of tools first, then words, then keys."""
+    words = dict(_words(world, rng))
+    spelled = {form(old): form(new) for old, new in words.items() for form in _FORMS}
+    swap_words = _swap(spelled, r"(?<![A-Za-z])({})(?![A-Za-z])")
+    tools = {one.tool.name: one.tool.name for one in world.tools}
+    taken: set[str] = set()
+    for name in tools:
+        if name not in _ENDING:
+            tools[name] = next(new for new in _names(name, words, rng) if new not in taken)
+        taken.add(tools[name])
+    swap_tools = _swap(tools, r"(?<![A-Za-z_])({})(?![A-Za-z_])")
+    prefixes = {_prefix(rows[0][world_key]): "" for world_key, rows in _keyed(world)}
+    letters = rng.sample("ABCDEFGHJKLMNPRSTUVWXYZ", 2 * len(prefixes))
+    for at, prefix in enumerate(prefixes):
+        prefixes[prefix] = "".join(letters[2 * at : 2 * at + 2])
+    swap_keys = _swap(prefixes, r"(?<![A-Za-z])({})(?=[0-9]{{4}})")
+    # A marker keeps the names of tools out of the words' sight.
+    marked = {new: f"\x00{at}\x00" for at, new in enumerate(tools.values())}
+
+    def change(text: str) -> str:
+        text = swap_tools(text, lambda new: marked[new])
+        text = swap_keys(swap_words(text, str), str)
+        for new, mark in marked.items():
+            text = text.replace(mark, new)
+        return text
+
+    return change
+
+
+def _keyed(world: World) -> Iterator[tuple[str, Any]]:
+    for table in world.tables:
+        if table.name != OUTCOMES and world.rows[table.name]:
+            yield table.key, world.rows[table.name]
+
+
+def _prefix(key: str) -> str:
+    return re.sub(r"[0-9].*", "", key)
+
+
+def _words(world: World, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """Nouns with their plurals, and columns, each with what it is called instead."""
+    used: set[str] = set()
+    for table in world.tables:
+        if table.name == OUTCOMES:
+            continue
+        noun = _drawn(rng, used, [word.partition("/")[0] for group in lexicon()["nouns"].values()
+                                  for word in group])  # fmt: skip
+        yield table.name.replace("_", " "), f"{noun}s"
+        yield table.key.removesuffix("_id").replace("_", " "), noun
+        for column in table.columns:
+            if column.name != table.key and not column.references and column.name not in _KEPT:
+                drawn = _drawn(rng, used, [word for of in lexicon()["columns"].values()
+                                           for group in of.values() for word in group])  # fmt: skip
+                yield column.name.replace("_", " "), drawn
+
+
+def _drawn(rng: random.Random, used: set[str], usual: list[str]) -> str:
+    """A word that was not used, nor any part of it: made up, or one of the usual."""
+    while True:
+        made = "".join(rng.choices(_SYLLABLES, k=rng.randint(2, 3)))
+        word = made if rng.random() < _MADE_UP else rng.choice(usual)
+        if word not in _KEPT and not used & {*word.split()}:
+            used.update(word.split())
+            return word
+
+
+def _names(name: str, words: dict[str, str], rng: random.Random) -> Iterator[str]:
+    """Names for a tool without end: its nouns renamed, its other words kept or replaced, in the
+    style that it has."""
+    camel = name != name.lower()
+    spaced = re.sub(r"([A-Z])", r" \1", name).lower() if camel else name.replace("_", " ")
+    while True:
+        verbs = [verb.partition("_")[0] for group in lexicon()["verbs"].values() for verb in group]
+        parts = _swap(words, r"(?<![a-z])({})(?![a-z])")(spaced, lambda new: f"<{new}>").split("<")
+        turned: list[str] = []
+        for part in parts:
+            noun, closed, rest = part.rpartition(">")
+            turned += noun.split() if closed else []
+            for word in rest.split():
+                other = rng.choice([*verbs, *(_drawn(rng, set(), verbs) for _ in range(4))])
+                turned.append(word if rng.random() < _MADE_UP else other)
+        first, *others = turned
+        yield first + "".join(map(str.capitalize, others)) if camel else "_".join(turned)
+
+
+def _swap(pairs: dict[str, str], pattern: str) -> Callable[[str, Callable[[str], str]], str]:
+    """A function that replaces each whole key in a text by its value, the longest first."""
+    keys = "|".join(map(re.escape, sorted(pairs, key=lambda one: (-len(one), one))))
+    found = re.compile(pattern.format(keys))
+    return lambda text, told: found.sub(lambda match: told(pairs[match[1]]), text)
+
+
+def _snake(words: str) -> str:
+    return words.replace(" ", "_")
+
+
+_FORMS: tuple[Callable[[str], str], ...] = (str, _snake, str.capitalize)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_mapped(one, change) for one in value]
+    if isinstance(value, dict):
+        return {change(key): _mapped(one, change) for key, one in value.items()}
+    return value

@@ -1,0 +1,89 @@
+"""Conversations under other names: the same everywhere, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from astra.records.message import Message, MessageRole, ToolCall
+from astra.records.tool import Tool
+from astra.records.trajectory import SFTSample
+from astra.records.world import OUTCOMES, World, WorldShape
+from astra.worlds.domain import load_domains
+from astra.worlds.generator import generate
+from astra.worlds.renaming import renamed
+
+
+def conversation(world: World) -> SFTSample:
+    """The list of a party's contracts asked for, shown and told, in the world's own names."""
+    party, contract = (
+        next(one for one in world.tables if one.name == name)
+        for name in (world.tables[0].name, world.tables[2].name)
+    )
+    row = world.rows[contract.name][0]
+    listing = next(one.tool for one in world.tools if contract.name in one.tool.name.lower())
+    call = ToolCall(
+        id="call_0", name=listing.name, arguments=json.dumps({party.key: row[party.key]})
+    )
+    asked = (
+        f"What about my {contract.name.removesuffix('s').replace('_', ' ')} {row[contract.key]}?"
+    )
+    return SFTSample(
+        trajectory_id="1", split="train", language="en", domain=world.domain,
+        tools=tuple(one.tool for one in world.tools),
+        messages=(
+            Message(role=MessageRole.SYSTEM, content=world.policy),
+            Message(role=MessageRole.USER, content=asked),
+            Message(role=MessageRole.ASSISTANT, tool_calls=(call,)),
+            Message(role=MessageRole.TOOL, content=json.dumps([row]), tool_call_id="call_0"),
+            Message(role=MessageRole.ASSISTANT, content="That is done."),
+        ),
+        scores={}, mean_score=1.0,
+    )  # fmt: skip
+
+
+@pytest.fixture(params=["library_loans", "museum_ticketing"])
+def world(request: pytest.FixtureRequest) -> World:
+    return generate(load_domains()[request.param], 0, WorldShape.SMALL, 0)
+
+
+def text(sample: SFTSample) -> str:
+    return sample.model_dump_json(include={"tools", "messages"})
+
+
+def test_no_name_of_the_world_is_left(world: World) -> None:
+    told = text(renamed(conversation(world), world, 1)).lower().replace("_", " ")
+    for table in world.tables:
+        if table.name != OUTCOMES:
+            word = table.key.removesuffix("_id").replace("_", " ")
+            assert not re.search(rf"(?<![a-z]){word}s?(?![a-z])", told), word
+            prefix = re.sub("[0-9]+", "", world.rows[table.name][0][table.key])
+            assert not re.search(rf"(?<![a-z]){prefix.lower()}[0-9]{{4}}", told), prefix
+
+
+def test_calls_fit_the_documents_and_rows_keep_their_shape(world: World) -> None:
+    before = conversation(world)
+    after = renamed(before, world, 1)
+    tools: dict[str, Tool] = {tool.name: tool for tool in after.tools}
+    assert len(tools) == len(before.tools)
+    (call,) = after.messages[2].tool_calls
+    assert set(json.loads(call.arguments)) == set(tools[call.name].parameters["properties"])
+    (row,), (old,) = (json.loads(one.messages[3].content) for one in (after, before))
+    assert len(row) == len(old)
+    assert json.loads(call.arguments).items() <= row.items()
+    key, *_ = row.values()
+    assert key in after.messages[1].content
+    assert [tool for tool in tools if f"`{tool}`" in after.messages[0].content]
+    assert {"decline_request", "hand_over"} <= set(tools)
+    assert after.messages[4] == before.messages[4]
+
+
+def test_each_copy_has_names_of_its_own_and_is_drawn_alike(world: World) -> None:
+    before = conversation(world)
+    first, second = (renamed(before, world, copy) for copy in (1, 2))
+    assert first == renamed(before, world, 1)
+    assert not {t.name for t in first.tools} & {t.name for t in second.tools} - {
+        "decline_request", "hand_over"}  # fmt: skip
+    assert len({before.id, first.id, second.id}) == 3
