@@ -155,7 +155,7 @@ def fine_tuned(name: str, seed: int, part: Part, steps: int, before: str) -> Pat
     """A part of SFT from the policy ``before``, in a folder of its own."""
     folder = WORK / f"{name}-{seed}"
     prepare(folder, [*SFT, f"sft.seed={seed}", f"sft.max_tokens={part.tokens}",
-                     f"sft.max_steps={steps}", f"sft.policy.path={before}"])  # fmt: skip
+                     f"sft.max_steps={steps}", f"policy.path={before}"])  # fmt: skip
     link_data(folder, part.table)
     run(folder, "sft", Path("models/sft"))
     return folder
@@ -345,7 +345,8 @@ def main() -> None:
     for seed in arguments.seeds:
         match arguments.part:
             case "start":
-                print(json.dumps(scored(start(seed), "sft")))
+                found = scored(start(seed), "sft").values()
+                print({name: fmean(one[name] for one in found) for name in ("success", "credit")})
                 print(json.dumps(along_sft(seed)))
                 print(json.dumps([pass_figures(seed, one) for one in (Split.HELDOUT, Split.TRAIN)]))
             case "rl":
