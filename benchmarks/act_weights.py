@@ -43,11 +43,11 @@ HEART = 0.3
 """How much such a message counts at first."""
 SEEN = 3
 """So many messages at least have a feature that is weighed."""
-KEPT = 10_000
+KEPT = 12_000
 """So many features at most are weighed."""
-STRENGTH = 0.1
+STRENGTH = 0.05
 """The inverse of the penalty on large weights."""
-UNIT = 60
+UNIT = 110
 """The whole number of a weight of one."""
 ROUNDS = 12
 """So often what is misread of what is to be read by heart counts for more."""
@@ -151,17 +151,19 @@ def own_ways() -> Iterator[Example]:
 def learned(examples: Sequence[Example]) -> Weights:
     """The weights that examples teach. Those to be read by heart that are not read so count twice
     as much in the next round."""
-    taught = [one.taught for one in examples]
+    taught = [one.taught | {ALWAYS} for one in examples]
     counts = Counter(feature for one in taught for feature in one)
     names = sorted(one for one, count in counts.items() if count >= SEEN)
     acts = np.array([ACTS.index(one.act) for one in examples])
     shares = np.array([HEART if one.split == BY_HEART else 1.0 for one in examples])
-    fitted = fit(matrix(taught, names), acts, shares)
-    worth = np.abs(fitted.coef_).max(axis=0) * np.sqrt([counts[one] for one in names])
-    names = [names[at] for at in sorted(np.argsort(-worth, kind="stable")[:KEPT])]
-    rows = matrix(taught, names)
+    often = np.array([counts[one] for one in names])
+    rare = np.sqrt(np.log(len(examples) / often) + 0.3)
+    worth = np.abs(fit(matrix(taught, names, rare), acts, shares) * rare).max(axis=0)
+    kept = sorted(np.argsort(-worth * np.sqrt(often), kind="stable")[:KEPT])
+    names, rare = [names[at] for at in kept], rare[kept]
+    rows = matrix(taught, names, rare)
     for _ in range(ROUNDS):
-        weights = whole(fit(rows, acts, shares), names)
+        weights = whole(fit(rows, acts, shares) * rare, names)
         wrong = [
             at
             for at, one in enumerate(examples)
@@ -175,26 +177,28 @@ def learned(examples: Sequence[Example]) -> Weights:
     return weights
 
 
-def fit(rows: csr_matrix, acts: Any, shares: Any) -> LogisticRegression:
-    model = LogisticRegression(C=STRENGTH, max_iter=400, tol=1e-3)
-    return model.fit(rows, acts, sample_weight=shares)
+def fit(rows: csr_matrix, acts: Any, shares: Any) -> Any:
+    """The weights of each column for each act."""
+    model = LogisticRegression(C=STRENGTH, max_iter=400, tol=1e-3, fit_intercept=False)
+    return model.fit(rows, acts, sample_weight=shares).coef_
 
 
-def matrix(features: Sequence[frozenset[str]], names: Sequence[str]) -> csr_matrix:
-    """A row of zeros and ones for each set of features, a column for each name."""
+def matrix(features: Sequence[frozenset[str]], names: Sequence[str], rare: Any) -> csr_matrix:
+    """A row for each set of features, a column for each name: ``rare`` where the set has it, and
+    each row as long as all are on average, so that long messages count no more than short ones."""
     at = {name: number for number, name in enumerate(names)}
     columns = [sorted(at[one] for one in row if one in at) for row in features]
     ends = np.cumsum([0, *map(len, columns)])
     flat = np.concatenate([np.array(one, dtype=int) for one in columns])
-    return csr_matrix((np.ones(len(flat)), flat, ends), shape=(len(features), len(names)))
+    lengths = np.sqrt(np.add.reduceat(rare[flat] ** 2, ends[:-1]))
+    values = rare[flat] * np.repeat(lengths.mean() / lengths, np.diff(ends))
+    return csr_matrix((values, flat, ends), shape=(len(features), len(names)))
 
 
-def whole(model: LogisticRegression, names: Sequence[str]) -> Weights:
-    """A model's weights as whole numbers; features without any are left out."""
-    rows = np.vstack([model.intercept_, model.coef_.T])
-    columns = np.clip(np.rint(rows * UNIT), -MOST, MOST).astype(int).tolist()
-    named = zip((ALWAYS, *names), columns, strict=True)
-    return {name: tuple(one) for name, one in named if any(one)}
+def whole(weights: Any, names: Sequence[str]) -> Weights:
+    """Weights as whole numbers; features without any are left out."""
+    columns = np.clip(np.rint(weights.T * UNIT), -MOST, MOST).astype(int).tolist()
+    return {name: tuple(one) for name, one in zip(names, columns, strict=True) if any(one)}
 
 
 def left_out(examples: Sequence[Example], out: Callable[[Example], bool]) -> Read:
