@@ -83,8 +83,8 @@ _CLASS: Mapping[str, str] = {
     word: name for name, words in reversed(_CLASSES.items()) for word in words.split()
 }
 _TOKEN = re.compile(
-    r"[\w.+-]+@[\w.-]+\w|\d{4}-\d\d-\d\d|[^\W\d_]+(?:['_-]\w+)*|[a-z]+-?\d+\w*|"
-    r"\d[\d.,:]*\d%?|\d%?|[^\s\w]"
+    r"[\w.+-]+@[\w.-]+\w|\d{4}-\d\d-\d\d|[a-z]+-?\d+\w*|[^\W\d_]+(?:['_-]\w+)*|"
+    r"\d{1,2}(?:st|nd|rd|th)\b|\d[\d.,:]*\d%?|\d%?|[^\s\w]"
 )
 _KEY = re.compile(r"[a-z]{1,4}-?\d{2,}\w*")
 _DATE = re.compile(
