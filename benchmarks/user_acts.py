@@ -3,11 +3,12 @@
     PYTHONPATH=src python benchmarks/user_acts.py [--split tune] [--misread] [--write]
 
 Reads tests/fixtures/users: messages of agents, the contexts that they were said in, and the labels
-of two people or models who knew the definitions of the acts alone. An act counts as right where it
-is the label; where the two differ, it is measured against the first, and apart on the messages that
-they agree on. What a message asks for is told in words; the slots due are those that a request for
-just these words asks for. Prints one JSON object, and with ``--write`` leaves it beside the
-messages as ``acts_<split>.json``.
+of people or models who knew the definitions of the acts alone. An act counts as right where it is
+the label; where two differ, it is measured against the first, and apart on the messages that they
+agree on. What the weights were learned from (``act_weights.py``) is read better than what is new.
+What a message asks for is told in words; the slots due are those that a request for just these
+words asks for. Prints one JSON object, and with ``--write`` leaves it beside the messages as
+``acts_<split>.json``.
 """
 
 from __future__ import annotations
@@ -66,13 +67,19 @@ def lines(path: Path) -> Iterator[Any]:
     return map(json.loads, text.splitlines())
 
 
+def all_lines(folder: Path, begins: str) -> Iterator[Any]:
+    """The JSON objects of all packed files whose names begin so."""
+    for path in sorted(folder.glob(f"{begins}*.jsonl.gz")):
+        yield from lines(path)
+
+
 @cache
 def contexts(folder: Path = FIXTURES) -> Mapping[str, Context]:
     """The contexts by id; their users tell what the goal's own way has them tell, and when."""
-    stored = [World.model_validate(one) for one in lines(folder / "worlds.jsonl.gz")]
+    stored = [World.model_validate(one) for one in all_lines(folder, "worlds")]
     worlds = {one.id: one for one in stored}
     found: dict[str, Context] = {}
-    for one in lines(folder / "contexts.jsonl.gz"):
+    for one in all_lines(folder, "contexts"):
         goal = WorldGoal.model_validate(one["goal"])
         trace = tuple(TraceEvent.model_validate(event) for event in one["trace"])
         found[one["id"]] = Context(worlds[one["world_id"]], with_facts(goal), trace)

@@ -76,22 +76,32 @@ def is_babble(message: HeardMessage) -> bool:
     return len(long) > len(set(long)) or tells.STUTTER.search(message.text) is not None
 
 
-def heard_message(world: World, raw: str, trace: Sequence[TraceEvent]) -> HeardMessage:
-    """A message without what is not said to the user, what the user said, and pleasantries."""
+def spoken_part(raw: str) -> str:
+    """A message without thoughts, calls and code."""
     for pattern in phrases.UNSPOKEN:
         raw = pattern.sub("\n", raw)
     for pattern, shorter in phrases.SHORTER:
         raw = pattern.sub(shorter, raw)
-    heard = {
+    return raw
+
+
+def heard_before(trace: Sequence[TraceEvent]) -> frozenset[str]:
+    """The sentences that the user has said, but for the shortest."""
+    return frozenset(
         one
         for event in trace
         if event.kind == EventKind.USER
         for one, _ in sentences(event.text)
         if len(one.split()) >= _ECHO
-    }
+    )
+
+
+def heard_message(world: World, raw: str, trace: Sequence[TraceEvent]) -> HeardMessage:
+    """A message without what is not said to the user, what the user said, and pleasantries."""
+    heard = heard_before(trace)
     said = tuple(
         (one, nested)
-        for sentence, nested in sentences(raw)
+        for sentence, nested in sentences(spoken_part(raw))
         if (one := tells.NOTHING_ELSE.sub("", sentence))
         and tells.WORD.search(one)
         and one not in heard
