@@ -3,8 +3,7 @@
 Run it with the package importable: ``python benchmarks/users.py``. It plays dialogues with agents
 that say and do anything, reads the labelled messages of tests/fixtures/users, and lets bad models
 play users through the gate. The last line is one JSON object with the figures, and ``--json``
-prints nothing else. ``act_accuracy`` is of the sealed messages, where there are any; else of some
-that the weights were learned from: how others are read, ``act_weights.py --leave-out`` measures.
+prints nothing else. ``act_accuracy`` is of the sealed messages, from which nothing was learned.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from user_acts import FIXTURES, SEALED, labelled, summary
+from user_acts import SEALED, labelled, summary
 from user_faults import FAULTY_GOALS, bad_users
 
 from astra.arena.acts import read_message
@@ -53,8 +52,6 @@ GOALS = 30
 """Goals of each world that are talked about."""
 CONF = Path(__file__).resolve().parents[1] / "conf/goals/base.yaml"
 LIMITS = SandboxLimits(cpu_s=600)
-OPENED = "second"
-"""The last set that was looked at."""
 OUT_OF_HAND = 60
 """Messages after which a dialogue counts as one without an end."""
 ASKING = (AgentAct.ASK, AgentAct.OFFER, AgentAct.PROPOSE)
@@ -107,14 +104,13 @@ def fuzz(
 
 
 def acts() -> Figures:
-    """How labelled messages are read: of the last set, sealed where there is one, and the first."""
-    sealed = (FIXTURES / f"utterances_{SEALED}.jsonl").exists()
-    last = summary(labelled(SEALED if sealed else OPENED))
+    """How labelled messages are read: of the sealed set, and of the first apart."""
+    sealed = summary(labelled(SEALED))
     return {
-        "act_accuracy": last["act_accuracy"],
+        "act_accuracy": sealed["act_accuracy"],
         "act_accuracy_tune": summary(labelled("tune"))["act_accuracy"],
-        "by_source": last["by_source"], "labellers_agree": last["labellers_agree"],
-        "kappa": last["kappa"], "act_messages": last["messages"],
+        "by_source": sealed["by_source"], "labellers_agree": sealed["labellers_agree"],
+        "kappa": sealed["kappa"], "act_messages": sealed["messages"],
     }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from astra.arena.prompt import initial_messages
 from astra.arena.reward import RewardMode
 from astra.arena.world_table import read_arenas
 from astra.arena.worlds import goal_of
+from astra.publish.origins import goal_id
 from astra.records.base import canonical_json, content_id
 from astra.records.environment import Arena
 from astra.records.qa import Split
@@ -122,7 +123,7 @@ def write_renamed(data: Path, name: str, copies: Sequence[int], most: int) -> No
         if one.split == "eval":
             made.append(one)
         elif len(codec.encode_conversation(one.messages, one.tools)[0]) <= most:
-            world = of[one.trajectory_id.partition(".")[0]]
+            world = of[goal_id(one)]
             made += [one, *(renamed(one, world, copy) for copy in copies)]
     write_records(data / f"{name}.parquet", sorted(made, key=lambda one: one.id), SFTSample)
 

@@ -25,6 +25,7 @@ from astra.worlds.domain import load_domains
 from astra.worlds.generator import generate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import act_weights
 import user_acts
 
 ASK, REPORT, OTHER = AgentAct.ASK, AgentAct.REPORT, AgentAct.OTHER
@@ -94,3 +95,12 @@ def test_kappa_is_what_is_agreed_beyond_chance() -> None:
     assert user_acts.kappa([(ASK, REPORT), (REPORT, ASK)]) == -1.0
     assert user_acts.kappa([(ASK, ASK), (ASK, ASK)]) is None
     assert user_acts.kappa([(ASK,)]) is None
+
+
+def test_nothing_is_learned_from_the_worlds_of_sealed_messages() -> None:
+    of = {name: one.world.id for name, one in user_acts.contexts().items()}
+    messages = user_acts.lines(user_acts.FIXTURES / f"utterances_{user_acts.SEALED}.jsonl")
+    sealed = {of[one["context"]] for one in messages}
+    learned = {of[one.context] for one in act_weights.own_ways()}
+    assert sealed and learned
+    assert not sealed & learned

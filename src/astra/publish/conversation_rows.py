@@ -6,10 +6,9 @@ import pyarrow as pa
 
 from astra.arena.worlds import goal_of
 from astra.llm.protocol import ModelConfig
-from astra.publish.data_rows import COUNTED, RowGate
+from astra.publish.data_rows import COUNTED, RowGate, chat_columns
 from astra.publish.origins import CONVERSATIONS, goal_id, goals
 from astra.records.trajectory import SFTSample
-from astra.scoring.export import message_document
 from astra.settings import load
 from astra.stage import Progress
 from astra.store.tables import read_records
@@ -40,11 +39,7 @@ def conversation_rows(gate: RowGate) -> None:
     for sample in read_records(CONVERSATIONS, SFTSample):
         arena, origin = played[goal_id(sample)]
         row = {
-            "id": sample.id,
-            "messages": [message_document(message) for message in sample.messages],
-            "tools": [tool.openai() for tool in sample.tools],
-            "language": sample.language,
-            "domain": sample.domain,
+            **chat_columns(sample),
             "kind": arena.kind.value,
             "traits": [trait.value for trait in goal_of(arena).traits],
             "goal": arena.id,

@@ -123,11 +123,7 @@ def sft_rows(gate: RowGate) -> None:
     for sample in read_records(SAMPLES, SFTSample):
         found = known[sample.trajectory_id]
         row = {
-            "id": sample.id,
-            "messages": [message_document(message) for message in sample.messages],
-            "tools": [tool.openai() for tool in sample.tools],
-            "language": sample.language,
-            "domain": sample.domain,
+            **chat_columns(sample),
             "kind": found.kind,
             "execution": found.execution,
             "agent": found.agent,
@@ -135,6 +131,17 @@ def sft_rows(gate: RowGate) -> None:
         }
         gate.add(sample.split, row, found.origins)
         progress.advance(1)
+
+
+def chat_columns(sample: SFTSample) -> dict[str, Any]:
+    """The columns that every set of conversations has, messages and tools in OpenAI's form."""
+    return {
+        "id": sample.id,
+        "messages": [message_document(message) for message in sample.messages],
+        "tools": [tool.openai() for tool in sample.tools],
+        "language": sample.language,
+        "domain": sample.domain,
+    }
 
 
 def arena_rows(gate: RowGate) -> None:
