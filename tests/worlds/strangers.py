@@ -32,6 +32,9 @@ MORE = {
         s.read[0].column in w.values for s in g.say for w in g.effect
         if w.action is WriteAction.UPDATE)),
     "long": (Q.FORBIDDEN, frozenset[GoalTrait](), lambda g: g.violates == "extend_length"),
+    # A reason is stored nowhere, so another one changes nothing.
+    "other_reason": (Q.WRITE, frozenset({GoalTrait.CHANGES_MIND}), lambda g: "reason" in
+                     g.wish[0].arguments),
 }  # fmt: skip
 
 
