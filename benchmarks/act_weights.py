@@ -8,7 +8,8 @@ numbers. ``--write`` leaves them in src/astra/arena/act_weights.json. ``--leave-
 well each split is read by what the others teach, ``--folds`` each fifth of the contexts.
 
 The rules know the splits and tests that they were tuned on by heart. So what they find counts as a
-feature of the other splits alone: else the model would trust them more than they deserve.
+feature of the other splits alone: else the model would trust them more than they deserve. Together
+with where a message stands it counts everywhere.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from user_acts import FIXTURES, SEALED, contexts, lines
 
+from astra.arena.act_features import FOUND
 from astra.arena.act_rules import ruled_act
 from astra.arena.act_weights import ACTS, ALWAYS, MOST, likeliest, packed
-from astra.arena.acts import FOUND, message_features, wanted_calls
+from astra.arena.acts import message_features, wanted_calls
 from astra.arena.heard_message import heard_message, is_babble, last_words
 from astra.records.world import AgentAct, EventKind, TraceEvent, World, WorldGoal
 
@@ -45,7 +47,7 @@ SEEN = 3
 """So many messages at least have a feature that is weighed."""
 KEPT = 12_000
 """So many features at most are weighed."""
-STRENGTH = 0.05
+STRENGTH = 0.1
 """The inverse of the penalty on large weights."""
 UNIT = 110
 """The whole number of a weight of one."""
@@ -135,7 +137,8 @@ def own_ways() -> Iterator[Example]:
     """Each message of the fixtures' goals before a turn of the user, or the end; not of the goals
     that sealed messages are about."""
     seen = set[str]()
-    sealed = {one["context"] for one in lines(FIXTURES / f"utterances_{SEALED}.jsonl")}
+    kept = [one for path in FIXTURES.glob(f"utterances_{SEALED}.jsonl") for one in lines(path)]
+    sealed = {one["context"] for one in kept}
     hidden = {contexts()[one].world.id for one in sealed}
     for name, one in contexts().items():
         if one.world.id in hidden:

@@ -15,6 +15,7 @@ from astra.arena.act_rules import ruled_act
 from astra.arena.act_weights import ACTS, ALWAYS, MOST, likeliest, packed, stored, unpacked
 from astra.arena.acts import message_features, read_message, wanted_calls
 from astra.arena.heard_message import heard_message, last_words
+from astra.arena.world_words import world_words
 from astra.records.world import AgentAct, EventKind, TraceEvent, World, WorldGoal
 
 FOLDER = Path(__file__).parents[1] / "fixtures/users"
@@ -24,21 +25,22 @@ READ = 0.97
 
 
 def lines(name: str) -> Iterator[Any]:
-    data = (FOLDER / name).read_bytes()
-    text = gzip.decompress(data) if name.endswith(".gz") else data
-    yield from map(json.loads, text.decode().splitlines())
+    for path in sorted(FOLDER.glob(name)):
+        data = path.read_bytes()
+        text = gzip.decompress(data) if name.endswith(".gz") else data
+        yield from map(json.loads, text.decode().splitlines())
 
 
 @pytest.fixture(scope="module")
 def contexts() -> dict[str, tuple[World, WorldGoal, tuple[TraceEvent, ...]]]:
-    worlds = {one.id: one for one in map(World.model_validate, lines("worlds.jsonl.gz"))}
+    worlds = {one.id: one for one in map(World.model_validate, lines("worlds*.jsonl.gz"))}
     return {
         one["id"]: (
             worlds[one["world_id"]],
             WorldGoal.model_validate(one["goal"]),
             tuple(map(TraceEvent.model_validate, one["trace"])),
         )
-        for one in lines("contexts.jsonl.gz")
+        for one in lines("contexts*.jsonl.gz")
     }
 
 
@@ -64,8 +66,9 @@ def test_the_act_with_the_largest_sum_is_read_and_the_first_of_equal_ones() -> N
 
 
 def test_the_goals_own_ways_are_read_as_the_rules_read_them(contexts: Any) -> None:
+    sealed = {contexts[one["context"]][0].id for one in lines("utterances_test.jsonl")}
     for world, goal, _ in contexts.values():
-        for at, event in enumerate(goal.trace):
+        for at, event in enumerate(() if world.id in sealed else goal.trace):
             waits = at + 1 == len(goal.trace) or goal.trace[at + 1].kind == EventKind.USER
             if event.kind != EventKind.ASSISTANT or not waits:
                 continue
@@ -76,7 +79,10 @@ def test_the_goals_own_ways_are_read_as_the_rules_read_them(contexts: Any) -> No
             assert read_message(world, goal, said).act == ruled, event.text
 
 
-@pytest.mark.parametrize("split", ["tune", "opened", "second", "fluent", "rough", "mixed"])
+@pytest.mark.parametrize(
+    "split",
+    ["tune", "opened", "second", "third", "fluent", "rough", "mixed", "spoken", "sampled", "drawn"],
+)
 def test_nearly_all_labelled_messages_are_read_as_labelled(split: str, contexts: Any) -> None:
     acts = {one["id"]: one["act"] for one in lines(f"labels_{split}_a.jsonl")}
     right: list[bool] = []
@@ -92,3 +98,26 @@ def test_words_of_a_world_are_marked(contexts: Any) -> None:
     said = TraceEvent(kind=EventKind.ASSISTANT, text="Nora, shall I extend LN8141 by 7 days?")
     found = message_features(world, goal, (*trace, said))
     assert {"NAME ,", "i CHANGE KEY", "by NUM", "r:act propose", "user opening"} <= found
+
+
+def test_what_rules_find_counts_together_with_where_it_is_said(contexts: Any) -> None:
+    world, goal, trace = contexts["f318de4e-1"]
+    said = TraceEvent(kind=EventKind.ASSISTANT, text="Nora, shall I extend LN8141 by 7 days?")
+    found = message_features(world, goal, (*trace, said))
+    assert {"@user opening: r:act propose", "@after user: q:KEY"} <= found
+    assert "@after user: q:KEY,NUM" not in found
+
+
+def test_words_of_another_world_are_strange(contexts: Any) -> None:
+    world, goal, trace = contexts["f318de4e-1"]
+    for text, many in (("Shall I extend the loan?", 0), ("Californian webpack manifests", 3)):
+        said = TraceEvent(kind=EventKind.ASSISTANT, text=text)
+        assert f"strange {many}" in message_features(world, goal, (*trace, said))
+
+
+def test_worlds_that_share_an_id_have_words_of_their_own(contexts: Any) -> None:
+    world, _, _ = contexts["f318de4e-1"]
+    other = world.model_copy(update={"policy": f"{world.policy} Californian."})
+    assert other.id == world.id
+    assert "californian" not in world_words(world).known
+    assert "californian" in world_words(other).known

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from astra.arena import act_phrases as phrases
-from astra.arena.claims import sentences
-from astra.arena.heard_message import HeardMessage, changes_in, heard_before, spoken_part
-from astra.records.world import (
-    ColumnType,
-    EventKind,
-    ToolRole,
-    TraceEvent,
-    World,
-    WorldTool,
-)
+from astra.arena.claims import stems
+from astra.arena.heard_message import HeardMessage, changes_in
+from astra.arena.world_words import WorldWords, words_in, world_words
+from astra.records.world import EventKind, TraceEvent, World
 
+FOUND = "r:"
+"""How features begin that rules find."""
 _CLASSES = {
     "I": "i we im",
     "MY": "my our ours mine",
@@ -95,46 +90,59 @@ _DATE = re.compile(
 _NUMBERS = frozenset("two three four five six seven eight nine ten eleven twelve".split())
 _SUFFIX = re.compile(r"(.+?)('(?:ll|d|s|m|re|ve)|n't)")
 _ENDINGS = (("ed", "wn", "id"), ("ing",), ("tion", "al", "ment", "sion"))
-_COMMON = frozenset("the of and for a an to in on with by at first new day time is".split())
-_ENDING_ROLES = (ToolRole.DECLINE, ToolRole.HAND_OVER)
+_PLACED = re.compile(rf"{FOUND}.+|[qs]:[A-Z]+")
 _ECHO = "ECHO"
+_LONG = re.compile(r"[^\W\d_]{3,}")
 _MOST_WORDS = 400
 """So many words of a sentence are weighed."""
 _ENDS = 30
 """So many sentences at either end of a message are weighed."""
 
 
-class _Words(NamedTuple):
-    """What the words of a world are marked as."""
-
-    message: HeardMessage
-    tools: Mapping[str, str]
-    names: frozenset[str]
-
-
 def features(
     world: World, message: HeardMessage, raw: str, trace: Sequence[TraceEvent]
 ) -> set[str]:  # fmt: skip
     """What the model weighs of a message besides what rules find in it."""
-    tools = {one.tool.name: _kind(one) for one in world.tools}
-    words = _Words(message, tools, _names(world))
-    heard = heard_before(trace)
+    words = world_words(world)
     said: list[list[str]] = []
     listed = 0
-    spoken = [*sentences(spoken_part(raw))]
+    spoken = message.spoken
     for one, nested in spoken[:_ENDS] + spoken[_ENDS:][-_ENDS:]:
-        marked = [_ECHO] if one in heard else [*_marked(words, one)][:_MOST_WORDS]
+        echoed = one in message.heard
+        marked = [_ECHO] if echoed else [*_marked(words, message, one)][:_MOST_WORDS]
         said.append(["^", *marked, "$"])
         listed += nested
-    found = {*_where(tools, trace), "listed" if listed > 1 else "flat"}
+    found = {*where(world, trace), "listed" if listed > 1 else "flat"}
     if any(one.search(raw) for one in phrases.UNSPOKEN):
         found.add("unspoken")
     asking = sum("?" in one[-3:] for one in said)
     found |= {f"questions {min(asking, 2)}", f"sentences {min(len(said), 6)}",
               f"words {min(10, sum(map(len, said)) // 8)}"}  # fmt: skip
+    found.update(_strange(words, message, trace))
     for at, one in enumerate(said):
         found.update(_of_sentence(one, at == 0, at == len(said) - 1))
     return found
+
+
+def placed(places: Iterable[str], found: Iterable[str]) -> Iterator[str]:
+    """What rules find and which classes of words there are, together with where the message
+    stands."""
+    held = [one for one in found if _PLACED.fullmatch(one)]
+    for place in places:
+        yield from (f"@{place}: {one}" for one in held)
+
+
+def _strange(
+    words: WorldWords, message: HeardMessage, trace: Sequence[TraceEvent]
+) -> Iterator[str]:  # fmt: skip
+    """How many words, and how many of all, are neither everyday ones nor the world's, nor were said
+    before."""
+    said = [word for one, _ in message.spoken for word in _LONG.findall(one)]
+    before = words_in(" ".join(one.text for one in trace[:-1]))
+    strange = [one for one in said if one not in words.known and one not in before
+               and one not in _CLASS and stems(one).isdisjoint(words.known)]  # fmt: skip
+    yield f"strange {min(8, len(strange))}"
+    yield f"strange share {min(6, 20 * len(strange) // max(1, len(said)))}"
 
 
 def _of_sentence(said: Sequence[str], first: bool, last: bool) -> Iterator[str]:
@@ -178,17 +186,17 @@ def _class(word: str) -> str:
     return _CLASS.get(word) or ("x" if word.isalpha() and word.islower() else word)
 
 
-def _marked(words: _Words, sentence: str) -> Iterator[str]:
+def _marked(words: WorldWords, message: HeardMessage, sentence: str) -> Iterator[str]:
     """The words of a sentence, marked."""
     for token in _TOKEN.findall(sentence):
         ended = _SUFFIX.fullmatch(token)
         for one in ended.groups() if ended else (token,):
-            yield _mark(words, one)
+            yield _mark(words, message, one)
 
 
-def _mark(words: _Words, token: str) -> str:
-    if token in words.tools:
-        return f"TOOL{words.tools[token]}"
+def _mark(words: WorldWords, message: HeardMessage, token: str) -> str:
+    if token in words.kinds:
+        return f"TOOL{words.kinds[token]}"
     if "@" in token[1:]:
         return "EMAIL"
     if _DATE.fullmatch(token):
@@ -201,37 +209,17 @@ def _mark(words: _Words, token: str) -> str:
         return "CODE"
     if not token.isalpha():
         return token
-    if token in words.names:
+    if token in words.people:
         return "NAME"
-    if changes_in(words.message, token):
+    if changes_in(message, token):
         form = next((one[0] for one in _ENDINGS if token.endswith(one)), "")
         return f"CHANGE{form}"
-    if token in words.message.names:
+    if token in words.names:
         return "NOUNs" if token.endswith("s") else "NOUN"
     return token
 
 
-def _names(world: World) -> frozenset[str]:
-    """The words of people's and things' names that are not everyday words."""
-    cells = (
-        str(row[column.name])
-        for table in world.tables
-        for column in table.columns
-        if column.type == ColumnType.STRING and column.name.endswith("name")
-        for row in world.rows[table.name]
-    )
-    words = {word for cell in cells for word in cell.casefold().split() if len(word) > 2}
-    return frozenset(words - _COMMON)
-
-
-def _kind(tool: WorldTool) -> str:
-    """Whether a tool writes, ends a request, or reads."""
-    if tool.role in _ENDING_ROLES:
-        return "end"
-    return "write" if tool.changes or tool.writes else "read"
-
-
-def _where(tools: Mapping[str, str], trace: Iterable[TraceEvent]) -> Iterator[str]:
+def where(world: World, trace: Iterable[TraceEvent]) -> Iterator[str]:
     """Where in the conversation a message stands: what came last before it."""
     before = [one for one in trace if one.kind != EventKind.ASSISTANT]
     if not before:
@@ -241,6 +229,7 @@ def _where(tools: Mapping[str, str], trace: Iterable[TraceEvent]) -> Iterator[st
     if last.kind == EventKind.USER:
         yield f"user {last.act}"
         return
-    yield f"call {tools.get(last.tool, 'none')} {'failed' if last.failed else 'made'}"
+    kind = world_words(world).kinds.get(last.tool, "none")
+    yield f"call {kind} {'failed' if last.failed else 'made'}"
     if isinstance(last.result, list) and len(last.result) > 1:
         yield "rows"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from astra.arena import act_phrases as phrases
 from astra.arena import told_phrases as tells
-from astra.arena.agreements import options_of
 from astra.arena.asked_slots import Slot, asked_for, offered_slots, says
 from astra.arena.claims import stems
-from astra.arena.heard_message import SHORT, HeardMessage, MessageReading, changing_tools, deeds_in
+from astra.arena.heard_message import SHORT, HeardMessage, MessageReading, deeds_in
 from astra.arena.statements import dates_in, numbers_in
+from astra.arena.world_words import world_words
 from astra.records.world import (
     AgentAct,
     World,
@@ -145,14 +145,8 @@ def has_options(message: HeardMessage, sentence: str) -> bool:
 
 def count_options(world: World, said: str) -> int:
     """How many rows of one table, or options of one parameter, a text names; the most of any."""
+    known = world_words(world)
     words = set(tells.NAMES.findall(said))
-    most = 0
-    for table in world.tables:
-        most = max(
-            most, len(words & {str(r[table.key]).casefold() for r in world.rows[table.name]})
-        )
-    for one in changing_tools(world):
-        for options in options_of(one).values():
-            named = sum(says(option, said) for option in options)
-            most = max(most, named)
-    return most
+    rows = (len(words & keys) for keys in known.keys)
+    options = (sum(says(option, said) for option in each) for each in known.options)
+    return max(*rows, *options, 0)

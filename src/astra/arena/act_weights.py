@@ -44,9 +44,6 @@ def likeliest(
 ) -> AgentAct:  # fmt: skip
     """The act that features speak for most; of acts alike the first."""
     known = stored() if weights is None else weights
-    none = (0,) * len(ACTS)
-    sums = [*known.get(ALWAYS, none)]
-    for one in features:
-        for at, weight in enumerate(known.get(one, none)):
-            sums[at] += weight
+    held = [known[one] for one in (ALWAYS, *features) if one in known]
+    sums = [sum(each) for each in zip(*held, strict=True)] or [0]
     return ACTS[sums.index(max(sums))]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from astra.arena import told_phrases as tells
-from astra.arena.act_features import features
+from astra.arena.act_features import FOUND, features, placed, where
 from astra.arena.act_questions import put_up, questions_in, read_question
 from astra.arena.act_rules import announces, asks_leave, findings, impending, leans, ruled_act
 from astra.arena.act_weights import likeliest
@@ -38,17 +38,16 @@ from astra.records.world import (
 
 MOST_CHARACTERS = 6_000
 """So much of a message is read, half of it from either end; no user reads more."""
-FOUND = "r:"
-"""How features begin that rules find."""
 
 
 def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> MessageReading:
     """The act of what the agent said since the user's last turn and its last call, and what that is
     about."""
-    message = heard_message(world, _bounded(last_words(trace)), trace)
+    raw = _bounded(last_words(trace))
+    message = heard_message(world, raw, trace)
     if is_babble(message):
         return MessageReading(AgentAct.OTHER)
-    act = likeliest(_features(world, goal, message, trace))
+    act = likeliest(_features(world, goal, raw, message, trace))
     if act not in (AgentAct.PROPOSE, AgentAct.OFFER, AgentAct.ASK):
         return MessageReading(act)
     slots = slots_of(world, goal.script.facts if goal.script else ())
@@ -63,16 +62,17 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
 
 def message_features(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> set[str]:
     """What the model weighs of the last message of a trace; the verdict of the rules among it."""
-    return _features(world, goal, heard_message(world, _bounded(last_words(trace)), trace), trace)
+    raw = _bounded(last_words(trace))
+    return _features(world, goal, raw, heard_message(world, raw, trace), trace)
 
 
 def _features(
-    world: World, goal: WorldGoal, message: HeardMessage, trace: Sequence[TraceEvent]
-) -> set[str]:  # fmt: skip
-    raw = _bounded(last_words(trace))
+    world: World, goal: WorldGoal, raw: str, message: HeardMessage, trace: Sequence[TraceEvent]
+) -> set[str]:
     verdict = ruled_act(world, raw, message, wanted_calls(world, goal, trace))
     found = {f"{FOUND}{one}" for one in (f"act {verdict}", *findings(world, raw, message))}
-    return found | features(world, message, raw, trace)
+    found |= features(world, message, raw, trace)
+    return found.union(placed(where(world, trace), found))
 
 
 def _bounded(raw: str) -> str:

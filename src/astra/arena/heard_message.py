@@ -8,21 +8,11 @@ from typing import NamedTuple
 
 from astra.arena import act_phrases as phrases
 from astra.arena import told_phrases as tells
-from astra.arena.agreements import verbs_of
-from astra.arena.answers import normalise
 from astra.arena.claims import name_stems, sentences, stems
 from astra.arena.statements import places_of
 from astra.arena.traces import proposal
-from astra.records.world import (
-    AgentAct,
-    ColumnType,
-    EventKind,
-    ToolRole,
-    TraceEvent,
-    World,
-    WorldColumn,
-    WorldTool,
-)
+from astra.arena.world_words import changing_tools, world_words
+from astra.records.world import AgentAct, EventKind, TraceEvent, World
 
 _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
@@ -60,6 +50,10 @@ class HeardMessage(NamedTuple):
     """What the cells of columns with options may be."""
     cells: frozenset[str]
     """The texts in the world's other cells, normalised."""
+    spoken: tuple[tuple[str, bool], ...]
+    """All that is said to the user, before anything was left out of ``said``."""
+    heard: frozenset[str]
+    """The sentences that the user has said."""
 
 
 def last_words(trace: Sequence[TraceEvent]) -> str:
@@ -99,50 +93,21 @@ def heard_before(trace: Sequence[TraceEvent]) -> frozenset[str]:
 def heard_message(world: World, raw: str, trace: Sequence[TraceEvent]) -> HeardMessage:
     """A message without what is not said to the user, what the user said, and pleasantries."""
     heard = heard_before(trace)
+    spoken = tuple(sentences(spoken_part(raw)))
     said = tuple(
         (one, nested)
-        for sentence, nested in sentences(spoken_part(raw))
+        for sentence, nested in spoken
         if (one := tells.NOTHING_ELSE.sub("", sentence))
         and tells.WORD.search(one)
         and one not in heard
         and not phrases.CLOSING.search(one)
         and not _is_users(world, one)
     )
-    tools = changing_tools(world)
-    verbs = phrases.CHANGING.union(*(verbs_of(one) for one in tools)) - phrases.IDLE
-    changing = verbs | {one.removesuffix("e") for one in verbs}
-    names = (name for table in world.tables for name in (table.name, *map(_name, table.columns)))
-    nouns = frozenset[str]().union(*map(name_stems, names))
+    words = world_words(world)
     return HeardMessage(
-        said, "\n".join(one for one, _ in said), changing, nouns, _words_of_names(world),
-        _states(world), _cells(world),
+        said, "\n".join(one for one, _ in said), words.changing, words.nouns, words.names,
+        words.states, words.cells, spoken, heard,
     )  # fmt: skip
-
-
-def _words_of_names(world: World) -> frozenset[str]:
-    """The words of what tables and columns are called: an order, and no *ordering*."""
-    columns = (column.name for table in world.tables for column in table.columns)
-    tables = (name for table in world.tables for name in (table.name, table.name.rstrip("s")))
-    return frozenset(word for name in (*columns, *tables) for word in name.split("_"))
-
-
-def _states(world: World) -> tuple[str, ...]:
-    """What the cells of columns with options may be."""
-    columns = (column for table in world.tables for column in table.columns)
-    values = {one.replace("_", " ") for column in columns for one in column.values}
-    return tuple(normalise(one) for one in sorted(values))
-
-
-def _cells(world: World) -> frozenset[str]:
-    """The texts in the cells of other columns, long enough to be told from words."""
-    cells = (
-        str(row[column.name])
-        for table in world.tables
-        for column in table.columns
-        if column.type == ColumnType.STRING
-        for row in world.rows[table.name]
-    )
-    return frozenset(normalise(one) for one in cells if len(one) > SHORT)
 
 
 def _is_users(world: World, sentence: str) -> bool:
@@ -152,12 +117,6 @@ def _is_users(world: World, sentence: str) -> bool:
     return any(
         told.startswith(mine) for found in tells.MY.finditer(sentence) for told in found.groups("")
     )
-
-
-def changing_tools(world: World) -> list[WorldTool]:
-    """The tools that change what the user has, not those that end a request."""
-    ending = (ToolRole.DECLINE, ToolRole.HAND_OVER)
-    return [one for one in world.tools if (one.changes or one.writes) and one.role not in ending]
 
 
 def names_change(world: World, message: HeardMessage, said: str) -> bool:
@@ -194,7 +153,3 @@ def names_tool(world: World, said: str) -> bool:
         next(places_of(one.tool.name, said, False), None) is not None
         for one in changing_tools(world)
     )
-
-
-def _name(column: WorldColumn) -> str:
-    return column.name
