@@ -76,6 +76,16 @@ def test_every_variant_is_sound_and_within_its_bounds(name: str, shape: WorldSha
         assert world.split == load_domains()[name].split
 
 
+@pytest.mark.parametrize("name", ["veterinary_clinic", "gym_classes", "museum_ticketing"])
+def test_small_worlds_whose_tools_show_no_date_have_no_rule_about_it(name: str) -> None:
+    """They list appointments with the key of their session, and nothing reads a session."""
+    for seed in range(20):
+        world = generate(load_domains()[name], 0, WorldShape.SMALL, seed)
+        shown = {table for tool in world.tools if not tool.writes for table in tool.shows}
+        assert world.tables[1].name not in shown
+        assert [rule.id for rule in world.rules] == ["authenticate", "resize_limit"]
+
+
 def test_variants_differ_in_rows_names_of_tools_and_rules() -> None:
     made = [generate(load_domains()["tool_rental"], v, WorldShape.FULL, 0) for v in range(8)]
     for one, other in itertools.combinations(made, 2):
