@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -30,6 +31,7 @@ from astra.worlds.config import ProofConfig, WorldsConfig
 from astra.worlds.domain import Archetype, load_domains
 from astra.worlds.generator import generate
 from astra.worlds.plans import plans
+from astra.worlds.policy import REFUSALS
 from astra.worlds.soundness import soundness_faults
 from astra.worlds.worlds import WorldTeachers, overlap, worlds
 
@@ -84,6 +86,14 @@ def test_small_worlds_whose_tools_show_no_date_have_no_rule_about_it(name: str) 
         shown = {table for tool in world.tools if not tool.writes for table in tool.shows}
         assert world.tables[1].name not in shown
         assert [rule.id for rule in world.rules] == ["authenticate", "resize_limit"]
+
+
+@pytest.mark.parametrize("shape", [WorldShape.SMALL, WorldShape.FULL])
+def test_a_policy_says_what_each_general_code_is_for_and_to_wait(shape: WorldShape) -> None:
+    policy = generate(load_domains()["museum_ticketing"], 0, shape, 0).policy
+    for code in REFUSALS:
+        assert re.search(rf"`{code}` (?:\(\w|where )", policy), code
+    assert "Before `not_offered`, tell the user and wait for the answer." in policy
 
 
 def test_variants_differ_in_rows_names_of_tools_and_rules() -> None:

@@ -16,8 +16,13 @@ REFUSALS = {
                    "either",
 }  # fmt: skip
 """Codes of ``decline_request`` that every world has, and when each is right."""
-SAY_FIRST = "Before `not_offered`, tell the user."
+SAY_FIRST = "Before `not_offered`, tell the user and wait for the answer."
 """What every policy says, so that a user who has a tool for the agent can bring it."""
+_SHORT_END = (
+    "Otherwise decline with that code, `not_found` (no such record), `not_available` "
+    f"(taken or full) or `not_offered` (no tool for it). {SAY_FIRST}"
+)
+"""How a request ends in a small world: what ``REFUSALS`` says, in fewer words."""
 _OPENING = (
     "It is {time} on {day}. You see and change records with your tools alone: what no tool has "
     "told you, you do not know, and you do not guess. Dates are written year, month, day."
@@ -26,14 +31,11 @@ A = Archetype
 
 
 def policy_text(layout: Layout, clock: str, rules: Iterable[PolicyRule]) -> str:
-    """The policy of a world. A small world's has at most 60 words."""
+    """The policy of a world. A small world's has at most 80 words."""
     sentences = [rule.text for rule in rules]
     topics = layout.domain.topics
     if layout.small:
-        return (
-            f"{layout.domain.title}. Today is {clock[:10]}. {' '.join(sentences)} "
-            f"Otherwise decline with that code. {SAY_FIRST}"
-        )
+        return f"{layout.domain.title}. Today is {clock[:10]}. {' '.join(sentences)} {_SHORT_END}"
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
     return "\n\n".join([
         f"# {layout.domain.title}", _opening(layout, clock), _nouns(layout), _work(layout),
@@ -49,7 +51,7 @@ def desk_policy(
     a request ends. ``sentences`` are the rules', each with its code."""
     if shape is WorldShape.SMALL:
         told = [f"{title}. Today is {clock[:10]}.", about, *sentences]
-        return " ".join([*filter(None, told), f"Otherwise decline with that code. {SAY_FIRST}"])
+        return " ".join([*filter(None, told), _SHORT_END])
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
     opening = _OPENING.format(time=clock[11:16], day=clock[:10])
     parts = [f"# {title}", opening, about, f"## Rules\n\n{numbered}", ending(topics)]

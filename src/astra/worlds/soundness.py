@@ -51,7 +51,7 @@ class Bounds:
 
 BOUNDS = {
     WorldShape.FULL: Bounds((5, 8), (12, 20), (6, 12), 4, (250, 700), (150, 600)),
-    WorldShape.SMALL: Bounds((3, 3), (1, 6), (1, 3), 1, (1, 60), (10, 80)),
+    WorldShape.SMALL: Bounds((3, 3), (1, 6), (1, 3), 1, (1, 80), (10, 80)),
     WorldShape.SERVICE: Bounds((2, 20), (4, 60), (1, 30), 0, (1, 1_500), (10, 5_000)),
 }
 """Sizes of worlds: full ones are desks with a rulebook, small ones fit a small policy, those of
