@@ -32,6 +32,7 @@ from astra.worlds.domain import Archetype, load_domains
 from astra.worlds.generator import generate
 from astra.worlds.plans import plans
 from astra.worlds.policy import REFUSALS
+from astra.worlds.sentences import with_article
 from astra.worlds.soundness import soundness_faults
 from astra.worlds.worlds import WorldTeachers, overlap, worlds
 
@@ -94,6 +95,15 @@ def test_a_policy_says_what_each_general_code_is_for_and_to_wait(shape: WorldSha
     for code in REFUSALS:
         assert re.search(rf"`{code}` (?:\(\w|where )", policy), code
     assert "Before `not_offered`, tell the user and wait for the answer." in policy
+
+
+@pytest.mark.parametrize("name", ["utility_metering", "veterinary_clinic"])
+@pytest.mark.parametrize("shape", [WorldShape.SMALL, WorldShape.FULL])
+def test_articles_fit_their_nouns(name: str, shape: WorldShape) -> None:
+    world = generate(load_domains()[name], 0, shape, 0)
+    told = [world.policy, *(tool.tool.description for tool in world.tools)]
+    assert not re.search(r"\ba [aeiou]", " ".join(told), re.I)
+    assert with_article("use") == "a use"
 
 
 def test_variants_differ_in_rows_names_of_tools_and_rules() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from astra.records.world import PolicyRule, WorldShape
 from astra.worlds.domain import Archetype
 from astra.worlds.layout import Layout
-from astra.worlds.sentences import listed
+from astra.worlds.sentences import listed, with_article
 
 REFUSALS = {
     "not_found": "what the user names does not exist",
@@ -72,20 +72,22 @@ def _nouns(layout: Layout) -> str:
     """How the tables belong together, in words."""
     party, asset = layout.noun(A.PARTY), layout.noun(A.ASSET)
     contract = layout.noun(A.CONTRACT)
+    a_contract, an_asset = with_article(contract.noun), with_article(asset.noun).capitalize()
     states = listed([s.replace("_", " ") for s in layout.values(A.CONTRACT, "state")], "or")
     tiers = listed([t.replace("_", " ") for t in layout.values(A.PARTY, "tier")], "or")
     lines = [
-        f"Each {party.noun} has a {_words(layout, A.PARTY, 'tier')}, which is {tiers}.",
-        f"A {contract.noun} belongs to one {party.noun} and one {asset.noun}; it is {states}.",
+        f"Each {party.noun} has {with_article(_words(layout, A.PARTY, 'tier'))}, which is {tiers}.",
+        f"{a_contract.capitalize()} belongs to one {party.noun} and one {asset.noun}; it is "
+        f"{states}.",
     ]
     if layout.slots:
         lines.append(
-            f"A {asset.noun} takes place on one day and has so many places; a {contract.noun} "
+            f"{an_asset} takes place on one day and has so many places; {a_contract} "
             "takes some of them, and its price is the price of a place times their number."
         )
     else:
         lines.append(
-            f"A {asset.noun} is with one {party.noun} at a time; the price of a {contract.noun} "
+            f"{an_asset} is with one {party.noun} at a time; the price of {a_contract} "
             "is the price of a day times the number of days."
         )
     if layout.has(A.KIND):
@@ -97,9 +99,10 @@ def _nouns(layout: Layout) -> str:
             f"What was paid or refunded stands in {ledger.plural}, each with the {means.noun} used."
         )
     if layout.has(A.LINE):
-        lines.append(f"A {contract.noun} may have {layout.noun(A.LINE).plural}.")
+        lines.append(f"{a_contract.capitalize()} may have {layout.noun(A.LINE).plural}.")
     if layout.has(A.TICKET):
-        lines.append(f"A {layout.noun(A.TICKET).noun} is about one {contract.noun}.")
+        ticket = with_article(layout.noun(A.TICKET).noun).capitalize()
+        lines.append(f"{ticket} is about one {contract.noun}.")
     return "## What you work with\n\n" + " ".join(lines)
 
 
