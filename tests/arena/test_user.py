@@ -165,6 +165,14 @@ def test_what_the_user_does_not_know(talk: Any) -> None:
     assert one.says(AgentAct.OFFER).turn.act == A.UNKNOWN
 
 
+def test_what_is_asked_besides_is_not_passed_over(talk: Any) -> None:
+    """How many animals, and on which date is the session?"""
+    one = talk(goal_of())
+    reply = one.says(AgentAct.ASK, "day", unknown=True).turn
+    assert (reply.act, reply.facts) == (A.ANSWER, {"day": DAY})
+    assert f"{A.UNKNOWN} " in reply.text
+
+
 def test_the_same_question_again_is_answered_again_and_uses_up_patience(talk: Any) -> None:
     one = talk(goal_of())
     texts = [one.says(AgentAct.ASK, "day").turn.text for _ in range(3)]
@@ -263,11 +271,22 @@ def test_what_is_to_be_told_has_to_be_told(talk: Any, runner: WorldRunner) -> No
 @pytest.mark.parametrize("act", [AgentAct.REFUSE, AgentAct.REPORT])
 def test_a_request_that_is_declined_ends_with_its_row(talk: Any, act: AgentAct) -> None:
     outcome = GoalOutcome(kind=DECLINED, reason="tier_too_low")
-    for reason, ends in (("tier_too_low", StopReason.ANSWERED), ("not_found", None)):
+    right, wrong = ("tier_too_low", StopReason.ANSWERED), ("not_found", StopReason.USER_LEFT)
+    for reason, ends in (right, wrong):
         one = talk(goal_of(effect=(), outcome=outcome))
         assert one.says(act).turn.act == A.NUDGE
         one.calls(call("decline_request", reason=reason))
         assert one.says(act).ends == ends
+
+
+@pytest.mark.parametrize("act", [AgentAct.REFUSE, AgentAct.REPORT, AgentAct.ASK])
+def test_who_is_declined_what_could_be_done_leaves(talk: Any, act: AgentAct) -> None:
+    """No tool is brought for a request that has been declined, and nothing is asked for."""
+    one = talk(goal_of(worded(A.TOOL, adds_tools=("cancel_booking",))))
+    one.calls(call("decline_request", reason="not_found"))
+    left = one.says(act)
+    assert (left.turn.act, left.turn.adds_tools) == (A.LEAVE, ())
+    assert left.ends == StopReason.USER_LEFT
 
 
 def successive() -> WorldGoal:

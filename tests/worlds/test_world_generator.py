@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -30,6 +31,8 @@ from astra.worlds.config import ProofConfig, WorldsConfig
 from astra.worlds.domain import Archetype, load_domains
 from astra.worlds.generator import generate
 from astra.worlds.plans import plans
+from astra.worlds.policy import REFUSALS
+from astra.worlds.sentences import with_article
 from astra.worlds.soundness import soundness_faults
 from astra.worlds.worlds import WorldTeachers, overlap, worlds
 
@@ -74,6 +77,33 @@ def test_every_variant_is_sound_and_within_its_bounds(name: str, shape: WorldSha
         world = generate(load_domains()[name], variant, shape, 0)
         assert not list(soundness_faults(world))
         assert world.split == load_domains()[name].split
+
+
+@pytest.mark.parametrize("name", ["veterinary_clinic", "gym_classes", "museum_ticketing"])
+def test_small_worlds_whose_tools_show_no_date_have_no_rule_about_it(name: str) -> None:
+    """They list appointments with the key of their session, and nothing reads a session."""
+    for seed in range(20):
+        world = generate(load_domains()[name], 0, WorldShape.SMALL, seed)
+        shown = {table for tool in world.tools if not tool.writes for table in tool.shows}
+        assert world.tables[1].name not in shown
+        assert [rule.id for rule in world.rules] == ["authenticate", "resize_limit"]
+
+
+@pytest.mark.parametrize("shape", [WorldShape.SMALL, WorldShape.FULL])
+def test_a_policy_says_what_each_general_code_is_for_and_to_wait(shape: WorldShape) -> None:
+    policy = generate(load_domains()["museum_ticketing"], 0, shape, 0).policy
+    for code in REFUSALS:
+        assert re.search(rf"`{code}` (?:\(\w|where )", policy), code
+    assert "Before `not_offered`, tell the user and wait for the answer." in policy
+
+
+@pytest.mark.parametrize("name", ["utility_metering", "veterinary_clinic"])
+@pytest.mark.parametrize("shape", [WorldShape.SMALL, WorldShape.FULL])
+def test_articles_fit_their_nouns(name: str, shape: WorldShape) -> None:
+    world = generate(load_domains()[name], 0, shape, 0)
+    told = [world.policy, *(tool.tool.description for tool in world.tools)]
+    assert not re.search(r"\ba [aeiou]", " ".join(told), re.I)
+    assert with_article("use") == "a use"
 
 
 def test_variants_differ_in_rows_names_of_tools_and_rules() -> None:

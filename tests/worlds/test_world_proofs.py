@@ -92,6 +92,18 @@ def strange_change() -> Change:
     return Change(action=WriteAction.UPDATE, table="members", key={"arg": "loan_id"})
 
 
+OUT_THERE = {
+    "eq": [
+        {
+            "field": [
+                {"row": ["copies", {"field": [{"row": ["loans", {"arg": "loan_id"}]}, "copy_id"]}]},
+                "shelf_state",
+            ]
+        },
+        "out",
+    ]
+}
+"""About the copy of the loan, of which the list of loans shows the key alone."""
 STATIC: dict[str, tuple[str, Plant]] = {
     "no rows": ("rows_out_of_bounds", lambda w: changed(w, rows={table: [] for table in w.rows})),
     "long policy": (
@@ -149,6 +161,11 @@ STATIC: dict[str, tuple[str, Plant]] = {
     "a code that declining lacks": ("unnamed_reason", with_rule(0, reason="because")),
     "a tool asked about the talk": ("unenforceable", with_rule(1, require={"confirmed": None})),
     "an expression that is none": ("bad_expression", with_rule(0, require={"maybe": 1})),
+    "a rule over a cell that nothing shows": ("unseen_fact", with_rule(1, require=OUT_THERE)),
+    "a rule that counts what nothing shows": (
+        "unseen_fact",
+        with_rule(1, require={"exists": ["copies", {"shelf_state": "on_shelf"}]}),
+    ),
     "a rule that the policy lacks": ("untold_rule", with_rule(0, text="Be kind.")),
     "a constant unlike the sentence": (
         "other_sentence",
@@ -167,6 +184,12 @@ def test_a_world_that_is_wrong_as_it_stands(name: str) -> None:
     reason, plant = STATIC[name]
     assert not list(soundness_faults(small_world()))
     assert [fault.reason for fault in soundness_faults(plant(small_world()))][:1] == [reason]
+
+
+def test_a_rule_that_nobody_can_keep_is_named() -> None:
+    _, plant = STATIC["a rule over a cell that nothing shows"]
+    (fault,) = soundness_faults(plant(small_world()))
+    assert fault.detail == "rule extend_length rests on copies.shelf_state, which no tool shows"
 
 
 def lenient(world: World) -> World:

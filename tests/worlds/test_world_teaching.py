@@ -264,6 +264,8 @@ RULES: dict[str, tuple[str, Plant]] = {
             {"row": ["loans", {"arg": "loan_id"}]}, "weeks"]}, 3]})),
     "a column that nobody shows": (
         "unknown_column", rule(0, require={"seen": [FIND, "due_date", "2026-01-01"]})),
+    "a fact that nobody can read": (
+        "unseen_fact", rule(1, require={"exists": ["copies", {"shelf_state": "out"}]})),
     "two texts compared with a number": (
         "bad_expression", rule(1, require={"le": [{"arg": "days"}, "three"]})),
     "a code for two": ("shared_reason", lambda r: r["rules"][1].update(

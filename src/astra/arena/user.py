@@ -3,7 +3,8 @@
 The automaton has no state of its own: what it has disclosed, agreed to and lost patience with is
 read from the trace. So the same trace gets the same reply, whoever plays it, and all rollouts of a
 group meet the same user. It ends a conversation only by what happened: the goal is reached and
-reported, or patience or turns are used up. It cannot leak, invent or leave early.
+reported, the request was ended otherwise than it was to, or patience or turns are used up. It
+cannot leak, invent or leave early.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from astra.records.base import content_id
 from astra.records.state import Tables
 from astra.records.trajectory import StopReason
 from astra.records.world import (
+    OUTCOMES,
     AgentAct,
     EventKind,
     FactTime,
@@ -75,6 +77,8 @@ class ScriptedUser:
         heard = _Heard(self._script, trace)
         said = any(event.kind == EventKind.ASSISTANT for event in heard.since)
         reading = read_message(self._world, self._goal, trace) if said else _SILENT
+        if self._is_lost(heard, rows):
+            return UserAnswer(self._said([self._turn(_A.LEAVE)], heard), StopReason.USER_LEFT)
         turns = self._chosen(reading, heard, rows)
         act = turns[0].act
         if act == _A.CLOSE:
@@ -95,7 +99,7 @@ class ScriptedUser:
             case AgentAct.PROPOSE if reading.wanted:
                 return [self._turn(_A.CONFIRM), *(one for one in answers if heard.is_new(one))]
             case AgentAct.OFFER | AgentAct.ASK if answers:
-                return answers
+                return [*answers, *([self._turn(_A.UNKNOWN)] if reading.unknown else [])]
             case AgentAct.REFUSE if pending := self._pending(_A.TOOL, heard):
                 return [pending]
             case AgentAct.OTHER:
@@ -147,6 +151,14 @@ class ScriptedUser:
         goal = (*self._parts, self._goal)[heard.requests]
         verdict = judge(self._world, goal, heard.trace, rows)
         return verdict.state and verdict.outcome and verdict.said
+
+    def _is_lost(self, heard: _Heard, rows: Tables) -> bool:
+        """Whether the agent has declined or handed over what it was not to, or with another code:
+        that is not taken back, and there is nothing left to ask for."""
+        if not rows.get(OUTCOMES):
+            return False
+        reasons = judge(self._world, self._goal, heard.trace, rows).reasons
+        return any(reason.startswith("outcome_wrong") for reason in reasons)
 
     @cached_property
     def _requests(self) -> list[UserTurn]:

@@ -147,7 +147,7 @@ class WorldShape(StrEnum):
     """How much of a domain a world has."""
 
     FULL = "full"
-    SMALL = "small"  # three tables, six tools, sixty words of policy: for small policies
+    SMALL = "small"  # three tables, six tools, eighty words of policy: for small policies
     SERVICE = "service"  # as large as the service is that it stands for
 
 

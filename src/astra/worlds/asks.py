@@ -19,7 +19,7 @@ WORDINGS = "worlds/wordings"
 HOST_TOOLS = 2
 """``decline_request`` and ``hand_over``, which every world has and no teacher writes."""
 
-HOST_WORDS = {WorldShape.FULL: 245, WorldShape.SMALL: 20, WorldShape.SERVICE: 245}
+HOST_WORDS = {WorldShape.FULL: 250, WorldShape.SMALL: 40, WorldShape.SERVICE: 250}
 """Words of a policy that the host writes, at most: the opening, codes, and how a request ends."""
 
 

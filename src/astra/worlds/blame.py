@@ -24,7 +24,7 @@ OF_RULES = frozenset(
     {
         "rules_out_of_bounds", "policy_rules_out_of_bounds", "words_out_of_bounds",
         "duplicate_rule", "shared_reason", "unnamed_reason", "unenforceable", "untold_rule",
-        "unknown_argument", "other_reading", "undecided",
+        "unknown_argument", "other_reading", "undecided", "unseen_fact",
     }
 )  # fmt: skip
 OF_ROWS = frozenset(

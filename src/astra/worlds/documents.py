@@ -27,7 +27,7 @@ def world_tool(spec: ToolSpec, tables: tuple[WorldTable, ...]) -> WorldTool:
         role=spec.role,
         reads=tuple(sorted(_reads(spec))),
         writes=tuple(sorted(writes)),
-        shows=_shows(spec),
+        shows=shown_by(spec),
         changes=spec.changes,
     )
 
@@ -49,7 +49,8 @@ def _reads(spec: ToolSpec) -> set[str]:
             return tables | tables_in([*values.values()])
 
 
-def _shows(spec: ToolSpec) -> dict[str, tuple[str, ...]]:
+def shown_by(spec: ToolSpec) -> dict[str, tuple[str, ...]]:
+    """The columns that a tool's results hold, by their tables."""
     match spec.result:
         case RowResult(table, _, columns) | ListResult(table, _, columns):
             return {table: columns}

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 
 from astra.records.base import content_id
 from astra.records.world import Enforced, PolicyRule, World, WorldShape
-from astra.worlds.documents import world_tool
+from astra.worlds.documents import shown_by, world_tool
 from astra.worlds.domain import OPTIONAL, Archetype, WorldDomain
 from astra.worlds.invariants import invariants
 from astra.worlds.layout import Layout
@@ -22,6 +22,7 @@ from astra.worlds.policy import REFUSALS, policy_text
 from astra.worlds.rows import Rows
 from astra.worlds.rules import ALWAYS, TEMPLATES, RuleTemplate
 from astra.worlds.sentences import RuleWording
+from astra.worlds.soundness import cells_in
 from astra.worlds.sources import NotCompiled, Source
 from astra.worlds.specs import Check, ToolSpec
 
@@ -120,12 +121,21 @@ def _specs(layout: Layout, variant: int, rng: random.Random) -> dict[str, ToolSp
 
 
 def _fits(layout: Layout, specs: Mapping[str, ToolSpec], template: RuleTemplate) -> bool:
-    """Whether the tools, tables and columns that a rule is about are there."""
+    """Whether the tools, tables and columns that a rule is about are there, and an agent can read
+    what it rests on."""
     return (
         any(name in specs for name in template.operations)
         and all(layout.has(archetype) for archetype in template.needs)
         and all(column in layout.names(A.CONTRACT) for column in template.columns)
+        and {*cells_in(template.clause(layout, specs, 0))} <= _readable(specs)
     )
+
+
+def _readable(specs: Mapping[str, ToolSpec]) -> set[tuple[str, str]]:
+    """The columns, with their tables, that tools show without changing anything."""
+    reading = [shown_by(spec) for spec in specs.values() if not spec.changes]
+    return {(table, column) for shows in reading for table, columns in shows.items()
+            for column in columns}  # fmt: skip
 
 
 def _rules(
@@ -133,11 +143,11 @@ def _rules(
 ) -> tuple[PolicyRule, ...]:
     """The rules of a variant: those of every world, and a draw of the domain's that fit it."""
     fitting = [name for name in layout.domain.rules
-               if _fits(layout, specs, TEMPLATES[name])]  # fmt: skip
+               if (name in SMALL_RULES or not layout.small)
+               and _fits(layout, specs, TEMPLATES[name])]  # fmt: skip
     wording = RuleWording(layout.tables(), _nouns(layout))
     if layout.small:
-        usable = [name for name in fitting if name in SMALL_RULES]
-        chosen = ["authenticate", *rng.sample(usable, min(1, len(usable)))]
+        chosen = ["authenticate", *rng.sample(fitting, min(1, len(fitting)))]
     else:
         chosen = [*ALWAYS, *rng.sample(fitting, min(len(fitting), rng.randint(6, 9)))]
     rules = [_rule(layout, specs, name, wording, rng) for name in TEMPLATES if name in chosen]

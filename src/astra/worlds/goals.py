@@ -94,7 +94,9 @@ class GoalMaker:
         hello, sentences = turns.introduction(self.view, known, rng), turns.wishes(phrases, rng)
         facts = script.told_facts(told)
         asked = self._asked_after(wishes, rng) if plan.kind == "mixed" else None
-        question = turns.question(asked[2], "it afterwards", rng) if asked else ""
+        question = ""
+        if asked is not None:
+            question = turns.question(self.view, asked[0], asked[2], "it afterwards", rng)
         agreement = turns.agreement(rng, beforehand=True) if agreed else ""
         first = 1 if plan.successive else len(told)
         words = [*sentences[:first], question if first == len(told) else "", agreement]
@@ -202,8 +204,10 @@ class GoalMaker:
             asked.append((told, table, rng.choice(free)))
         if T.MULTI in plan.traits and len(asked) < 2:
             raise NoProgram("no_second_wish")
-        questions = [turns.question(column, told.named[view.tables[table].key].phrase, rng)
-                     for told, table, column in asked]  # fmt: skip
+        questions = [
+            turns.question(view, table, column, told.named[view.tables[table].key].phrase, rng)
+            for told, table, column in asked
+        ]
         facts = numbered([
             {k: v for one in told.named.values() for k, v in one.facts.items()}
             for told, _, _ in asked

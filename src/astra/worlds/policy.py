@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from astra.records.world import PolicyRule, WorldShape
 from astra.worlds.domain import Archetype
 from astra.worlds.layout import Layout
-from astra.worlds.sentences import listed
+from astra.worlds.sentences import listed, with_article
 
 REFUSALS = {
     "not_found": "what the user names does not exist",
@@ -16,8 +16,13 @@ REFUSALS = {
                    "either",
 }  # fmt: skip
 """Codes of ``decline_request`` that every world has, and when each is right."""
-SAY_FIRST = "Before `not_offered`, tell the user."
+SAY_FIRST = "Before `not_offered`, tell the user and wait for the answer."
 """What every policy says, so that a user who has a tool for the agent can bring it."""
+_SHORT_END = (
+    "Otherwise decline with that code, `not_found` (no such record), `not_available` "
+    f"(taken or full) or `not_offered` (no tool for it). {SAY_FIRST}"
+)
+"""How a request ends in a small world: what ``REFUSALS`` says, in fewer words."""
 _OPENING = (
     "It is {time} on {day}. You see and change records with your tools alone: what no tool has "
     "told you, you do not know, and you do not guess. Dates are written year, month, day."
@@ -26,14 +31,11 @@ A = Archetype
 
 
 def policy_text(layout: Layout, clock: str, rules: Iterable[PolicyRule]) -> str:
-    """The policy of a world. A small world's has at most 60 words."""
+    """The policy of a world. A small world's has at most 80 words."""
     sentences = [rule.text for rule in rules]
     topics = layout.domain.topics
     if layout.small:
-        return (
-            f"{layout.domain.title}. Today is {clock[:10]}. {' '.join(sentences)} "
-            f"Otherwise decline with that code. {SAY_FIRST}"
-        )
+        return f"{layout.domain.title}. Today is {clock[:10]}. {' '.join(sentences)} {_SHORT_END}"
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
     return "\n\n".join([
         f"# {layout.domain.title}", _opening(layout, clock), _nouns(layout), _work(layout),
@@ -49,7 +51,7 @@ def desk_policy(
     a request ends. ``sentences`` are the rules', each with its code."""
     if shape is WorldShape.SMALL:
         told = [f"{title}. Today is {clock[:10]}.", about, *sentences]
-        return " ".join([*filter(None, told), f"Otherwise decline with that code. {SAY_FIRST}"])
+        return " ".join([*filter(None, told), _SHORT_END])
     numbered = "\n".join(f"{at}. {text}" for at, text in enumerate(sentences, start=1))
     opening = _OPENING.format(time=clock[11:16], day=clock[:10])
     parts = [f"# {title}", opening, about, f"## Rules\n\n{numbered}", ending(topics)]
@@ -70,20 +72,22 @@ def _nouns(layout: Layout) -> str:
     """How the tables belong together, in words."""
     party, asset = layout.noun(A.PARTY), layout.noun(A.ASSET)
     contract = layout.noun(A.CONTRACT)
+    a_contract, an_asset = with_article(contract.noun), with_article(asset.noun).capitalize()
     states = listed([s.replace("_", " ") for s in layout.values(A.CONTRACT, "state")], "or")
     tiers = listed([t.replace("_", " ") for t in layout.values(A.PARTY, "tier")], "or")
     lines = [
-        f"Each {party.noun} has a {_words(layout, A.PARTY, 'tier')}, which is {tiers}.",
-        f"A {contract.noun} belongs to one {party.noun} and one {asset.noun}; it is {states}.",
+        f"Each {party.noun} has {with_article(_words(layout, A.PARTY, 'tier'))}, which is {tiers}.",
+        f"{a_contract.capitalize()} belongs to one {party.noun} and one {asset.noun}; it is "
+        f"{states}.",
     ]
     if layout.slots:
         lines.append(
-            f"A {asset.noun} takes place on one day and has so many places; a {contract.noun} "
+            f"{an_asset} takes place on one day and has so many places; {a_contract} "
             "takes some of them, and its price is the price of a place times their number."
         )
     else:
         lines.append(
-            f"A {asset.noun} is with one {party.noun} at a time; the price of a {contract.noun} "
+            f"{an_asset} is with one {party.noun} at a time; the price of {a_contract} "
             "is the price of a day times the number of days."
         )
     if layout.has(A.KIND):
@@ -95,9 +99,10 @@ def _nouns(layout: Layout) -> str:
             f"What was paid or refunded stands in {ledger.plural}, each with the {means.noun} used."
         )
     if layout.has(A.LINE):
-        lines.append(f"A {contract.noun} may have {layout.noun(A.LINE).plural}.")
+        lines.append(f"{a_contract.capitalize()} may have {layout.noun(A.LINE).plural}.")
     if layout.has(A.TICKET):
-        lines.append(f"A {layout.noun(A.TICKET).noun} is about one {contract.noun}.")
+        ticket = with_article(layout.noun(A.TICKET).noun).capitalize()
+        lines.append(f"{ticket} is about one {contract.noun}.")
     return "## What you work with\n\n" + " ".join(lines)
 
 

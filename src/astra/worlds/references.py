@@ -74,7 +74,12 @@ def naming(
         for one, two in combinations(columns, 2)
     ]
     rng.shuffle(options)
-    return next((option for option in options if fitting(rows, option) == [meant]), None)
+    for option in options:
+        alone = fitting(rows, Predicate(option.where)) == [meant]
+        # The highest of one row is no way to speak of it.
+        if fitting(rows, option) == [meant] and not (alone and (option.least or option.most)):
+            return option
+    return None
 
 
 def loose(

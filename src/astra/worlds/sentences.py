@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from astra.records.world import Expr, WorldTable
 
+_VOWEL = re.compile(r"[aeio]|u(?!se|ni)", re.I)
 _INFIX = {"add": "plus", "sub": "minus", "mul": "times"}
 
 
@@ -134,9 +136,7 @@ class RuleWording:
         return f"the {_words(column)} of {self.value(row)}"
 
     def _chosen(self, table: str, where: Mapping[str, Expr]) -> str:
-        noun = self._nouns[table]
-        article = "an" if noun[0] in "aeiou" else "a"
-        return f"{article} {noun}{self._where(table, where)}"
+        return f"{with_article(self._nouns[table])}{self._where(table, where)}"
 
     def _plural(self, table: str, where: Mapping[str, Expr]) -> str:
         return f"{_words(table)}{self._where(table, where)}"
@@ -156,6 +156,11 @@ def listed(items: Sequence[str], word: str) -> str:
     if len(items) == 1:
         return items[0]
     return f"{', '.join(items[:-1])} {word} {items[-1]}"
+
+
+def with_article(noun: str) -> str:
+    """A loan, an appointment, a use."""
+    return f"{'an' if _VOWEL.match(noun) else 'a'} {noun}"
 
 
 def _is_clock(expr: Expr) -> bool:

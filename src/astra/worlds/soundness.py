@@ -16,6 +16,7 @@ from astra.records.world import (
     ColumnType,
     Enforced,
     Expr,
+    PolicyRule,
     ToolRole,
     World,
     WorldColumn,
@@ -50,7 +51,7 @@ class Bounds:
 
 BOUNDS = {
     WorldShape.FULL: Bounds((5, 8), (12, 20), (6, 12), 4, (250, 700), (150, 600)),
-    WorldShape.SMALL: Bounds((3, 3), (1, 6), (1, 3), 1, (1, 60), (10, 80)),
+    WorldShape.SMALL: Bounds((3, 3), (1, 6), (1, 3), 1, (1, 80), (10, 80)),
     WorldShape.SERVICE: Bounds((2, 20), (4, 60), (1, 30), 0, (1, 1_500), (10, 5_000)),
 }
 """Sizes of worlds: full ones are desks with a rulebook, small ones fit a small policy, those of
@@ -252,6 +253,23 @@ def rules_faults(world: World) -> Iterator[WorldFault]:
                 evaluate(condition, scope_of(world))
         except ExpressionError as error:
             yield WorldFault("bad_expression", f"rule {rule.id}: {error}")
+        yield from _unseen(world, rule)
+
+
+def _unseen(world: World, rule: PolicyRule) -> Iterator[WorldFault]:
+    """Cells that a rule rests on and no reading tool shows or filters by: an agent who may not
+    guess cannot tell whether the rule allows a call."""
+    seen = {
+        (table, name)
+        for tool in world.tools if not tool.writes
+        for table, columns in tool.shows.items()
+        for name in (*columns, *tool.tool.parameters.get("properties", {}))
+    }  # fmt: skip
+    there = {(table.name, column.name) for table in world.tables for column in table.columns}
+    cells = {*cells_in(rule.when), *cells_in(rule.require)}
+    if hidden := sorted((cells & there) - seen):
+        told = ", ".join(f"{table}.{column}" for table, column in hidden)
+        yield WorldFault("unseen_fact", f"rule {rule.id} rests on {told}, which no tool shows")
 
 
 def reach_faults(world: World) -> Iterator[WorldFault]:
@@ -297,6 +315,27 @@ def operations(expr: Expr) -> Iterator[tuple[str, Any]]:
     elif isinstance(expr, list | tuple):
         for part in cast("list[Any]", expr):
             yield from operations(part)
+
+
+def cells_in(expr: Expr) -> Iterator[tuple[str, str]]:
+    """The columns, with their tables, whose cells decide an expression about rows. What it asks
+    about the conversation is left out."""
+    if isinstance(expr, list | tuple):
+        for part in cast("list[Any]", expr):
+            yield from cells_in(part)
+    elif isinstance(expr, dict):
+        for name, operand in cast("dict[str, Any]", expr).items():
+            match name, operand:
+                case "field", [{"row": [table, _]}, column]:
+                    yield table, column
+                case "count" | "exists", [table, where]:
+                    yield from ((table, column) for column in where)
+                case "sum", [table, column, where]:
+                    yield from ((table, one) for one in (column, *where))
+                case _:
+                    pass
+            if name not in TRACE_OPERATORS:
+                yield from cells_in(operand)
 
 
 def _texts(world: World) -> Iterator[WorldFault]:

@@ -82,7 +82,8 @@ def wish_phrase(
     for name, phrase in phrases.items():
         table = view.table_of(name)
         if table is None:
-            short = re.sub(rf"\bsome {words(name)}\b", f"{phrase} {words(name)}", text)
+            counted = words(name).removesuffix("s") if phrase == "1" else words(name)
+            short = re.sub(rf"\bsome {words(name)}\b", f"{phrase} {counted}", text)
             if short == text:
                 left.append(f"{words(name)} {phrase}")
             text = short
@@ -94,6 +95,8 @@ def wish_phrase(
             continue
         text = swapped
     text = re.sub(r"\ba (?=[aeiou])", "an ", text)
+    if left and tool.role == "update":  # what is to be, not what tells the row from others
+        return f"{text}, with {', '.join(left)} from now on"
     return f"{text} ({', '.join(left)})" if left else text
 
 
@@ -120,8 +123,12 @@ def own(known: Row) -> Row:
     return {f"own {name}": value for name, value in known.items()}
 
 
-def question(column: str, row: str, rng: random.Random) -> str:
-    return rng.choice(_ASK).format(column=words(column), row=row)
+def question(view: WorldView, table: str, column: str, row: str, rng: random.Random) -> str:
+    """What asks for a cell: a count, such as of heads, by the number of them."""
+    asked, told = view.column(table, column), words(column)
+    if asked.type == "integer" and not asked.unit and told.endswith("s"):
+        told = f"number of {told}"
+    return rng.choice(_ASK).format(column=told, row=row)
 
 
 def agreement(rng: random.Random, beforehand: bool) -> str:

@@ -39,13 +39,14 @@ PLAIN: Mapping[UserAct, tuple[str, ...]] = {
                "No, please do only what I asked for.",
                "No, that is something else than I want.",
                "No, not that. What I want is what I said before."),
-    A.UNKNOWN: ("I do not know that.", "I am afraid I cannot tell you that.",
-                "I have no idea, I have told you what I know.",
-                "Sorry, I do not know.", "That I do not know, sorry."),
+    A.UNKNOWN: ("I do not know more than that.", "I am afraid I cannot tell you more.",
+                "Beyond that I have no idea, I have told you what I know.",
+                "Sorry, I do not know anything else.", "More I do not know, sorry."),
     A.NUDGE: ("Please see to what I asked for, one way or the other.",
-              "And what about my request?", "Please get on with my request.",
-              "I am still waiting for you to see to it.",
-              "Could you please take care of what I asked for?",
+              "And where does that leave my request?",
+              "Please settle my request, whichever way it is.",
+              "Could you please settle what I asked for, one way or the other?",
+              "For me my request is still open. Please settle it.",
               "So what is to become of it?"),
     A.CLOSE: ("Thank you, that is all. Goodbye.", "All right, thanks. Bye.",
               "Thanks, I need nothing else. Goodbye.", "Very well, that was it. Goodbye.",
@@ -53,7 +54,8 @@ PLAIN: Mapping[UserAct, tuple[str, ...]] = {
     A.LEAVE: ("This leads nowhere. Goodbye.", "I have no more time for this. Goodbye.",
               "I give up. Goodbye.", "Let us leave it there. Bye.", "This takes too long. Bye."),
 }  # fmt: skip
-"""What discloses nothing."""
+"""What discloses nothing. That more is not known may follow an answer, and a nudge may follow a
+refusal or a report."""
 _TOOL = ("There is a new tool for you now. Please go on with it.",
          "You have got a new tool for that now. Please try again.",
          "I see that you were given another tool. Please use it.",

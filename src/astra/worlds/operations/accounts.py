@@ -18,6 +18,7 @@ from astra.worlds.operations.shared import (
     row_result,
     words,
 )
+from astra.worlds.sentences import with_article
 from astra.worlds.specs import Check, Parameter, RowResult, ToolSpec
 
 PARTY, CONTRACT, MEANS = Archetype.PARTY, Archetype.CONTRACT, Archetype.MEANS
@@ -40,7 +41,7 @@ def update_party(layout: Layout, name: str) -> ToolSpec:
         for column, there in zip(columns, given, strict=True)
     )
     return ToolSpec(
-        "update_party", name, ToolRole.UPDATE, f"Change the contact data of a {noun}.",
+        "update_party", name, ToolRole.UPDATE, f"Change the contact data of {with_article(noun)}.",
         (key_parameter(layout, PARTY),
          *(Parameter(column, "string", f"New {words(column)}", optional=True)
            for column in columns)),
@@ -54,7 +55,7 @@ def unlock(layout: Layout, name: str) -> ToolSpec:
     noun, party = layout.noun(PARTY).noun, layout.arg(PARTY)
     dues = words(layout.column(PARTY, "dues"))
     return ToolSpec(
-        "unlock", name, ToolRole.UPDATE, f"Unlock the account of a {noun}.",
+        "unlock", name, ToolRole.UPDATE, f"Unlock the account of {with_article(noun)}.",
         (key_parameter(layout, PARTY),), row_result(layout, PARTY, party),
         (Check(is_value(layout, PARTY, party, "standing", 1), "the account is not locked"),
          no_dues(layout, party, f"the {noun} has unpaid {dues}")),
@@ -72,7 +73,7 @@ def pay(layout: Layout, name: str) -> ToolSpec:
         entry=entry, amount=owed, booked_on={"clock": "date"},
     )  # fmt: skip
     return ToolSpec(
-        "pay", name, ToolRole.PAY, f"Pay all {dues} of a {noun}.",
+        "pay", name, ToolRole.PAY, f"Pay all {dues} of {with_article(noun)}.",
         (key_parameter(layout, PARTY), key_parameter(layout, MEANS)),
         row_result(layout, LEDGER, {"arg": f"new_{layout.key(LEDGER)}"}),
         (Check({"lt": [0, owed]}, f"the {noun} has no {dues}"), own_means(layout, party)),
@@ -93,7 +94,7 @@ def refund(layout: Layout, name: str) -> ToolSpec:
         entry=entry, amount=price, booked_on={"clock": "date"},
     )  # fmt: skip
     return ToolSpec(
-        "refund", name, ToolRole.REFUND, f"Refund the price of a {noun}.",
+        "refund", name, ToolRole.REFUND, f"Refund the price of {with_article(noun)}.",
         (key_parameter(layout, CONTRACT), key_parameter(layout, MEANS)),
         row_result(layout, LEDGER, {"arg": f"new_{layout.key(LEDGER)}"}),
         (Check(is_value(layout, CONTRACT, contract, "state", 2), f"the {noun} is not {ended}"),
@@ -113,7 +114,7 @@ def add_line(layout: Layout, name: str) -> ToolSpec:
     taken = {"exists": [layout.table(LINE), where]}
     line = layout.noun(LINE).noun
     return ToolSpec(
-        "add_line", name, ToolRole.CREATE, f"Add a {line} to a {noun}.",
+        "add_line", name, ToolRole.CREATE, f"Add {with_article(line)} to {with_article(noun)}.",
         (key_parameter(layout, CONTRACT), item, quantity),
         row_result(layout, LINE, {"arg": f"new_{layout.key(LINE)}"}),
         (open_contract(layout), Check({"not": taken}, f"the {noun} has that {line} already")),
@@ -132,7 +133,8 @@ def remove_line(layout: Layout, name: str) -> ToolSpec:
     first = layout.value(CONTRACT, "state", 0)
     noun = layout.noun(CONTRACT).noun
     return ToolSpec(
-        "remove_line", name, ToolRole.CANCEL, f"Remove a {line} from a {noun}.",
+        "remove_line", name, ToolRole.CANCEL,
+        f"Remove {with_article(line)} from {with_article(noun)}.",
         (key_parameter(layout, LINE),),
         row_result(layout, CONTRACT, contract),
         (Check({"eq": [state, first]}, f"the {noun} is not {words(first)}"),),
@@ -147,11 +149,12 @@ def open_ticket(layout: Layout, name: str) -> ToolSpec:
     first = layout.value(TICKET, "state", 0)
     where = layout.where(TICKET, contract=contract, topic={"arg": topic.name}, state=first)
     return ToolSpec(
-        "open_ticket", name, ToolRole.CREATE, f"Open a {ticket.noun} about a {noun}.",
+        "open_ticket", name, ToolRole.CREATE,
+        f"Open {with_article(ticket.noun)} about {with_article(noun)}.",
         (key_parameter(layout, CONTRACT), topic),
         row_result(layout, TICKET, {"arg": f"new_{layout.key(TICKET)}"}),
         (Check({"not": {"exists": [layout.table(TICKET), where]}},
-               f"there is such a {ticket.noun} already"),),
+               f"there is such {with_article(ticket.noun)} already"),),
         (layout.insert(TICKET, [contract, {"arg": topic.name}], party=party_of(layout),
                        contract=contract, topic={"arg": topic.name}, state=first,
                        opened_on={"clock": "date"}),),
@@ -162,7 +165,7 @@ def close_ticket(layout: Layout, name: str) -> ToolSpec:
     """A report is settled."""
     ticket, key = layout.noun(TICKET).noun, layout.arg(TICKET)
     return ToolSpec(
-        "close_ticket", name, ToolRole.UPDATE, f"Close a {ticket}.",
+        "close_ticket", name, ToolRole.UPDATE, f"Close {with_article(ticket)}.",
         (key_parameter(layout, TICKET),), row_result(layout, TICKET, key),
         (Check(is_value(layout, TICKET, key, "state", 0), f"the {ticket} is closed already"),),
         (layout.update(TICKET, key, state=layout.value(TICKET, "state", 1)),),

@@ -18,6 +18,7 @@ from astra.worlds.operations.shared import (
     seats,
     words,
 )
+from astra.worlds.sentences import with_article
 from astra.worlds.specs import Check, Parameter, ToolSpec
 
 CONTRACT, ASSET, PARTY = Archetype.CONTRACT, Archetype.ASSET, Archetype.PARTY
@@ -73,7 +74,8 @@ def create(layout: Layout, name: str) -> ToolSpec:
         payments.append(_payment(layout, key, owner, cells["price"]))
     parts = [owner, thing, *({"arg": parameter.name} for parameter in span[:-1])]
     return ToolSpec(
-        "create", name, ToolRole.CREATE, f"Make a {noun} for a {layout.noun(PARTY).noun}.",
+        "create", name, ToolRole.CREATE,
+        f"Make {with_article(noun)} for {with_article(layout.noun(PARTY).noun)}.",
         tuple(parameters), row_result(layout, CONTRACT, key), tuple(checks),
         (layout.insert(CONTRACT, parts, **cells), *payments, _take(layout, thing, count)),
     )  # fmt: skip
@@ -127,7 +129,7 @@ def extend(layout: Layout, name: str) -> ToolSpec:
         checks += good_standing(layout, party)
     changes = [layout.update(CONTRACT, contract, **cells), *changes]
     return ToolSpec(
-        "extend", name, ToolRole.EXTEND, f"Extend a {noun} by some days.",
+        "extend", name, ToolRole.EXTEND, f"Extend {with_article(noun)} by some days.",
         (key_parameter(layout, CONTRACT), days), row_result(layout, CONTRACT, contract),
         tuple(checks), tuple(changes),
     )  # fmt: skip
@@ -157,7 +159,7 @@ def resize(layout: Layout, name: str) -> ToolSpec:
         checks += good_standing(layout, party)
     changes.append(layout.update(CONTRACT, contract, **cells))
     return ToolSpec(
-        "resize", name, ToolRole.UPDATE, f"Change the number of places of a {noun}.",
+        "resize", name, ToolRole.UPDATE, f"Change the number of places of {with_article(noun)}.",
         (key_parameter(layout, CONTRACT), count), row_result(layout, CONTRACT, contract),
         tuple(checks), tuple(changes),
     )  # fmt: skip
@@ -171,7 +173,7 @@ def cancel(layout: Layout, name: str) -> ToolSpec:
     if not layout.small:
         parameters.append(Parameter("reason", "string", "Why, as the user says", values=reasons))
     return ToolSpec(
-        "cancel", name, ToolRole.CANCEL, f"Cancel a {noun}.", tuple(parameters),
+        "cancel", name, ToolRole.CANCEL, f"Cancel {with_article(noun)}.", tuple(parameters),
         row_result(layout, CONTRACT, contract), (open_contract(layout),),
         (layout.update(CONTRACT, contract, state=layout.value(CONTRACT, "state", 2)),
          _give_back(layout)),
@@ -199,7 +201,7 @@ def close(layout: Layout, name: str) -> ToolSpec:
         start = layout.cell(CONTRACT, contract, "start")
         begun = Check({"le": [start, today]}, f"the {noun} has not begun")
     return ToolSpec(
-        "close", name, ToolRole.UPDATE, f"Record that a {noun} is over.",
+        "close", name, ToolRole.UPDATE, f"Record that {with_article(noun)} is over.",
         (key_parameter(layout, CONTRACT),), row_result(layout, CONTRACT, contract),
         (open_contract(layout), begun), tuple(changes),
     )  # fmt: skip
@@ -225,7 +227,7 @@ def transfer(layout: Layout, name: str) -> ToolSpec:
     count = layout.cell(CONTRACT, contract, "seats") if layout.slots else 1
     return ToolSpec(
         "transfer", name, ToolRole.TRANSFER,
-        f"Move a {noun} to another {layout.noun(ASSET).noun}.",
+        f"Move {with_article(noun)} to another {layout.noun(ASSET).noun}.",
         (key_parameter(layout, CONTRACT), other), row_result(layout, CONTRACT, contract),
         tuple(checks),
         (_give_back(layout), _take(layout, new, count),

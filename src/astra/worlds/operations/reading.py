@@ -14,6 +14,7 @@ from astra.worlds.operations.shared import (
     seats,
     words,
 )
+from astra.worlds.sentences import with_article
 from astra.worlds.specs import Check, Filter, ListResult, Parameter, RecordResult, ToolSpec
 
 
@@ -69,7 +70,8 @@ def _list(operation: str, archetype: Archetype, owner: Archetype, state: str = "
             parameters.append(enum_parameter(layout, archetype, state, text, optional=True))
         of, what = layout.noun(owner).noun, layout.noun(archetype).plural
         return ToolSpec(
-            operation, name, ToolRole.LIST, f"List the {what} of a {of}.", tuple(parameters),
+            operation, name, ToolRole.LIST, f"List the {what} of {with_article(of)}.",
+            tuple(parameters),
             ListResult(
                 layout.table(archetype),
                 tuple(Filter(p.name, p.name) for p in parameters),
@@ -138,7 +140,8 @@ def quote(layout: Layout, name: str) -> ToolSpec:
         amount = Parameter("days", "integer", "How many days", least=1, most=90)
     price = {"mul": [layout.price_of({"arg": asset.name}), {"arg": amount.name}]}
     return ToolSpec(
-        "quote", name, ToolRole.QUOTE, f"What a {contract} would cost, without making it.",
+        "quote", name, ToolRole.QUOTE,
+        f"What {with_article(contract)} would cost, without making it.",
         (asset, amount),
         RecordResult({layout.column(Archetype.CONTRACT, "price"): price}),
         (free_asset(layout, {"arg": asset.name}),),

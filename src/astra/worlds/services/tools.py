@@ -9,6 +9,7 @@ from typing import Any, cast
 from astra.records.state import WriteAction
 from astra.records.world import Change, ColumnType, Expr, ToolRole
 from astra.text.openapi import ApiOperation, ApiParameter
+from astra.worlds.sentences import with_article
 from astra.worlds.services.schemas import Schema, column_type, flat, record, snake
 from astra.worlds.services.source import ServiceEffect, ServiceParty
 from astra.worlds.services.tables import Place, ServiceTable, place_of
@@ -115,7 +116,7 @@ class ServiceTools:
         owned = [one for one in parameters if one.table and not one.optional]
         paged = any(one.name == _PAGE for one in parameters)
         what = place.table.replace("_", " ")
-        of = f" of a {self._tables[owned[0].table].noun}" if owned else ""
+        of = f" of {with_article(self._tables[owned[0].table].noun)}" if owned else ""
         text = f"List the {what}{of}." if owned else f"Search {what}."
         return ToolSpec(
             operation.method, tool_name(operation), ToolRole.LIST if owned else ToolRole.SEARCH,
@@ -188,7 +189,7 @@ class ServiceTools:
         )  # fmt: skip
         return ToolSpec(
             operation.method, tool_name(operation), ToolRole.CREATE,
-            _sentence(operation, f"Make a {table.noun}."), tuple(given.parameters),
+            _sentence(operation, f"Make {with_article(table.noun)}."), tuple(given.parameters),
             RowResult(place.table, {"arg": key}, self._shown(operation, table)),
             _needs(effect), (made, *effect.also),
         )  # fmt: skip
@@ -223,7 +224,8 @@ class ServiceTools:
                 said = f"the {table.noun} is {value.replace('_', ' ')} already"
                 cell: Expr = {"field": [{"row": [place.table, key]}, name]}
                 checks.insert(0, Check({"not": {"eq": [cell, value]}}, said))
-        text = _sentence(operation, f"{'Cancel' if ends else verb.capitalize()} a {table.noun}.")
+        does = "Cancel" if ends else verb.capitalize()
+        text = _sentence(operation, f"{does} {with_article(table.noun)}.")
         return ToolSpec(
             operation.method, tool_name(operation), ToolRole.CANCEL if ends else ToolRole.UPDATE,
             text, tuple(given.parameters),
@@ -241,13 +243,13 @@ class ServiceTools:
         key: Expr = {"arg": table.shape.key}
         used = [
             Check({"not": {"exists": [name, {column.name: key}]}},
-                  f"the {table.noun} still has a {other.noun}")
+                  f"the {table.noun} still has {with_article(other.noun)}")
             for name, other in self._tables.items()
             for column in other.shape.columns if column.references == place.table
         ]  # fmt: skip
         return ToolSpec(
             operation.method, tool_name(operation), ToolRole.CANCEL,
-            _sentence(operation, f"Remove a {table.noun}."), tuple(given.parameters),
+            _sentence(operation, f"Remove {with_article(table.noun)}."), tuple(given.parameters),
             RecordResult({"removed": True}), (*_needs(effect), *used),
             (*effect.also, Change(action=WriteAction.DELETE, table=place.table, key=key)),
         )  # fmt: skip
