@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chat_server import Answer, ChatServer, runtime
-from talking import GOAL, OPENING, TRACE, WORLD, ByTrace, said, talking_arena, user
+from talking import DAY, GOAL, OPENING, TRACE, WORLD, ByTrace, said, talking_arena, user
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
@@ -126,6 +126,32 @@ def test_consent_is_the_automatons_to_give() -> None:
     assert gate(UserAct.NUDGE, "Could you see to it?") == []
     assert gate(UserAct.CLOSE, "Okay, thanks, goodbye.", ends=True) == []
     assert "leaks:day" in gate(UserAct.CLOSE, "See you on 5 March.", ends=True)
+
+
+HEARD = "I find only one boat of yours: {}, which has 2 seats rather than 3."
+WHICH = " Is this the boat you want changed, and if so, on which day?"
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "codes"),
+    [
+        (HEARD.format("boat-1") + WHICH, "Yes, that must be the one I had in mind. {}.", []),
+        ("A booking of boat-1. Is it all as you want it, and which day?", "Yes, {}.", ["agrees"]),
+        ("Could you tell me the day, please?", "Sure, it is {}.", []),
+        ("For which day?", "Yes, {}.", ["agrees"]),
+        (HEARD.format("boat-2") + WHICH, "Yes, that must be it. {}.", ["agrees"]),
+        (HEARD.format("boat-1") + WHICH, "Yes, go ahead. {}.", ["agrees"]),
+        ("I am going to book boat-1. Is it the boat you mean? Which day?", "Yes, {}.", ["agrees"]),
+        ("Is it boat-1 you mean? Shall I book it, and for which day?", "Yes, {}.", ["agrees"]),
+    ],
+)  # fmt: skip
+def test_a_yes_to_what_is_meant_is_no_consent(asked: str, text: str, codes: list[str]) -> None:
+    trace = (OPENING, said(asked))
+    turn = user(UserAct.ANSWER, OWN, facts={"day": DAY})
+    message = UserWords(message=text.format(DAY), ends=False)
+    assert gate_faults(WORLD, GOAL, trace, UserAnswer(turn), message) == codes
+    nudged = UserAnswer(user(UserAct.NUDGE, "Please go on."))
+    assert "agrees" in gate_faults(WORLD, GOAL, trace, nudged, message)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from astra.arena.agreements import asks_consent
+from astra.arena.traces import proposal
 from astra.arena.user import ScriptedUser, UserAnswer
 from astra.arena.user_words import stated, turn_faults
 from astra.arena.worlds import base_of, goal_of
@@ -59,11 +61,24 @@ _TASKS: Mapping[UserAct, str] = {
 }
 """What a turn does, as the model is told. A further wish (REQUEST) is said in the automaton's own
 words: no rule could tell whether others ask for the same."""
-_AGREES = re.compile(
-    r"\b(?:yes|yeah|yep|sure|ok|okay|agreed?|confirm(?:ed)?|correct|go ahead|proceed|"
-    r"do (?:it|so|that)|please do|sounds good|that(?:['’]s| is) (?:right|fine|good))\b",
+_YES = re.compile(r"\b(?:yes|yeah|yep|sure|ok|okay|correct|that(?:['’]s| is) right)\b", re.I)
+_CONSENTS = re.compile(
+    r"\b(?:agreed?|confirm(?:ed)?|go ahead|proceed|do (?:it|so|that)|please do|sounds good|"
+    r"that(?:['’]s| is) (?:fine|good))\b",
     re.I,
 )
+"""What is said to what is to be done; a yes may also be to what was meant."""
+_MEANT = re.compile(
+    r"\b(?:is|are|was|were) [^.?!]*"
+    r"\b(?:one|(?<!as )(?<!else )you (?:mean|meant|want|wish|need|would|are|have in|had in))\b"
+    r"[^.?!]*\?|"
+    r"\b(?:do|did) you (?:perhaps )?mean\b|\bdo you (?:happen to )?(?:have|know)\b|"
+    r"\b(?:can|could|would|will) you\b[^.?!]*\b(?:give|tell|provide|share|specify|say|know)\b|"
+    r"\b(?:can|could|may) i (?:have|know)\b",
+    re.I,
+)
+"""What an agent asks to which a yes gives no consent: what is meant, or whether it will be told."""
+_WORD = re.compile(r"[\w-]+")
 _DENIES = re.compile(r"\b(?:no|nope|not|never|cannot|unsure|neither|wrong|idea)\b|n['’]t\b", re.I)
 _FAREWELL = re.compile(
     r"\b(?:good ?bye|bye|farewell|see you|that(?:['’]s| is| was) (?:all|it)\b(?! i)|nothing else|"
@@ -149,12 +164,41 @@ def gate_faults(
     if decided.ends is not None:  # nothing comes after it that it could mislead
         return faults
     faults += ["stops"] if words.ends or _FAREWELL.search(text) else []
-    agrees, denies = _AGREES.search(text) is not None, _DENIES.search(text) is not None
+    yes, denies = _YES.search(text) is not None, _DENIES.search(text) is not None
+    consents = _CONSENTS.search(text) is not None
+    agrees = consents or (yes and not _answers_yes(world, goal, turn, trace))
     if turn.act == UserAct.CONFIRM:
+        agrees = yes or consents
         faults += [] if agrees else ["denies"]
     elif agrees or (turn.act in (UserAct.REJECT, UserAct.UNKNOWN) and not denies):
         faults.append("agrees")
     return faults
+
+
+def _answers_yes(
+    world: World, goal: WorldGoal, turn: TraceEvent, trace: Sequence[TraceEvent]
+) -> bool:
+    """Whether a yes beside an answer is part of it: the agent asked which row is meant, or to be
+    told something, named no row that the goal has nothing to do with, and did not ask whether it
+    may do something."""
+    asked = proposal(trace, len(trace))
+    if turn.act not in (UserAct.ANSWER, UserAct.CHOOSE) or not turn.facts:
+        return False
+    if asks_consent(asked) or not _MEANT.search(asked):
+        return False
+    keys = {str(row[table.key]).casefold() for table in world.tables
+            for row in world.rows.get(table.name, ())}  # fmt: skip
+    named = keys & {word.casefold() for word in _WORD.findall(asked)}
+    own = {str(value).casefold() for value in _own_values(goal)}
+    return named <= own or (turn.act == UserAct.CHOOSE and bool(named & own))
+
+
+def _own_values(goal: WorldGoal) -> list[Any]:
+    """What the goal's own calls take, and what they make of the tables."""
+    calls = [value for event in goal.trace for value in event.arguments.values()]
+    made = [value for write in goal.effect for part in (write.where, write.values)
+            for value in part.values()]  # fmt: skip
+    return [value for value in (*calls, *made) if isinstance(value, str | int | float)]
 
 
 def _script(goal: WorldGoal) -> UserScript:
