@@ -214,6 +214,7 @@ _REASONS = {
     "leaks": "nobody has asked for {}",
     "stale": "you want another {} now",
     "invents": "{} is no value of yours",
+    "claims": 'nobody has spoken of "{}" here, and you invent nothing',
     "names": "people do not write {}",
     "stops": "the conversation is not over",
     "agrees": "it sounds as if you agreed to something",
