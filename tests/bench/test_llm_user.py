@@ -154,6 +154,22 @@ def test_a_yes_to_what_is_meant_is_no_consent(asked: str, text: str, codes: list
     assert "agrees" in gate_faults(WORLD, GOAL, trace, nudged, message)
 
 
+def test_values_of_the_agent_may_be_named_again_where_they_mislead_nobody() -> None:
+    opening = user(UserAct.OPENING, "Book a boat.")
+    trace = (opening, said("boat-1 costs 12.5 and boat-2 costs 25. Which one do you mean?"))
+    goal = GOAL.model_copy(update={"trace": (opening, *TRACE[1:])})
+
+    def gate(act: UserAct, text: str, ends: StopReason | None = None) -> list[str]:
+        decided = UserAnswer(user(act, OWN, facts={} if ends else {"day": DAY}), ends)
+        return gate_faults(WORLD, goal, trace, decided, UserWords(message=text, ends=bool(ends)))
+
+    assert gate(UserAct.CHOOSE, f"I mean boat-1, on {DAY}.") == []
+    assert gate(UserAct.CONFIRM, f"Yes, take boat-1 on {DAY}.") == []
+    assert gate(UserAct.CHOOSE, f"I mean boat-2, on {DAY}.") == ["invents:boat-2"]
+    assert gate(UserAct.NUDGE, f"Go on with boat-1 on {DAY}.") == ["invents:boat-1"]
+    assert gate(UserAct.CLOSE, "Thanks for boat-2, goodbye.", StopReason.ANSWERED) == []
+
+
 @pytest.mark.parametrize(
     "bad",
     [

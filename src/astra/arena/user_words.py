@@ -83,16 +83,22 @@ MAY_I = TraceEvent(kind=EventKind.ASSISTANT, text="Shall I go ahead?")
 
 
 def turn_faults(
-    world: World, script: UserScript, turn: TraceEvent, text: str, trace: Sequence[TraceEvent]
+    world: World,
+    script: UserScript,
+    turn: TraceEvent,
+    text: str,
+    trace: Sequence[TraceEvent],
+    repeated: Sequence[str] = (),
 ) -> list[str]:
     """What is wrong with words for a turn of the user (``act``, ``facts``) that comes after
-    ``trace``: the codes of ``word_faults``; ``claims:WORDS``, what looks like an event, a promise,
+    ``trace`` and may name again what the agent's words ``repeated`` hold: the codes of
+    ``word_faults``; ``claims:WORDS``, what looks like an event, a promise,
     money or a person of which nobody has spoken; ``takes_back``, an agreement, by a turn that is
     not to; ``rejects_nothing``, a rejection that an agent who asks whether it may cannot read as
     one."""
     said = [event.text for event in trace if event.kind == EventKind.USER]
     complains = turn.act == UserAct.LEAVE  # of what takes too long, or that there is no more time
-    faults = word_faults(world, script, text, turn.facts, said, complains)
+    faults = word_faults(world, script, text, turn.facts, said, complains, repeated)
     if turn.act not in _MAY_CLAIM:
         spoken_of = [*map(_written, turn.facts.values()), *(event.text for event in trace)]
         spoken_of += [_written(fact.value) for fact in script.facts if _told(fact.value, said)]
@@ -115,11 +121,13 @@ def word_faults(
     due: Mapping[str, Any],
     told: Iterable[str] = (),
     complains: bool = False,
+    repeated: Sequence[str] = (),
 ) -> list[str]:
     """What is wrong with the words of a turn, as codes with what they concern after a colon.
 
     ``due``: the facts that the turn tells, by slot; ``told``: what the user has said before;
-    ``complains``: whether words of a list or of a fact are nothing by themselves.
+    ``complains``: whether words of a list or of a fact are nothing by themselves; ``repeated``:
+    what is no invention, though a leak where the script holds it back.
     ``empty``; ``broken:WORD``, no word that a person writes; ``language:CODE``, clearly not the
     world's; ``untold:SLOT``, a fact that is due and is not stated; ``leaks:SLOT``, a value of
     the script that is not due and was never told; ``stale:SLOT``, a value that the user has changed
@@ -143,9 +151,10 @@ def word_faults(
     }
     faults += [f"leaks:{slot}" for slot in hidden]
     faults += [f"stale:{slot}" for slot in _stale(script, text, before)]
-    faults += [f"invents:{value}" for value in _invented(bare, known, before)]
+    faults += [f"invents:{value}" for value in _invented(bare, known, [*before, *repeated])]
     if not complains:
-        faults += [f"invents:{value}" for value in _of_closed(world, script, bare, known, before)]
+        others = _of_closed(world, script, bare, known, [*before, *repeated])
+        faults += [f"invents:{value}" for value in others]
     return faults + [f"names:{name}" for name in _identifiers(world, bare)]
 
 

@@ -159,7 +159,8 @@ def gate_faults(
     agent may take them for consent that was not given; ``denies``: the other way round; ``long``.
     """
     text, turn = words.message, decided.turn
-    faults = turn_faults(world, _script(goal), turn, text, trace)
+    repeated = _repeated(goal, decided, trace)
+    faults = turn_faults(world, _script(goal), turn, text, trace, repeated)
     faults += ["long"] if len(text) > MOST_CHARS else []
     if decided.ends is not None:  # nothing comes after it that it could mislead
         return faults
@@ -191,6 +192,17 @@ def _answers_yes(
     named = keys & {word.casefold() for word in _WORD.findall(asked)}
     own = {str(value).casefold() for value in _own_values(goal)}
     return named <= own or (turn.act == UserAct.CHOOSE and bool(named & own))
+
+
+def _repeated(goal: WorldGoal, decided: UserAnswer, trace: Sequence[TraceEvent]) -> list[str]:
+    """The agent's words whose values the user may name again: all where nothing comes after it;
+    where they answer or agree, the goal's own values, so that no other row is pointed at."""
+    heard = [event.text for event in trace if event.kind == EventKind.ASSISTANT]
+    if decided.ends is not None:
+        return heard
+    if decided.turn.act not in (UserAct.ANSWER, UserAct.CHOOSE, UserAct.CONFIRM):
+        return []
+    return [str(value) for value in _own_values(goal) if stated(value, " ".join(heard))]
 
 
 def _own_values(goal: WorldGoal) -> list[Any]:
