@@ -79,6 +79,24 @@ def test_what_is_held_back_is_not_in_the_prompt(server: ChatServer) -> None:
     assert "2026-03-05" not in json.dumps({**variables, "now": ""})
 
 
+@pytest.mark.parametrize(
+    ("slot", "label"),
+    [
+        ("own email", "own email"), ("boat_id", "boat id"), ("day 2", "day (wish 2)"),
+        ("boat_id.made_on", "made on of the boat"), ("boats.made_on", "made on of the boats"),
+        ("boat_id.made_on 2", "made on of the boat (wish 2)"),
+    ],
+)  # fmt: skip
+def test_a_column_is_that_of_the_thing(slot: str, label: str) -> None:
+    turn = user(UserAct.CHOOSE, OWN, facts={slot: DAY})
+    assert llm_user._variables(WORLD, GOAL, ASKED, UserAnswer(turn))["due"] == {label: DAY}
+    assert llm_user._reason(f"untold:{slot}").startswith(f"the value of {label} is")
+
+
+def test_a_refused_value_is_quoted_as_it_was_written() -> None:
+    assert llm_user._reason("invents:12.5") == "12.5 is no value of yours"
+
+
 def test_refused_words_are_asked_for_again_with_the_reason(server: ChatServer) -> None:
     answer, rates = reply(server, words("Tomorrow."), words("On 5 March 2026."))
     assert answer.turn.text == "On 5 March 2026."

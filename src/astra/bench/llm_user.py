@@ -237,13 +237,22 @@ _REASONS = {
 }
 
 
+_OF_SLOTS = ("untold", "leaks", "stale")
+
+
 def _reason(fault: str) -> str:
     code, _, what = fault.partition(":")
-    return _REASONS[code].format(_plain(what))
+    return _REASONS[code].format(_label(what) if code in _OF_SLOTS else what)
 
 
-def _plain(slot: str) -> str:
-    return slot.replace("_", " ").replace(".", ", ")
+def _label(slot: str) -> str:
+    """A slot as it is named to the model: the column of a row is that of the thing, not of its
+    id; a slot of a later wish says so."""
+    name, _, number = slot.rpartition(" ")
+    name, wish = (name, f" (wish {number})") if number.isdigit() else (slot, "")
+    owner, _, column = name.rpartition(".")
+    thing = owner.removesuffix("_id")
+    return (f"{column} of the {thing}" if thing else column).replace("_", " ") + wish
 
 
 def _variables(
@@ -263,10 +272,10 @@ def _variables(
         "service": world.title,
         "now": world.clock,
         "wish": said[0].text,
-        "known": {_plain(slot): _value(value) for slot, value in known.items()
+        "known": {_label(slot): _value(value) for slot, value in known.items()
                   if slot not in turn.facts},
-        "due": {_plain(slot): _value(value) for slot, value in turn.facts.items()},
-        "held_back": [_plain(slot) for slot in held_back],
+        "due": {_label(slot): _value(value) for slot, value in turn.facts.items()},
+        "held_back": [_label(slot) for slot in held_back],
         "conversation": [
             {"speaker": "you" if event.kind == EventKind.USER else "assistant", "text": event.text}
             for event in trace if event.kind != EventKind.CALL
