@@ -79,6 +79,16 @@ def test_what_is_held_back_is_not_in_the_prompt(server: ChatServer) -> None:
     assert "2026-03-05" not in json.dumps({**variables, "now": ""})
 
 
+def test_what_was_told_stays_known_when_it_is_told_again_and_not_when_it_changes() -> None:
+    def known(act: UserAct, **facts: Any) -> dict[str, str]:
+        trace = (*ASKED, user(UserAct.ANSWER, OWN, facts={"day": DAY, "boat_id": "boat-1"}))
+        decided = UserAnswer(user(act, "So.", facts=facts))
+        return llm_user._variables(WORLD, GOAL, trace, decided)["known"]
+
+    assert known(UserAct.ANSWER, day=DAY) == {"day": DAY, "boat id": "boat-1"}
+    assert known(UserAct.CHANGE, day="2026-03-06") == {"boat id": "boat-1"}
+
+
 @pytest.mark.parametrize(
     ("slot", "label"),
     [

@@ -273,7 +273,7 @@ def _variables(
         "now": world.clock,
         "wish": said[0].text,
         "known": {_label(slot): _value(value) for slot, value in known.items()
-                  if slot not in turn.facts},
+                  if turn.facts.get(slot, value) == value},
         "due": {_label(slot): _value(value) for slot, value in turn.facts.items()},
         "held_back": [_label(slot) for slot in held_back],
         "conversation": [
