@@ -166,5 +166,41 @@ def test_what_was_agreed_to_is_taken_back_by_those_who_may() -> None:
     assert spoken(UserAct.REJECT, "That is not it.") == ["rejects_nothing"]
 
 
+LISTED = "You have four live supplies: SU1205 connects 2026-10-24. Which one do you mean?"
+
+
+def claims(text: str, act: UserAct = UserAct.ANSWER, asked: str = LISTED) -> list[str]:
+    spoken = TraceEvent(kind=EventKind.USER, act=act, facts={"day": FACTS["day"]})
+    heard = [TraceEvent(kind=EventKind.ASSISTANT, text=asked)]
+    return [one.removeprefix("claims:")
+            for one in turn_faults(WORLD, script(), spoken, f"{text} 2026-03-05.", heard)
+            if one.startswith("claims:")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Your colleague on the phone already promised me last Friday that this would cost "
+         "nothing.", ["promised", "on the phone", "last Friday", "cost nothing", "friday"]),
+        ("Your colleague told me so.", ["colleague told"]), ("I was told so.", ["I was told"]),
+        ("I already spoke to Mr. Hale.", ["I already spoke to", "Mr. Hale"]),
+        ("I paid a month ago and want a refund.", ["month ago", "refund"]),
+        ("Before Monday, as yesterday.", ["monday", "yesterday"]),
+        ("The live one, obviously.", []), ("Took a while to get here.", []),
+        ("I am afraid I cannot tell you the date, dear.", []),
+        ("Saturday 24 October, you said, or Thursday.", []),
+    ],
+)  # fmt: skip
+def test_what_nobody_has_spoken_of_is_a_claim(text: str, found: list[str]) -> None:
+    assert claims(text) == found
+    assert claims(text, asked=f"{LISTED} {text}") == []
+    assert claims(text, UserAct.LEAVE) == []
+
+
+def test_of_a_new_tool_others_may_have_told_the_user() -> None:
+    assert claims("They said you have a new tool for it.", UserAct.TOOL) == []
+    assert claims("They promised you a new tool for it.", UserAct.TOOL) == ["promised"]
+
+
 def test_nothing_said_is_a_fault() -> None:
     assert faults("  \n", "day") == ["empty"]

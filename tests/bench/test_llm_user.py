@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chat_server import Answer, ChatServer, runtime
-from talking import GOAL, OPENING, TRACE, WORLD, ByTrace, said, talking_arena, user
+from talking import DAY, GOAL, OPENING, TRACE, WORLD, ByTrace, said, talking_arena, user
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
@@ -79,6 +79,34 @@ def test_what_is_held_back_is_not_in_the_prompt(server: ChatServer) -> None:
     assert "2026-03-05" not in json.dumps({**variables, "now": ""})
 
 
+def test_what_was_told_stays_known_when_it_is_told_again_and_not_when_it_changes() -> None:
+    def known(act: UserAct, **facts: Any) -> dict[str, str]:
+        trace = (*ASKED, user(UserAct.ANSWER, OWN, facts={"day": DAY, "boat_id": "boat-1"}))
+        decided = UserAnswer(user(act, "So.", facts=facts))
+        return llm_user._variables(WORLD, GOAL, trace, decided)["known"]
+
+    assert known(UserAct.ANSWER, day=DAY) == {"day": DAY, "boat id": "boat-1"}
+    assert known(UserAct.CHANGE, day="2026-03-06") == {"boat id": "boat-1"}
+
+
+@pytest.mark.parametrize(
+    ("slot", "label"),
+    [
+        ("own email", "own email"), ("boat_id", "boat id"), ("day 2", "day (wish 2)"),
+        ("boat_id.made_on", "made on of the boat"), ("boats.made_on", "made on of the boats"),
+        ("boat_id.made_on 2", "made on of the boat (wish 2)"),
+    ],
+)  # fmt: skip
+def test_a_column_is_that_of_the_thing(slot: str, label: str) -> None:
+    turn = user(UserAct.CHOOSE, OWN, facts={slot: DAY})
+    assert llm_user._variables(WORLD, GOAL, ASKED, UserAnswer(turn))["due"] == {label: DAY}
+    assert llm_user._reason(f"untold:{slot}").startswith(f"the value of {label} is")
+
+
+def test_a_refused_value_is_quoted_as_it_was_written() -> None:
+    assert llm_user._reason("invents:12.5") == "12.5 is no value of yours"
+
+
 def test_refused_words_are_asked_for_again_with_the_reason(server: ChatServer) -> None:
     answer, rates = reply(server, words("Tomorrow."), words("On 5 March 2026."))
     assert answer.turn.text == "On 5 March 2026."
@@ -126,6 +154,48 @@ def test_consent_is_the_automatons_to_give() -> None:
     assert gate(UserAct.NUDGE, "Could you see to it?") == []
     assert gate(UserAct.CLOSE, "Okay, thanks, goodbye.", ends=True) == []
     assert "leaks:day" in gate(UserAct.CLOSE, "See you on 5 March.", ends=True)
+
+
+HEARD = "I find only one boat of yours: {}, which has 2 seats rather than 3."
+WHICH = " Is this the boat you want changed, and if so, on which day?"
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "codes"),
+    [
+        (HEARD.format("boat-1") + WHICH, "Yes, that must be the one I had in mind. {}.", []),
+        ("A booking of boat-1. Is it all as you want it, and which day?", "Yes, {}.", ["agrees"]),
+        ("Could you tell me the day, please?", "Sure, it is {}.", []),
+        ("For which day?", "Yes, {}.", ["agrees"]),
+        (HEARD.format("boat-2") + WHICH, "Yes, that must be it. {}.", ["agrees"]),
+        (HEARD.format("boat-1") + WHICH, "Yes, go ahead. {}.", ["agrees"]),
+        ("I am going to book boat-1. Is it the boat you mean? Which day?", "Yes, {}.", ["agrees"]),
+        ("Is it boat-1 you mean? Shall I book it, and for which day?", "Yes, {}.", ["agrees"]),
+    ],
+)  # fmt: skip
+def test_a_yes_to_what_is_meant_is_no_consent(asked: str, text: str, codes: list[str]) -> None:
+    trace = (OPENING, said(asked))
+    turn = user(UserAct.ANSWER, OWN, facts={"day": DAY})
+    message = UserWords(message=text.format(DAY), ends=False)
+    assert gate_faults(WORLD, GOAL, trace, UserAnswer(turn), message) == codes
+    nudged = UserAnswer(user(UserAct.NUDGE, "Please go on."))
+    assert "agrees" in gate_faults(WORLD, GOAL, trace, nudged, message)
+
+
+def test_values_of_the_agent_may_be_named_again_where_they_mislead_nobody() -> None:
+    opening = user(UserAct.OPENING, "Book a boat.")
+    trace = (opening, said("boat-1 costs 12.5 and boat-2 costs 25. Which one do you mean?"))
+    goal = GOAL.model_copy(update={"trace": (opening, *TRACE[1:])})
+
+    def gate(act: UserAct, text: str, ends: StopReason | None = None) -> list[str]:
+        decided = UserAnswer(user(act, OWN, facts={} if ends else {"day": DAY}), ends)
+        return gate_faults(WORLD, goal, trace, decided, UserWords(message=text, ends=bool(ends)))
+
+    assert gate(UserAct.CHOOSE, f"I mean boat-1, on {DAY}.") == []
+    assert gate(UserAct.CONFIRM, f"Yes, take boat-1 on {DAY}.") == []
+    assert gate(UserAct.CHOOSE, f"I mean boat-2, on {DAY}.") == ["invents:boat-2"]
+    assert gate(UserAct.NUDGE, f"Go on with boat-1 on {DAY}.") == ["invents:boat-1"]
+    assert gate(UserAct.CLOSE, "Thanks for boat-2, goodbye.", StopReason.ANSWERED) == []
 
 
 @pytest.mark.parametrize(

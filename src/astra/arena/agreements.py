@@ -81,10 +81,13 @@ def _proposed(
 def _proposes(world: World, call: TraceEvent, text: str, tables: Mapping[str, Any]) -> bool:
     """Whether a message proposes something: asks whether it may, says what it is going to do, or
     names what a tool does or what this call is about."""
+    return asks_consent(text) or _names_change(world, call, normalise(plain_text(text)), tables)
+
+
+def asks_consent(text: str) -> bool:
+    """Whether a message asks whether the agent may do something, or says that it is going to."""
     said = normalise(plain_text(text))
-    if _AGREEABLE.search(said) or set(_PROPOSED.findall(said)) - _IDLE:
-        return True
-    return _names_change(world, call, said, tables)
+    return bool(_AGREEABLE.search(said) or set(_PROPOSED.findall(said)) - _IDLE)
 
 
 def _names_change(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -45,20 +45,65 @@ _LEFT_OVER = re.compile(
     re.I,
 )
 """What was escaped, marked up, or to be filled in."""
+_CLAIMS = (
+    re.compile(
+        r"\b(colleagues?|co-?workers?|managers?|supervisors?|boss|representatives?|operators?|"
+        r"clerks?|employees?|staff|somebody|someone|lady|gentleman|friend|wife|husband|neighbou?r|"
+        r"lawyer|he|she|they)\b[^.,;!?]{0,40}?\b(told|said|offered|agreed|confirmed|mentioned|"
+        r"explained|informed|advised)\b",
+        re.I,
+    ),
+    re.compile(
+        r"\bi(?: was|['’]ve been| have been) (?:\w+ )?(told|informed|advised|offered)\b", re.I
+    ),
+    re.compile(r"\b(?:promised|guaranteed|assured)\b", re.I),
+    re.compile(r"\bi (?:\w+ )?(?:spoke|talked) (?:to|with)\b(?! you)", re.I),
+    re.compile(
+        r"\b(?:on|over) the phone\b|\b(?:days?|weeks?|months?|years?) ago\b|"
+        r"\blast (?:night|week|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b",
+        re.I,
+    ),
+    re.compile(
+        r"\b(?:free of charge|for free|(cost)s? (?:\w+ )?nothing|money back|"
+        r"(?:no|without) (?:\w+ )?(cost|charge|fee)s?|(refund|discount|compensat|waive)\w*)\b",
+        re.I,
+    ),
+    re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof)\b\.? ([A-Z]\w+)"),
+)
+"""How people tell of what others said (the first two) or promised, of earlier talks and times, of
+what is free or paid back, and of somebody by name. No claim where all groups, or the whole if there
+are none, stand in what was said before."""
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MAY_CLAIM = (UserAct.OPENING, UserAct.REQUEST, UserAct.CLOSE, UserAct.LEAVE)
+"""Turns whose wish may be about anything, and those after which nothing comes that a claim could
+mislead."""
 _MAY_TAKE_BACK = (UserAct.CHANGE, UserAct.REJECT, UserAct.LEAVE)
 MAY_I = TraceEvent(kind=EventKind.ASSISTANT, text="Shall I go ahead?")
 """The question to which a no takes back what was agreed to."""
 
 
 def turn_faults(
-    world: World, script: UserScript, turn: TraceEvent, text: str, trace: Sequence[TraceEvent]
+    world: World,
+    script: UserScript,
+    turn: TraceEvent,
+    text: str,
+    trace: Sequence[TraceEvent],
+    repeated: Sequence[str] = (),
 ) -> list[str]:
     """What is wrong with words for a turn of the user (``act``, ``facts``) that comes after
-    ``trace``: the codes of ``word_faults``; ``takes_back``, an agreement, by a turn that is not to;
-    ``rejects_nothing``, a rejection that an agent who asks whether it may cannot read as one."""
+    ``trace`` and may name again what the agent's words ``repeated`` hold: the codes of
+    ``word_faults``; ``claims:WORDS``, what looks like an event, a promise,
+    money or a person of which nobody has spoken; ``takes_back``, an agreement, by a turn that is
+    not to; ``rejects_nothing``, a rejection that an agent who asks whether it may cannot read as
+    one."""
     said = [event.text for event in trace if event.kind == EventKind.USER]
     complains = turn.act == UserAct.LEAVE  # of what takes too long, or that there is no more time
-    faults = word_faults(world, script, text, turn.facts, said, complains)
+    faults = word_faults(world, script, text, turn.facts, said, complains, repeated)
+    if turn.act not in _MAY_CLAIM:
+        spoken_of = [*map(_written, turn.facts.values()), *(event.text for event in trace)]
+        spoken_of += [_written(fact.value) for fact in script.facts if _told(fact.value, said)]
+        new_tool = turn.act == UserAct.TOOL  # of which somebody may have told the user
+        faults += [f"claims:{what}" for what in _claims(world, text, spoken_of, new_tool)]
     # A confirmation is read by its act alone; what its words say counts here.
     act = UserAct.ANSWER if turn.act == UserAct.CONFIRM else turn.act
     spoken = turn.model_copy(update={"text": text, "act": act})
@@ -76,11 +121,13 @@ def word_faults(
     due: Mapping[str, Any],
     told: Iterable[str] = (),
     complains: bool = False,
+    repeated: Sequence[str] = (),
 ) -> list[str]:
     """What is wrong with the words of a turn, as codes with what they concern after a colon.
 
     ``due``: the facts that the turn tells, by slot; ``told``: what the user has said before;
-    ``complains``: whether words of a list or of a fact are nothing by themselves.
+    ``complains``: whether words of a list or of a fact are nothing by themselves; ``repeated``:
+    what is no invention, though a leak where the script holds it back.
     ``empty``; ``broken:WORD``, no word that a person writes; ``language:CODE``, clearly not the
     world's; ``untold:SLOT``, a fact that is due and is not stated; ``leaks:SLOT``, a value of
     the script that is not due and was never told; ``stale:SLOT``, a value that the user has changed
@@ -104,9 +151,10 @@ def word_faults(
     }
     faults += [f"leaks:{slot}" for slot in hidden]
     faults += [f"stale:{slot}" for slot in _stale(script, text, before)]
-    faults += [f"invents:{value}" for value in _invented(bare, known, before)]
+    faults += [f"invents:{value}" for value in _invented(bare, known, [*before, *repeated])]
     if not complains:
-        faults += [f"invents:{value}" for value in _of_closed(world, script, bare, known, before)]
+        others = _of_closed(world, script, bare, known, [*before, *repeated])
+        faults += [f"invents:{value}" for value in others]
     return faults + [f"names:{name}" for name in _identifiers(world, bare)]
 
 
@@ -241,6 +289,32 @@ def _closed(world: World, slot: str) -> set[str]:
     }
     columns = (column for table in world.tables for column in table.columns)
     return found.union(*(column.values for column in columns if column.name == name))
+
+
+def _claims(world: World, text: str, before: Iterable[str], hearsay: bool) -> Iterator[str]:
+    """Where a text tells of what is not spoken of before; ``hearsay``: whether others may have said
+    so. A weekday or a yesterday may be that of a date which is given."""
+    given = [*before, *_vocabulary(world)]
+    heard = " ".join(given).casefold()
+    for pattern in _CLAIMS[2 * hearsay :]:
+        for found in pattern.finditer(text):
+            parts = [part for part in found.groups() if part] or [found[0]]
+            if not all(part.casefold() in heard for part in parts):
+                yield found[0]
+    today = date.fromisoformat(world.clock[:10])
+    days = {today}.union(*(dates(one) for one in (*given, text)))
+    named = {_DAYS[day.weekday()] for day in days}
+    named |= {"yesterday"} if today - timedelta(days=1) in days else set()
+    for word in _words(text):
+        if word in (*_DAYS, "yesterday") and word not in named and word not in heard:
+            yield word
+
+
+def _vocabulary(world: World) -> Iterator[str]:
+    """What the world calls its tools, tables and columns."""
+    yield from (_written(tool.tool.name) for tool in world.tools)
+    for table in world.tables:
+        yield from map(_written, (table.name, *(column.name for column in table.columns)))
 
 
 def _identifiers(world: World, text: str) -> Iterator[str]:

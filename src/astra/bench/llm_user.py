@@ -20,6 +20,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from astra.arena.agreements import asks_consent
+from astra.arena.traces import proposal
 from astra.arena.user import ScriptedUser, UserAnswer
 from astra.arena.user_words import stated, turn_faults
 from astra.arena.worlds import base_of, goal_of
@@ -59,11 +61,24 @@ _TASKS: Mapping[UserAct, str] = {
 }
 """What a turn does, as the model is told. A further wish (REQUEST) is said in the automaton's own
 words: no rule could tell whether others ask for the same."""
-_AGREES = re.compile(
-    r"\b(?:yes|yeah|yep|sure|ok|okay|agreed?|confirm(?:ed)?|correct|go ahead|proceed|"
-    r"do (?:it|so|that)|please do|sounds good|that(?:['’]s| is) (?:right|fine|good))\b",
+_YES = re.compile(r"\b(?:yes|yeah|yep|sure|ok|okay|correct|that(?:['’]s| is) right)\b", re.I)
+_CONSENTS = re.compile(
+    r"\b(?:agreed?|confirm(?:ed)?|go ahead|proceed|do (?:it|so|that)|please do|sounds good|"
+    r"that(?:['’]s| is) (?:fine|good))\b",
     re.I,
 )
+"""What is said to what is to be done; a yes may also be to what was meant."""
+_MEANT = re.compile(
+    r"\b(?:is|are|was|were) [^.?!]*"
+    r"\b(?:one|(?<!as )(?<!else )you (?:mean|meant|want|wish|need|would|are|have in|had in))\b"
+    r"[^.?!]*\?|"
+    r"\b(?:do|did) you (?:perhaps )?mean\b|\bdo you (?:happen to )?(?:have|know)\b|"
+    r"\b(?:can|could|would|will) you\b[^.?!]*\b(?:give|tell|provide|share|specify|say|know)\b|"
+    r"\b(?:can|could|may) i (?:have|know)\b",
+    re.I,
+)
+"""What an agent asks to which a yes gives no consent: what is meant, or whether it will be told."""
+_WORD = re.compile(r"[\w-]+")
 _DENIES = re.compile(r"\b(?:no|nope|not|never|cannot|unsure|neither|wrong|idea)\b|n['’]t\b", re.I)
 _FAREWELL = re.compile(
     r"\b(?:good ?bye|bye|farewell|see you|that(?:['’]s| is| was) (?:all|it)\b(?! i)|nothing else|"
@@ -144,17 +159,58 @@ def gate_faults(
     agent may take them for consent that was not given; ``denies``: the other way round; ``long``.
     """
     text, turn = words.message, decided.turn
-    faults = turn_faults(world, _script(goal), turn, text, trace)
+    repeated = _repeated(goal, decided, trace)
+    faults = turn_faults(world, _script(goal), turn, text, trace, repeated)
     faults += ["long"] if len(text) > MOST_CHARS else []
     if decided.ends is not None:  # nothing comes after it that it could mislead
         return faults
     faults += ["stops"] if words.ends or _FAREWELL.search(text) else []
-    agrees, denies = _AGREES.search(text) is not None, _DENIES.search(text) is not None
+    yes, denies = _YES.search(text) is not None, _DENIES.search(text) is not None
+    consents = _CONSENTS.search(text) is not None
+    agrees = consents or (yes and not _answers_yes(world, goal, turn, trace))
     if turn.act == UserAct.CONFIRM:
+        agrees = yes or consents
         faults += [] if agrees else ["denies"]
     elif agrees or (turn.act in (UserAct.REJECT, UserAct.UNKNOWN) and not denies):
         faults.append("agrees")
     return faults
+
+
+def _answers_yes(
+    world: World, goal: WorldGoal, turn: TraceEvent, trace: Sequence[TraceEvent]
+) -> bool:
+    """Whether a yes beside an answer is part of it: the agent asked which row is meant, or to be
+    told something, named no row that the goal has nothing to do with, and did not ask whether it
+    may do something."""
+    asked = proposal(trace, len(trace))
+    if turn.act not in (UserAct.ANSWER, UserAct.CHOOSE) or not turn.facts:
+        return False
+    if asks_consent(asked) or not _MEANT.search(asked):
+        return False
+    keys = {str(row[table.key]).casefold() for table in world.tables
+            for row in world.rows.get(table.name, ())}  # fmt: skip
+    named = keys & {word.casefold() for word in _WORD.findall(asked)}
+    own = {str(value).casefold() for value in _own_values(goal)}
+    return named <= own or (turn.act == UserAct.CHOOSE and bool(named & own))
+
+
+def _repeated(goal: WorldGoal, decided: UserAnswer, trace: Sequence[TraceEvent]) -> list[str]:
+    """The agent's words whose values the user may name again: all where nothing comes after it;
+    where they answer or agree, the goal's own values, so that no other row is pointed at."""
+    heard = [event.text for event in trace if event.kind == EventKind.ASSISTANT]
+    if decided.ends is not None:
+        return heard
+    if decided.turn.act not in (UserAct.ANSWER, UserAct.CHOOSE, UserAct.CONFIRM):
+        return []
+    return [str(value) for value in _own_values(goal) if stated(value, " ".join(heard))]
+
+
+def _own_values(goal: WorldGoal) -> list[Any]:
+    """What the goal's own calls take, and what they make of the tables."""
+    calls = [value for event in goal.trace for value in event.arguments.values()]
+    made = [value for write in goal.effect for part in (write.where, write.values)
+            for value in part.values()]  # fmt: skip
+    return [value for value in (*calls, *made) if isinstance(value, str | int | float)]
 
 
 def _script(goal: WorldGoal) -> UserScript:
@@ -170,6 +226,7 @@ _REASONS = {
     "leaks": "nobody has asked for {}",
     "stale": "you want another {} now",
     "invents": "{} is no value of yours",
+    "claims": 'nobody has spoken of "{}" here, and you invent nothing',
     "names": "people do not write {}",
     "stops": "the conversation is not over",
     "agrees": "it sounds as if you agreed to something",
@@ -180,13 +237,22 @@ _REASONS = {
 }
 
 
+_OF_SLOTS = ("untold", "leaks", "stale")
+
+
 def _reason(fault: str) -> str:
     code, _, what = fault.partition(":")
-    return _REASONS[code].format(_plain(what))
+    return _REASONS[code].format(_label(what) if code in _OF_SLOTS else what)
 
 
-def _plain(slot: str) -> str:
-    return slot.replace("_", " ").replace(".", ", ")
+def _label(slot: str) -> str:
+    """A slot as it is named to the model: the column of a row is that of the thing, not of its
+    id; a slot of a later wish says so."""
+    name, _, number = slot.rpartition(" ")
+    name, wish = (name, f" (wish {number})") if number.isdigit() else (slot, "")
+    owner, _, column = name.rpartition(".")
+    thing = owner.removesuffix("_id")
+    return (f"{column} of the {thing}" if thing else column).replace("_", " ") + wish
 
 
 def _variables(
@@ -206,10 +272,10 @@ def _variables(
         "service": world.title,
         "now": world.clock,
         "wish": said[0].text,
-        "known": {_plain(slot): _value(value) for slot, value in known.items()
-                  if slot not in turn.facts},
-        "due": {_plain(slot): _value(value) for slot, value in turn.facts.items()},
-        "held_back": [_plain(slot) for slot in held_back],
+        "known": {_label(slot): _value(value) for slot, value in known.items()
+                  if turn.facts.get(slot, value) == value},
+        "due": {_label(slot): _value(value) for slot, value in turn.facts.items()},
+        "held_back": [_label(slot) for slot in held_back],
         "conversation": [
             {"speaker": "you" if event.kind == EventKind.USER else "assistant", "text": event.text}
             for event in trace if event.kind != EventKind.CALL
