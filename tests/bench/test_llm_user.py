@@ -23,6 +23,7 @@ from astra.bench import llm_user
 from astra.bench.llm_user import LlmUser, LlmUsers, UserWords, gate_faults
 from astra.errors import AstraError
 from astra.llm.protocol import ModelConfig
+from astra.prompting import render
 from astra.records.trajectory import StopReason
 from astra.records.world import TraceEvent, UserAct
 from astra.rollout.live import EpisodeJob
@@ -77,6 +78,33 @@ def test_what_is_held_back_is_not_in_the_prompt(server: ChatServer) -> None:
         )
     assert variables["held_back"] == ["day"]
     assert "2026-03-05" not in json.dumps({**variables, "now": ""})
+
+
+@pytest.mark.parametrize(
+    ("act", "facts", "ends", "has", "lacks"),
+    [
+        (UserAct.ANSWER, {"day": DAY}, None, "say that you do not know it", "say goodbye, and"),
+        (UserAct.ANSWER, {"day": DAY}, None, "The conversation goes on: do not say", "- Agree to"),
+        (UserAct.CONFIRM, {"day": DAY}, None, "tell it what it still has to know", "Do not agree"),
+        (UserAct.CONFIRM, {}, None, "- Agree to what the assistant wants to do", "still has to"),
+        (UserAct.TOOL, {}, None, "what that is called you do not know", "- Agree to"),
+        (UserAct.NUDGE, {}, None, "If it has just refused, you may be disappointed", "- Agree to"),
+        (UserAct.CLOSE, {}, StopReason.ANSWERED, "`ends` is true", "`ends` is false"),
+        (UserAct.CLOSE, {}, StopReason.ANSWERED, "no event, promise, price, person", "- Agree to"),
+        (UserAct.CLOSE, {}, StopReason.ANSWERED, "have said you may name again", "goes on"),
+    ],
+)  # fmt: skip
+def test_the_model_is_told_what_a_turn_does(
+    act: UserAct, facts: dict[str, str], ends: StopReason | None, has: str, lacks: str
+) -> None:
+    decided = UserAnswer(user(act, "So.", facts=facts), ends)
+    asked = (OPENING, said("Two boats:\n- boat-1\n- boat-2\nWhich one?"))
+    variables = llm_user._variables(WORLD, GOAL, asked, decided)
+    prompt = render(llm_user.TEMPLATE, {**variables, "persona": "a customer", "refused": []})
+    assert "assistant: \n| Two boats:\n| - boat-1" in prompt
+    assert 'below its speaker, each line after a "|"' in " ".join(prompt.split())
+    assert has in " ".join(prompt.split())
+    assert lacks not in prompt
 
 
 def test_what_was_told_stays_known_when_it_is_told_again_and_not_when_it_changes() -> None:

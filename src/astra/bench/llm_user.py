@@ -47,15 +47,17 @@ _PERSONAS = (
     "an elderly customer, who writes carefully",
 )
 _TASKS: Mapping[UserAct, str] = {
-    UserAct.ANSWER: "you answer what you were asked.",
-    UserAct.CONFIRM: "you agree to exactly what the assistant proposed, and say so.",
+    UserAct.ANSWER: "you answer what you were asked, as far as what stands below does.",
+    UserAct.CONFIRM: "you agree to what the assistant wants to do, and say so.",
     UserAct.CHOOSE: "you pick the one you mean.",
     UserAct.CHANGE: "you have changed your mind and now want something else.",
-    UserAct.TOOL: "you tell the assistant that it has been given a new tool for this.",
+    UserAct.TOOL: "you tell the assistant that it has been given a new tool for this; what that is "
+    "called you do not know.",
     UserAct.REJECT: "you say no: that is not what you want.",
     UserAct.UNKNOWN: "you say that you do not know what you were asked.",
-    UserAct.NUDGE: "you want the assistant to get on with your request. Do not say whether "
-    "anything is done or missing.",
+    UserAct.NUDGE: "you want the assistant to get on with your request. If it has just refused, "
+    "you may be disappointed and ask it to look once more. Do not say whether anything is done or "
+    "missing.",
     UserAct.CLOSE: "you thank the assistant and end the conversation.",
     UserAct.LEAVE: "you give up and end the conversation.",
 }
@@ -280,8 +282,17 @@ def _variables(
             {"speaker": "you" if event.kind == EventKind.USER else "assistant", "text": event.text}
             for event in trace if event.kind != EventKind.CALL
         ],
-        "task": _TASKS[turn.act or UserAct.NUDGE],
+        "task": _task(turn),
+        "agrees": turn.act == UserAct.CONFIRM,
+        "ends": decided.ends is not None,
     }  # fmt: skip
+
+
+def _task(turn: TraceEvent) -> str:
+    task = _TASKS[turn.act or UserAct.NUDGE]
+    if turn.act == UserAct.CONFIRM and turn.facts:
+        return f"{task} You also tell it what it still has to know."
+    return task
 
 
 def _value(value: Any) -> str:
