@@ -81,7 +81,7 @@ PARTS = (
 RENAMED = {"renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1400)}
 """Which copies under other names stand beside conversations of so many tokens at most."""
 RL = (
-    "rl.reward=state", "rl.steps=30", "rl.dev_arenas=0", "rl.save_steps=10",
+    "runtime.rl_launch=''", "rl.reward=state", "rl.steps=30", "rl.dev_arenas=0", "rl.save_steps=10",
     "rl.irrelevant_tools=none", "rl.limits.max_turns=8", "rl.limits.max_calls=8",
     "rl.limits.max_response_tokens=1400", "rl.limits.max_result_chars=2048",
     "rl.limits.max_turn_tokens=112", "rl.groups=4", "rl.micro_batch_size=16",
