@@ -42,7 +42,7 @@ from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.records.trajectory import SFTSample
 from astra.records.world import EventKind, TraceEvent, World
-from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
+from astra.rollout.chat import PolicyConfig, load_codec
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.store.tables import read_records, write_records
@@ -133,8 +133,10 @@ def write_renamed(data: Path, name: str, copies: Sequence[int], most: int) -> No
     write_records(data / f"{name}.parquet", sorted(made, key=lambda one: one.id), SFTSample)
 
 
-def lengths(codec: ChatCodec, context: int) -> dict[str, Any]:
+def lengths() -> dict[str, Any]:
     """Tokens of prompts, and of the scripted agent's whole conversations, beside the context."""
+    codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
+    config = json.loads((ROOT / "policies/tiny/config.json").read_text())
     prompts = [
         len(codec.encode_prompt(initial_messages(arena), [one.tool for one in arena.tools]))
         for arena in read_arenas(DATA / "data/goals.parquet")
@@ -143,7 +145,8 @@ def lengths(codec: ChatCodec, context: int) -> dict[str, Any]:
         len(codec.encode_conversation(sample.messages, sample.tools)[0])
         for sample in read_records(DATA / "data/conversations.parquet", SFTSample)
     ]
-    return {"context": context, "prompt": _spread(prompts), "conversation": _spread(talks)}
+    found = {"prompt": _spread(prompts), "conversation": _spread(talks)}
+    return {"context": config["max_position_embeddings"]} | found
 
 
 def _spread(values: Iterable[int]) -> dict[str, float]:
@@ -193,8 +196,8 @@ def arenas_of(arm: str) -> list[Arena]:
     if arm == "lookups":
         merged = read_records(ROOT / "data/envs_merged.parquet", Arena)
         return [one for one in merged if one.split is Split.TRAIN and not one.world_id]
-    goals = [one for one in read_records(DATA / "data/goals.parquet", Arena)
-             if one.split is Split.TRAIN]  # fmt: skip
+    goals = read_records(DATA / "data/goals.parquet", Arena)
+    goals = [one for one in goals if one.split is Split.TRAIN]
     if arm == "alone":
         return [without_user(one) for one in goals if not goal_of(one).needs_user]
     worlds = sorted({one.world_id for one in goals}, key=lambda one: content_id(["drawn", one]))
@@ -214,16 +217,15 @@ def control(origin: int, seed: int) -> Path:
     seconds = json.loads((arm_folder("rl", origin, seed) / "rl.seconds.json").read_text())["cpu_s"]
     own = json.loads((folder / "sft.seconds.json").read_text())["cpu_s"]
     steps = math.ceil(last.steps * seconds / own)
-    place = arm_folder("control", origin, seed)
-    return fine_tuned(place, seed + 1000, last, steps, str(folder / "models/sft"))
+    other = arm_folder("control", origin, seed)
+    return fine_tuned(other, seed + 1000, last, steps, str(folder / "models/sft"))
 
 
 def scored(folder: Path, stage: str) -> dict[str, dict[str, float]]:
     """Success and credit on each held-out goal, of the policy that a stage left in a folder."""
     file = folder / "heldout.json"
     if not file.exists():
-        goals = drawn(Split.HELDOUT, len([*read_arenas(DATA / "data/goals.parquet")]))
-        rollouts = played(folder / "models" / stage, goals, 1, 0.0)
+        rollouts = played(folder / "models" / stage, drawn(Split.HELDOUT), 1, 0.0)
         file.write_text(json.dumps({
             one.arena.id: {"success": float(_succeeds(one)), "credit": credit(one)}
             for one in rollouts
@@ -248,8 +250,8 @@ def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float)
         return driver.run(jobs, Sampling(temperature, 0))
 
 
-def drawn(split: Split, count: int) -> list[Arena]:
-    """Goals of a split in an order that their ids give."""
+def drawn(split: Split, count: int | None = None) -> list[Arena]:
+    """Goals of a split, all or so many, in an order that their ids give."""
     goals = [one for one in read_arenas(DATA / "data/goals.parquet") if one.split is split]
     return sorted(goals, key=lambda one: content_id(["drawn", one.id]))[:count]
 
@@ -317,11 +319,10 @@ def floors() -> dict[str, Any]:
     """What agents that follow a rule reach on the held-out goals: reached, tried, interval."""
     from astra.sandbox.local import LocalSandbox
 
-    goals = list(read_records(DATA / "data/goals.parquet", Arena))
     worlds = read_records(DATA / "data/worlds.parquet", World)
     heldout = [world for world in worlds if world.split is Split.HELDOUT]
     with LocalSandbox(SandboxLimits(cpu_s=600)) as sandbox:
-        return by_rule(heldout, goals, sandbox)
+        return by_rule(heldout, list(read_records(DATA / "data/goals.parquet", Arena)), sandbox)
 
 
 def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
@@ -331,7 +332,7 @@ def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
         folders = [arm_folder(arm, origin, seed) for seed in seeds]
         if runs := [scored(one, stage) for one in folders if (one / f"models/{stage}").exists()]:
             found[arm] = runs
-    kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT, 10_000)}
+    kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT)}
     told: dict[str, Any] = {"floors": floors()}
     for score in ("success", "credit"):
         values = {
@@ -358,9 +359,9 @@ def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
 def _difference(
     after: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]
 ) -> dict[str, float]:
-    """Of runs seed by seed; a start is the same for every seed."""
-    pairs = zip(after, before if len(before) > 1 else before * len(after), strict=False)
-    return _estimate([paired(a, b) for a, b in pairs])
+    """Of runs seed by seed; the one start is that of every seed."""
+    others = before if len(before) > 1 else [before[0] for _ in after]
+    return _estimate([paired(a, b) for a, b in zip(after, others, strict=False)])
 
 
 def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -370,16 +371,12 @@ def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def described(origin: int) -> dict[str, Any]:
     """What the arms begin with: lengths, and the start along its SFT."""
-    codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
-    context = json.loads((ROOT / "policies/tiny/config.json").read_text())
     splits = Counter(one.split.value for one in read_records(DATA / "data/goals.parquet", Arena))
     return {
         "goals": dict(sorted(splits.items())),
-        "lengths": lengths(codec, context["max_position_embeddings"]),
+        "lengths": lengths(),
         "along_sft": along_sft(origin),
-        "passes": {
-            split.value: pass_figures(origin, split) for split in (Split.TRAIN, Split.HELDOUT)
-        },
+        "passes": {one.value: pass_figures(origin, one) for one in (Split.TRAIN, Split.HELDOUT)},
     }
 
 
@@ -387,18 +384,13 @@ def seconds(origin: int, seeds: Sequence[int]) -> dict[str, float]:
     """CPU seconds of every training that was run, by its folder."""
     folders = [WORK / f"{part.name}-{origin}" for part in PARTS]
     folders += [arm_folder(arm, origin, seed) for arm in (*ARMS, "control") for seed in seeds]
-    return {
-        folder.name: json.loads(file.read_text())["cpu_s"]
-        for folder in folders
-        for stage in ("sft", "rl")
-        if (file := folder / f"{stage}.seconds.json").exists()
-    }
+    files = [one / f"{stage}.seconds.json" for one in folders for stage in ("sft", "rl")]
+    return {one.parent.name: json.loads(one.read_text())["cpu_s"] for one in files if one.exists()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", required=True,
-                        choices=("start", "rl", "control", "report"))  # fmt: skip
+    parser.add_argument("--part", required=True, choices=("start", "rl", "control", "report"))
     parser.add_argument("--arm", choices=tuple(ARMS), default="rl")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--start", type=int, default=0, help="the seed of SFT")
@@ -417,8 +409,8 @@ def main() -> None:
             for seed in seeds:
                 scored(control(origin, seed), "sft")
         case _:
-            facts = {"start": origin, "seeds": seeds, "cpu_s": seconds(origin, seeds)}
-            document = facts | described(origin) | report(origin, seeds)
+            document = {"start": origin, "seeds": seeds, "cpu_s": seconds(origin, seeds)}
+            document |= described(origin) | report(origin, seeds)
             OUT.write_text(json.dumps(document, indent=1) + "\n")
             print(json.dumps(document))
 
