@@ -287,20 +287,16 @@ def pass_figures(seed: int, split: Split) -> dict[str, Any]:
     return json.loads(file.read_text())
 
 
-def along_sft(seed: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Credit and success after each part of a seed's SFT, on training goals and the development
+def along(folder: Path, stage: str) -> dict[str, dict[str, float]]:
+    """Credit and success of the policy that a stage left, on training goals and the development
     domain's."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for part in PARTS:
-        folder = WORK / f"{part.name}-{seed}"
-        file = folder / "along.json"
-        if not file.exists():
-            file.write_text(json.dumps({
-                split.value: _along(folder / "models/sft", split)
-                for split in (Split.TRAIN, Split.DEV)
-            }))  # fmt: skip
-        found[part.name] = json.loads(file.read_text())
-    return found
+    file = folder / "along.json"
+    if not file.exists():
+        file.write_text(json.dumps({
+            split.value: _along(folder / "models" / stage, split)
+            for split in (Split.TRAIN, Split.DEV)
+        }))  # fmt: skip
+    return json.loads(file.read_text())
 
 
 def _succeeds(rollout: Rollout) -> bool:
@@ -328,12 +324,14 @@ def floors() -> dict[str, Any]:
 def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
     """What every arm scored on the held-out goals, and paired differences over seeds."""
     found = {"start": [scored(start(origin), "sft")]}
+    learned: dict[str, Any] = {}
     for arm, stage in (dict.fromkeys(ARMS, "rl") | {"control": "sft"}).items():
         folders = [arm_folder(arm, origin, seed) for seed in seeds]
-        if runs := [scored(one, stage) for one in folders if (one / f"models/{stage}").exists()]:
-            found[arm] = runs
+        if ran := [one for one in folders if (one / f"models/{stage}").exists()]:
+            found[arm] = [scored(one, stage) for one in ran]
+            learned[arm] = [along(one, stage) for one in ran]
     kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT)}
-    told: dict[str, Any] = {"floors": floors()}
+    told: dict[str, Any] = {"floors": floors(), "along_arms": learned}
     for score in ("success", "credit"):
         values = {
             arm: [{goal: one[score] for goal, one in run_.items()} for run_ in runs]
@@ -375,7 +373,7 @@ def described(origin: int) -> dict[str, Any]:
     return {
         "goals": dict(sorted(splits.items())),
         "lengths": lengths(),
-        "along_sft": along_sft(origin),
+        "along_sft": {part.name: along(WORK / f"{part.name}-{origin}", "sft") for part in PARTS},
         "passes": {one.value: pass_figures(origin, one) for one in (Split.TRAIN, Split.HELDOUT)},
     }
 
