@@ -3,16 +3,18 @@
     python benchmarks/world_learning.py --part start      # data, SFT, what it can do along the way
     python benchmarks/world_learning.py --part rl --seeds 0 1
     python benchmarks/world_learning.py --part control --seeds 0 1
+    python benchmarks/world_learning.py --part rl --arm lookups     # or another of ``ARMS``
     python benchmarks/world_learning.py --part report --seeds 0 1
 
 The real stages run in folders of their own under ``runs/world_learning``: small-shape worlds of 240
 composed domains and of the project's ten, their goals and conversations; SFT of the tiny policy in
 three parts (``PARTS``), short conversations first, then more of them under other names
-(``worlds/renaming.py``), then longer ones; RL from there on the worlds' goals; and SFT whose last
-part goes on for RL's CPU time. RL can only begin where the start reaches some goals, so the first
-part tells pass@8 of the start, and partial credit along SFT: the share of the calls that a goal's
-own trace makes, with those arguments. Every policy plays all goals of the held-out domains,
-greedily. What exists is not run again. The last part writes ``docs/world-learning.json``.
+(``worlds/renaming.py``), then longer ones; from this start RL on the worlds' goals, on other arenas
+(``ARMS``), and as much SFT as the CPU time of RL buys. RL can only begin where the start reaches
+some goals, so the first part tells pass@8 of the start, and partial credit along SFT: the share of
+the calls that a goal's own trace makes, with those arguments. Every policy plays all goals of the
+held-out domains, greedily. Seeds are those of RL and the control; ``--start`` is the seed of SFT.
+What exists is not run again. The last part writes ``docs/world-learning.json``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,12 +37,12 @@ from astra.arena.reward import RewardMode
 from astra.arena.world_table import read_arenas
 from astra.arena.worlds import goal_of
 from astra.publish.origins import goal_id
-from astra.records.base import canonical_json, content_id
+from astra.records.base import canonical_json, compact_json, content_id
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.records.trajectory import SFTSample
 from astra.records.world import EventKind, TraceEvent, World
-from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
+from astra.rollout.chat import PolicyConfig, load_codec
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.store.tables import read_records, write_records
@@ -75,16 +76,23 @@ class Part(NamedTuple):
 PARTS = (
     Part("plain", "conversations", 760, 500),
     Part("renamed", "renamed_short", 760, 600),
-    Part("start", "renamed_long", 1050, 750),
+    Part("start", "renamed_long", 1300, 1200),
 )
-RENAMED = {"renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1150)}
+RENAMED = {"renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1400)}
 """Which copies under other names stand beside conversations of so many tokens at most."""
 RL = (
-    "rl.reward=state", "rl.steps=30", "rl.dev_arenas=0", "rl.save_steps=10",
-    "rl.irrelevant_tools=none", "rl.limits.max_turns=12", "rl.limits.max_calls=12",
+    "runtime.rl_launch=''", "rl.reward=state", "rl.steps=30", "rl.dev_arenas=0", "rl.save_steps=10",
+    "rl.irrelevant_tools=none", "rl.limits.max_turns=8", "rl.limits.max_calls=8",
     "rl.limits.max_response_tokens=1400", "rl.limits.max_result_chars=2048",
     "rl.limits.max_turn_tokens=112", "rl.groups=4", "rl.micro_batch_size=16",
 )  # fmt: skip
+ARMS = {
+    "rl": "all goals to train on, each with its user",
+    "alone": "those that need no user who talks, without their users",
+    "worlds_4": "those of 4 worlds", "worlds_16": "those of 16", "worlds_48": "those of 48",
+    "lookups": "look-up arenas of data/envs_merged.parquet, paid by F1, in place of goals",
+}  # fmt: skip
+"""What RL trains on."""
 TRIES = 8
 TRIED = 32
 """Goals of which pass@8 of the start, and partial credit along SFT, are measured."""
@@ -105,9 +113,6 @@ def make_data(worlds: Sequence[str] = WORLDS, folder: Path = DATA) -> None:
     prepare(folder, worlds)
     for stage in ("worlds", "goals", "conversations"):
         run(folder, stage, Path(f"data/{stage}.parquet"))
-    arenas = folder / "data/envs_merged.parquet"
-    if not arenas.exists():
-        shutil.copy(folder / "data/goals.parquet", arenas)
     for name, (copies, most) in RENAMED.items():
         if not (folder / f"data/{name}.parquet").exists():
             write_renamed(folder / "data", name, copies, most)
@@ -128,8 +133,10 @@ def write_renamed(data: Path, name: str, copies: Sequence[int], most: int) -> No
     write_records(data / f"{name}.parquet", sorted(made, key=lambda one: one.id), SFTSample)
 
 
-def lengths(codec: ChatCodec, context: int) -> dict[str, Any]:
+def lengths() -> dict[str, Any]:
     """Tokens of prompts, and of the scripted agent's whole conversations, beside the context."""
+    codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
+    config = json.loads((ROOT / "policies/tiny/config.json").read_text())
     prompts = [
         len(codec.encode_prompt(initial_messages(arena), [one.tool for one in arena.tools]))
         for arena in read_arenas(DATA / "data/goals.parquet")
@@ -138,7 +145,8 @@ def lengths(codec: ChatCodec, context: int) -> dict[str, Any]:
         len(codec.encode_conversation(sample.messages, sample.tools)[0])
         for sample in read_records(DATA / "data/conversations.parquet", SFTSample)
     ]
-    return {"context": context, "prompt": _spread(prompts), "conversation": _spread(talks)}
+    found = {"prompt": _spread(prompts), "conversation": _spread(talks)}
+    return {"context": config["max_position_embeddings"]} | found
 
 
 def _spread(values: Iterable[int]) -> dict[str, float]:
@@ -146,18 +154,11 @@ def _spread(values: Iterable[int]) -> dict[str, float]:
     return {"median": median(found), "p95": found[int(0.95 * (len(found) - 1))], "most": found[-1]}
 
 
-def link_data(folder: Path, table: str) -> None:
-    for name in ("worlds", "envs_merged"):
-        link_to(folder / f"data/{name}.parquet", DATA / f"data/{name}.parquet")
-    link_to(folder / "data/sft_set.parquet", DATA / f"data/{table}.parquet")
-
-
-def fine_tuned(name: str, seed: int, part: Part, steps: int, before: str) -> Path:
+def fine_tuned(folder: Path, seed: int, part: Part, steps: int, before: str) -> Path:
     """A part of SFT from the policy ``before``, in a folder of its own."""
-    folder = WORK / f"{name}-{seed}"
     prepare(folder, [*SFT, f"sft.seed={seed}", f"sft.max_tokens={part.tokens}",
                      f"sft.max_steps={steps}", f"policy.path={before}"])  # fmt: skip
-    link_data(folder, part.table)
+    link_to(folder / "data/sft_set.parquet", DATA / f"data/{part.table}.parquet")
     run(folder, "sft", Path("models/sft"))
     return folder
 
@@ -166,37 +167,65 @@ def start(seed: int) -> Path:
     """The SFT start of a seed."""
     folder, before = WORK, "policies/tiny"
     for part in PARTS:
-        folder = fine_tuned(part.name, seed, part, part.steps, before)
+        folder = fine_tuned(WORK / f"{part.name}-{seed}", seed, part, part.steps, before)
         before = str(folder / "models/sft")
     return folder
 
 
-def trained(seed: int) -> Path:
-    """RL from a seed's start on the worlds' goals."""
-    folder = WORK / f"rl-{seed}"
-    prepare(folder, [*RL, f"rl.seed={seed}"])
-    link_data(folder, PARTS[-1].table)
-    link_to(folder / "models/sft", start(seed) / "models/sft")
+def arm_folder(arm: str, origin: int, seed: int) -> Path:
+    """Where an arm is run: from the start of seed ``origin``, with a seed of its own."""
+    return WORK / f"{arm}-{origin}-{seed}"
+
+
+def trained(arm: str, origin: int, seed: int) -> Path:
+    """RL from a start on an arm's arenas."""
+    folder = arm_folder(arm, origin, seed)
+    paid = ("rl.reward=f1",) if arm == "lookups" else ()
+    prepare(folder, [*RL, *paid, f"rl.seed={seed}"])
+    arenas = folder / "data/envs_merged.parquet"
+    if not arenas.exists():
+        write_records(arenas, arenas_of(arm), Arena)
+    link_to(folder / "data/worlds.parquet", DATA / "data/worlds.parquet")
+    link_to(folder / "models/sft", start(origin) / "models/sft")
     run(folder, "rl", Path("models/rl"))
     return folder
 
 
-def control(seed: int) -> Path:
-    """SFT of a seed whose last part has as many steps more as RL's CPU time buys."""
-    last, folder = PARTS[-1], start(seed)
-    seconds = json.loads((WORK / f"rl-{seed}/rl.seconds.json").read_text())["cpu_s"]
+def arenas_of(arm: str) -> list[Arena]:
+    """The training arenas of an arm, by id."""
+    if arm == "lookups":
+        merged = read_records(ROOT / "data/envs_merged.parquet", Arena)
+        return [one for one in merged if one.split is Split.TRAIN and not one.world_id]
+    goals = read_records(DATA / "data/goals.parquet", Arena)
+    goals = [one for one in goals if one.split is Split.TRAIN]
+    if arm == "alone":
+        return [without_user(one) for one in goals if not goal_of(one).needs_user]
+    worlds = sorted({one.world_id for one in goals}, key=lambda one: content_id(["drawn", one]))
+    chosen = worlds[: int(arm.removeprefix("worlds_"))] if arm != "rl" else worlds
+    return [one for one in goals if one.world_id in chosen]
+
+
+def without_user(arena: Arena) -> Arena:
+    """The goal with nobody who answers: the first message without calls ends the episode."""
+    goal = goal_of(arena).model_copy(update={"script": None})
+    return arena.model_copy(update={"goal": compact_json(goal.model_dump(mode="json"))})
+
+
+def control(origin: int, seed: int) -> Path:
+    """SFT that goes on from a start for as many steps as RL's CPU time buys."""
+    last, folder = PARTS[-1], start(origin)
+    seconds = json.loads((arm_folder("rl", origin, seed) / "rl.seconds.json").read_text())["cpu_s"]
     own = json.loads((folder / "sft.seconds.json").read_text())["cpu_s"]
-    longer = last.steps + math.ceil(last.steps * seconds / own)
-    before = WORK / f"{PARTS[-2].name}-{seed}/models/sft"
-    return fine_tuned("control", seed, last, longer, str(before))
+    steps = math.ceil(last.steps * seconds / own)
+    other = arm_folder("control", origin, seed)
+    return fine_tuned(other, seed + 1000, last, steps, str(folder / "models/sft"))
 
 
 def scored(folder: Path, stage: str) -> dict[str, dict[str, float]]:
     """Success and credit on each held-out goal, of the policy that a stage left in a folder."""
     file = folder / "heldout.json"
     if not file.exists():
-        goals = drawn(Split.HELDOUT, len([*read_arenas(DATA / "data/goals.parquet")]))
-        rollouts = played(folder / "models" / stage, goals, 1, 0.0)
+        rollouts = played(folder / "models" / stage, drawn(Split.HELDOUT), 1, 0.0)
         file.write_text(json.dumps({
             one.arena.id: {"success": float(_succeeds(one)), "credit": credit(one)}
             for one in rollouts
@@ -221,8 +250,8 @@ def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float)
         return driver.run(jobs, Sampling(temperature, 0))
 
 
-def drawn(split: Split, count: int) -> list[Arena]:
-    """Goals of a split in an order that their ids give."""
+def drawn(split: Split, count: int | None = None) -> list[Arena]:
+    """Goals of a split, all or so many, in an order that their ids give."""
     goals = [one for one in read_arenas(DATA / "data/goals.parquet") if one.split is split]
     return sorted(goals, key=lambda one: content_id(["drawn", one.id]))[:count]
 
@@ -258,20 +287,16 @@ def pass_figures(seed: int, split: Split) -> dict[str, Any]:
     return json.loads(file.read_text())
 
 
-def along_sft(seed: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Credit and success after each part of a seed's SFT, on training goals and the development
+def along(folder: Path, stage: str) -> dict[str, dict[str, float]]:
+    """Credit and success of the policy that a stage left, on training goals and the development
     domain's."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for part in PARTS:
-        folder = WORK / f"{part.name}-{seed}"
-        file = folder / "along.json"
-        if not file.exists():
-            file.write_text(json.dumps({
-                split.value: _along(folder / "models/sft", split)
-                for split in (Split.TRAIN, Split.DEV)
-            }))  # fmt: skip
-        found[part.name] = json.loads(file.read_text())
-    return found
+    file = folder / "along.json"
+    if not file.exists():
+        file.write_text(json.dumps({
+            split.value: _along(folder / "models" / stage, split)
+            for split in (Split.TRAIN, Split.DEV)
+        }))  # fmt: skip
+    return json.loads(file.read_text())
 
 
 def _succeeds(rollout: Rollout) -> bool:
@@ -290,45 +315,51 @@ def floors() -> dict[str, Any]:
     """What agents that follow a rule reach on the held-out goals: reached, tried, interval."""
     from astra.sandbox.local import LocalSandbox
 
-    goals = list(read_records(DATA / "data/goals.parquet", Arena))
     worlds = read_records(DATA / "data/worlds.parquet", World)
     heldout = [world for world in worlds if world.split is Split.HELDOUT]
     with LocalSandbox(SandboxLimits(cpu_s=600)) as sandbox:
-        return by_rule(heldout, goals, sandbox)
+        return by_rule(heldout, list(read_records(DATA / "data/goals.parquet", Arena)), sandbox)
 
 
-def report(seeds: Sequence[int]) -> dict[str, Any]:
+def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
     """What every arm scored on the held-out goals, and paired differences over seeds."""
-    arms = {"start": "sft", "rl": "rl", "control": "sft"}
-    found = {
-        arm: [scored(WORK / f"{arm}-{seed}", stage) for seed in seeds
-              if (WORK / f"{arm}-{seed}/models/{stage}").exists()]
-        for arm, stage in arms.items()
-    }  # fmt: skip
-    kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT, 10_000)}
-    told: dict[str, Any] = {"seeds": list(seeds), "floors": floors()}
+    found = {"start": [scored(start(origin), "sft")]}
+    learned: dict[str, Any] = {}
+    for arm, stage in (dict.fromkeys(ARMS, "rl") | {"control": "sft"}).items():
+        folders = [arm_folder(arm, origin, seed) for seed in seeds]
+        if ran := [one for one in folders if (one / f"models/{stage}").exists()]:
+            found[arm] = [scored(one, stage) for one in ran]
+            learned[arm] = [along(one, stage) for one in ran]
+    kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT)}
+    told: dict[str, Any] = {"floors": floors(), "along_arms": learned}
     for score in ("success", "credit"):
         values = {
             arm: [{goal: one[score] for goal, one in run_.items()} for run_ in runs]
-            for arm, runs in found.items() if runs
-        }  # fmt: skip
-        pairs = {
-            f"{after}-{before}": _estimate([paired(a, b) for a, b in
-                                            zip(values[after], values[before], strict=False)])
-            for after, before in (("rl", "start"), ("control", "start"), ("rl", "control"))
-            if after in values and before in values
-        }  # fmt: skip
-        by_kind = {
-            kind: {arm: round(fmean(v for run_ in runs for goal, v in run_.items()
-                                    if kinds[goal] == kind), 4) for arm, runs in values.items()}
-            for kind in sorted({*kinds.values()})
-        }  # fmt: skip
+            for arm, runs in found.items()
+        }
+        compared = [(arm, "start") for arm in values if arm != "start"]
+        compared += [("rl", arm) for arm in values if "rl" in values and arm not in ("rl", "start")]
         told[score] = {
             "arms": {arm: _estimate(runs) for arm, runs in values.items()},
-            "paired": pairs,
-            "by_kind": by_kind,
-        }
+            "paired": {f"{a}-{b}": _difference(values[a], values[b]) for a, b in compared},
+            "by_kind": {
+                kind: {"goals": sum(one == kind for one in kinds.values())} | {
+                    arm: round(fmean(v for run_ in runs for goal, v in run_.items()
+                                     if kinds[goal] == kind), 4)
+                    for arm, runs in values.items()
+                }
+                for kind in sorted({*kinds.values()})
+            },
+        }  # fmt: skip
     return told
+
+
+def _difference(
+    after: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]
+) -> dict[str, float]:
+    """Of runs seed by seed; the one start is that of every seed."""
+    others = before if len(before) > 1 else [before[0] for _ in after]
+    return _estimate([paired(a, b) for a, b in zip(after, others, strict=False)])
 
 
 def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -336,41 +367,50 @@ def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: round(getattr(found, name), 4) for name in ("mean", "low", "high", "n")}
 
 
+def described(origin: int) -> dict[str, Any]:
+    """What the arms begin with: lengths, and the start along its SFT."""
+    splits = Counter(one.split.value for one in read_records(DATA / "data/goals.parquet", Arena))
+    return {
+        "goals": dict(sorted(splits.items())),
+        "lengths": lengths(),
+        "along_sft": {part.name: along(WORK / f"{part.name}-{origin}", "sft") for part in PARTS},
+        "passes": {one.value: pass_figures(origin, one) for one in (Split.TRAIN, Split.HELDOUT)},
+    }
+
+
+def seconds(origin: int, seeds: Sequence[int]) -> dict[str, float]:
+    """CPU seconds of every training that was run, by its folder."""
+    folders = [WORK / f"{part.name}-{origin}" for part in PARTS]
+    folders += [arm_folder(arm, origin, seed) for arm in (*ARMS, "control") for seed in seeds]
+    files = [one / f"{stage}.seconds.json" for one in folders for stage in ("sft", "rl")]
+    return {one.parent.name: json.loads(one.read_text())["cpu_s"] for one in files if one.exists()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", required=True,
-                        choices=("start", "rl", "control", "report"))  # fmt: skip
+    parser.add_argument("--part", required=True, choices=("start", "rl", "control", "report"))
+    parser.add_argument("--arm", choices=tuple(ARMS), default="rl")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--start", type=int, default=0, help="the seed of SFT")
     arguments = parser.parse_args()
     make_data()
-    for seed in arguments.seeds:
-        match arguments.part:
-            case "start":
-                found = scored(start(seed), "sft").values()
-                print({name: fmean(one[name] for one in found) for name in ("success", "credit")})
-                print(json.dumps(along_sft(seed)))
-                print(json.dumps([pass_figures(seed, one) for one in (Split.HELDOUT, Split.TRAIN)]))
-            case "rl":
-                scored(trained(seed), "rl")
-            case "control":
-                scored(control(seed), "sft")
-            case _:
-                pass
-    if arguments.part == "report":
-        codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
-        context = json.loads((ROOT / "policies/tiny/config.json").read_text())
-        document = {
-            "lengths": lengths(codec, context["max_position_embeddings"]),
-            "along_sft": {str(seed): along_sft(seed) for seed in arguments.seeds},
-            "passes": {
-                str(seed): {split.value: pass_figures(seed, split)
-                            for split in (Split.TRAIN, Split.HELDOUT)}
-                for seed in arguments.seeds
-            },
-            **report(arguments.seeds),
-        }  # fmt: skip
-        OUT.write_text(json.dumps(document, indent=1) + "\n")
-        print(json.dumps(document))
+    origin, seeds = arguments.start, arguments.seeds
+    match arguments.part:
+        case "start":
+            found = scored(start(origin), "sft").values()
+            print({name: fmean(one[name] for one in found) for name in ("success", "credit")})
+            print(json.dumps(described(origin)))
+        case "rl":
+            for seed in seeds:
+                scored(trained(arguments.arm, origin, seed), "rl")
+        case "control":
+            for seed in seeds:
+                scored(control(origin, seed), "sft")
+        case _:
+            document = {"start": origin, "seeds": seeds, "cpu_s": seconds(origin, seeds)}
+            document |= described(origin) | report(origin, seeds)
+            OUT.write_text(json.dumps(document, indent=1) + "\n")
+            print(json.dumps(document))
 
 
 if __name__ == "__main__":
