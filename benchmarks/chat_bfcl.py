@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from chat_calls import CALLS_FILE, NEAR_FILE, read_examples
 from chat_model import KEPT, WORK, Settings, policy_folder, the_policy, write_json
 from scores import paired, told
 from staged import children_cpu_s, keyed
@@ -30,6 +31,7 @@ from astra.bench.harness.protocol import Decoding, Sample, Subject, SuiteConfig
 from astra.bench.harness.scripted import ScriptedServer
 from astra.bench.harness.served import ServedCheckpoints, WithFloor
 from astra.bench.names import BASE, BASE_NATIVE, FLOOR
+from astra.bench.overlap import overlap, prompts_of
 from astra.bench.statistics import mean_by_entry
 from astra.bench.suite_tables import read_runs
 from astra.bench.summary import BALANCED, values_of
@@ -127,10 +129,12 @@ def add_cpu(path: Path, name: str, seconds: float) -> None:
 
 
 def document(out: Path) -> dict[str, Any]:
-    """Scores with intervals, and differences over the entries that two rows both played."""
+    """Scores with intervals, differences over the entries that two rows both played, and how many
+    n-grams of the suites' prompts stand in the function calls that SFT is shown."""
+    runs = read_runs(out)
     played: dict[str, dict[str, Values]] = {}
     found: dict[str, dict[str, Any]] = {}
-    for run, episodes in read_runs(out):
+    for run, episodes in runs:
         played.setdefault(run.suite, {})[run.checkpoint] = by_category(run.harness, episodes)
         found.setdefault(run.suite, {})[run.checkpoint] = {
             "entries": run.sample_count,
@@ -151,7 +155,13 @@ def document(out: Path) -> dict[str, Any]:
                         part: told(list(paired(one, rows[other][part]).values()))
                         for part, one in values.items()
                     }
-    return {"cpu_s": json.loads((out / "cpu.json").read_text()), **found}
+    shown = [one for file in (CALLS_FILE, NEAR_FILE) for one in read_examples(file)]
+    calls = [(one.id, [one.user]) for one in shown]
+    return {
+        "cpu_s": json.loads((out / "cpu.json").read_text()),
+        "overlap": overlap(prompts_of(runs), {"calls": calls}),
+        **found,
+    }
 
 
 def by_category(harness: str, episodes: Sequence[SuiteEpisode]) -> Values:

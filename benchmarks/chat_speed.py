@@ -19,7 +19,8 @@ import warnings
 from pathlib import Path
 
 import training
-from chat_model import Settings, arenas_of, policy_folder, selected, the_policy
+from chat_data import arenas_of, selected
+from chat_model import Settings, policy_folder, the_policy
 from datasets import Dataset
 from staged import ROOT
 from training import Clock, ours, parsed, theirs

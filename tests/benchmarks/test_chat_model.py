@@ -17,6 +17,7 @@ from astra.records.trajectory import SFTSample
 from astra.train.checkpoints import STATE_FILE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import chat_data
 import chat_model
 
 
@@ -50,11 +51,11 @@ def test_every_fifth_conversation_refuses_while_there_are_such(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     every = [sample(n, "no tool" if n < 3 else "42") for n in range(30)]
-    monkeypatch.setattr(chat_model, "read_records", lambda *_: iter(every))
-    refusing = [chat_model.is_refusal(one) for one in chat_model.selected("train")]
+    monkeypatch.setattr(chat_data, "read_records", lambda *_: iter(every))
+    refusing = [chat_data.is_refusal(one) for one in chat_data.selected("train")]
     assert [at for at, refuses in enumerate(refusing) if refuses] == [0, 5, 10]
     assert len(refusing) == 30
-    assert chat_model.selected("eval") == []
+    assert chat_data.selected("eval") == []
 
 
 def test_a_conversation_that_sends_a_call_again_is_not_shown() -> None:
@@ -68,14 +69,14 @@ def test_a_conversation_that_sends_a_call_again_is_not_shown() -> None:
         ]
         return sample(0, "42").model_copy(update={"messages": (*turns, *sample(0, "42").messages)})
 
-    assert chat_model.repeats(asked('{"who": "Ann"}', '{"who": "Ann"}'))
-    assert not chat_model.repeats(asked('{"who": "Ann"}', '{"who": "Bo"}'))
+    assert chat_data.repeats(asked('{"who": "Ann"}', '{"who": "Ann"}'))
+    assert not chat_data.repeats(asked('{"who": "Ann"}', '{"who": "Bo"}'))
 
 
 def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> None:
     assert chat_model.lineage("base") == []
-    assert chat_model.lineage("rl") == ["sft", "rl"]
-    assert chat_model.lineage("control") == ["sft", "control"]
+    assert chat_model.lineage("rl") == ["sft_arenas", "sft_calls", "sft", "rl"]
+    assert chat_model.lineage("control") == ["sft_arenas", "sft_calls", "sft", "control"]
 
 
 def test_a_policy_without_its_adapters_is_refused(
