@@ -19,7 +19,8 @@ from astra.worlds.generator import generate
 from astra.worlds.proofs import WorldProof
 
 Plant = Callable[[World], World]
-CONFIG = ProofConfig(fuzz_calls=120, walk_calls=200)
+CONFIG = ProofConfig(fuzz_calls=200, walk_calls=500)
+"""As many calls as the stage makes: with fewer it is left to chance what is met."""
 BASES = {
     "rental": ("tool_rental", 0, WorldShape.FULL, 0),
     "gym": ("gym_classes", 1, WorldShape.FULL, 1),

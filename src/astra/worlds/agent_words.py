@@ -46,7 +46,7 @@ _LACKING = ("I am sorry, I have no tool for that at the moment.",
             "I am afraid that I cannot do that right now, for lack of a tool.")  # fmt: skip
 _TELL = ("The {column} is {value}.", "It says here that the {column} is {value}.",
          "I have looked it up: the {column} is {value}.",
-         "According to our records the {column} is {value}.")  # fmt: skip
+         "Our records say that the {column} is {value}.")  # fmt: skip
 _DONE = ("All of that is done.", "That is done.", "Everything that you asked for is done now.",
          "I have done that for you.")  # fmt: skip
 _DONE_SO = ("I have {deed}.", "Done: I have {deed}.", "That is settled, I have {deed}.")

@@ -121,36 +121,40 @@ def _specs(layout: Layout, variant: int, rng: random.Random) -> dict[str, ToolSp
 
 
 def _fits(layout: Layout, specs: Mapping[str, ToolSpec], template: RuleTemplate) -> bool:
-    """Whether the tools, tables and columns that a rule is about are there, and an agent can read
-    what it rests on."""
+    """Whether the tools, tables and columns that a rule is about are there."""
     return (
         any(name in specs for name in template.operations)
         and all(layout.has(archetype) for archetype in template.needs)
         and all(column in layout.names(A.CONTRACT) for column in template.columns)
-        and {*cells_in(template.clause(layout, specs, 0))} <= _readable(specs)
     )
 
 
-def _readable(specs: Mapping[str, ToolSpec]) -> set[tuple[str, str]]:
-    """The columns, with their tables, that tools show without changing anything."""
+def _can_be_read(layout: Layout, specs: Mapping[str, ToolSpec], template: RuleTemplate) -> bool:
+    """Whether tools that change nothing show every column that a fitting rule rests on."""
     reading = [shown_by(spec) for spec in specs.values() if not spec.changes]
-    return {(table, column) for shows in reading for table, columns in shows.items()
-            for column in columns}  # fmt: skip
+    shown = {(table, column) for shows in reading for table, columns in shows.items()
+             for column in columns}  # fmt: skip
+    return {*cells_in(template.clause(layout, specs, 0))} <= shown
 
 
 def _rules(
     layout: Layout, specs: Mapping[str, ToolSpec], rng: random.Random
 ) -> tuple[PolicyRule, ...]:
-    """The rules of a variant: those of every world, and a draw of the domain's that fit it."""
+    """The rules of a variant: those of every world, and a draw of the domain's that fit it. None
+    rests on what no tool shows: an agent who may not guess could not keep it."""
     fitting = [name for name in layout.domain.rules
                if (name in SMALL_RULES or not layout.small)
                and _fits(layout, specs, TEMPLATES[name])]  # fmt: skip
+    readable = {*ALWAYS, *(name for name in fitting
+                           if _can_be_read(layout, specs, TEMPLATES[name]))}  # fmt: skip
     wording = RuleWording(layout.tables(), _nouns(layout))
     if layout.small:
-        chosen = ["authenticate", *rng.sample(fitting, min(1, len(fitting)))]
+        usable = [name for name in fitting if name in readable]
+        chosen = ["authenticate", *rng.sample(usable, min(1, len(usable)))]
     else:
         chosen = [*ALWAYS, *rng.sample(fitting, min(len(fitting), rng.randint(6, 9)))]
-    rules = [_rule(layout, specs, name, wording, rng) for name in TEMPLATES if name in chosen]
+    drawn = {name: _rule(layout, specs, name, wording, rng) for name in TEMPLATES if name in chosen}
+    rules = [rule for name, rule in drawn.items() if name in readable]
     if not layout.small:
         lacking = _LEAST_POLICY - sum(rule.enforced is Enforced.POLICY for rule in rules)
         turned = [at for at, rule in enumerate(rules) if rule.enforced is Enforced.TOOL]
