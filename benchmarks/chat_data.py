@@ -34,9 +34,9 @@ SHOWN = {
     "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft": (700, 800),
     "control": (800, 1150), "eval": (0, 8),
 }  # fmt: skip
-"""Of the training arenas, whose gold episodes a part is shown, and of the conversations of
-``sft_set``: from which to which. What watches training is counted alike, in the development arenas
-and the evaluation samples."""
+"""The training arenas (their gold episodes) and the conversations of ``sft_set`` that a part is
+shown, from which to which. What watches training is counted alike, in the development arenas and
+the evaluation samples."""
 Shown = tuple[Sequence[Message], Sequence[Tool]]
 """A conversation that SFT is shown, and its tools."""
 REFUSALS = ("no tool", "missing value", "not found")

@@ -357,7 +357,7 @@ def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
 def _difference(
     after: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]
 ) -> dict[str, float]:
-    """Of runs seed by seed; the one start is that of every seed."""
+    """The difference of runs, seed by seed; the one start is that of every seed."""
     others = before if len(before) > 1 else [before[0] for _ in after]
     return _estimate([paired(a, b) for a, b in zip(after, others, strict=False)])
 

@@ -118,7 +118,7 @@ def test_the_user_answers_what_is_said(
     steps = ["next"] * len(goal_of(arena).trace)
     said = ["say Please wait.", "tell I am looking.", "say Please wait."]
     shown, _ = typed(
-        arena, [*said, "reset", *steps, "say All of that is done."], monkeypatch, capsys
+        arena, [*said, "reset", *steps, "say I have prolonged it for you."], monkeypatch, capsys
     )
     assert sum(line.startswith("user (nudge): ") for line in shown) == 2
     assert sum(line.startswith("user (close): ") for line in shown) == 1

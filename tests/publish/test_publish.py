@@ -275,7 +275,7 @@ def test_conversations_tell_what_was_wanted_and_who_spoke(published: Path) -> No
     }  # fmt: skip
     card = cards.body(folder)
     assert "- `choice`: the words fit several rows" in card
-    assert "| conversations | conversations in worlds | 36 |" in card
+    assert "| conversations | conversations in worlds | 35 |" in card
 
 
 def test_a_policy_that_read_conversations_says_so(published: Path) -> None:

@@ -48,8 +48,8 @@ class WorldWords(NamedTuple):
 
 
 _remembered: OrderedDict[int, tuple[World, WorldWords]] = OrderedDict()
-"""By the identity of worlds, which are kept here, so that no other has it: worlds that differ may
-share an id. The newest is last."""
+"""The words of the worlds seen last, by the identity of the world, which is kept here so that no
+other has it: worlds that differ may share an id. The newest is last."""
 
 
 def world_words(world: World) -> WorldWords:
