@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict
 from staged import ROOT
 
 from astra.records.base import content_id
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
+from astra.text.schemas import validator
+from astra.text.verbs import words_of
 
 CALLS_FILE, NEAR_FILE = (
     ROOT / f"policies/chat-model/{name}.jsonl.gz" for name in ("calls", "near_misses")
@@ -93,7 +94,7 @@ def problems(example: CallExample) -> list[str]:
         if schema is None:
             found.append(f"{call['name']} is not offered")
             continue
-        closed = Draft202012Validator({**schema, "additionalProperties": False})
+        closed = validator({**schema, "additionalProperties": False})
         found += [one.message for one in closed.iter_errors(call["arguments"])]
     return found
 
@@ -104,7 +105,7 @@ def shown_calls(examples: Sequence[CallExample]) -> list[CallExample]:
     found = list(examples)
     calling = [one for one in examples if one.calls]
     for at, one in enumerate(sorted(calling, key=lambda one: content_id(["again", one.id]))):
-        foreign = [*_foreign(one, examples)]
+        foreign = [*islice(_foreign(one, examples), FOREIGN)]
         drawn = int(content_id(["foreign", one.id])[:8], 16)
         if at % REPEATED == 0:
             tools = [*one.tools, *foreign[: 1 + drawn % FOREIGN]]
@@ -121,14 +122,12 @@ def _foreign(example: CallExample, examples: Sequence[CallExample]) -> Iterator[
     """Tools of other examples whose names share no word with the names of the example's own."""
     words = {word for tool in example.tools for word in _words(tool.name)}
     start = int(content_id(["start", example.id])[:8], 16) % len(examples)
-    left = FOREIGN
     for other in (*examples[start:], *examples[:start]):
         tool = other.tools[0]
-        if left and other is not example and not words & _words(tool.name):
+        if other is not example and not words & _words(tool.name):
             words |= _words(tool.name)
-            left -= 1
             yield tool
 
 
 def _words(name: str) -> set[str]:
-    return {one.lower() for one in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", name)} - {"get", "find"}
+    return {*words_of(name)} - {"get", "find"}

@@ -47,6 +47,7 @@ from astra.bench.progress import BenchProgress
 from astra.bench.references import reference_scripts, scripted_engine
 from astra.records.base import content_id
 from astra.records.bench import BenchEpisode
+from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import PolicyConfig, load_codec, load_policy
@@ -185,9 +186,7 @@ def train(name: str, settings: Settings, folder: Path) -> None:
         )
         train_sft(policy, rows, watched, settings.sft, folder, untracked)
         return
-    band = json.loads(BAND.read_text())["arenas"]
-    inside = [one for one in arenas_of(Split.TRAIN) if 0 < band.get(one.id, 0) < BAND_TRIES]
-    arenas = choose_arenas(inside, policy.codec, settings.rl, folder)
+    arenas = choose_arenas(inside_band(), policy.codec, settings.rl, folder)
     with build_sandbox(settings.rl.sandbox, settings.runtime) as sandbox:
         train_rl(policy, arenas, settings.rl, sandbox, folder, untracked)
 
@@ -255,10 +254,25 @@ def export(name: str, folder: Path, took: dict[str, int]) -> None:
     write_json(JOURNAL, journal)
 
 
+def inside_band() -> list[Arena]:
+    """The training arenas that the policy RL starts from solves at times and not always. SystemExit
+    where that was measured on another policy, or not at all."""
+    start = policy_folder(PARENTS["rl"]).parent.name
+    band = json.loads(BAND.read_text()) if BAND.exists() else {}
+    if band.get("policy") != start:
+        raise SystemExit(
+            f"{BAND} was measured on {band.get('policy', 'nothing')}, and RL starts from {start}; "
+            "run part band first"
+        )
+    passed = band["arenas"]
+    return [one for one in arenas_of(Split.TRAIN) if 0 < passed.get(one.id, 0) < BAND_TRIES]
+
+
 def measure_band(settings: Settings) -> None:
     """How many of four rollouts succeed, by training arena that SFT did not show."""
     prepare_torch(settings.runtime, 0)
-    policy = load_policy(the_policy(policy_folder("sft")))
+    folder = policy_folder(PARENTS["rl"])
+    policy = load_policy(the_policy(folder))
     chosen = arenas_of(Split.TRAIN)[slice(*BAND_ARENAS)]
     config = settings.rl
     jobs = [
@@ -280,6 +294,7 @@ def measure_band(settings: Settings) -> None:
             passed[rollout.arena.id] += rollout.score.success
             rewards[rollout.arena.id].add(rollout.score.reward)
     document = {
+        "policy": folder.parent.name,
         "cpu_s": round(time.process_time() - started),
         "inside": sum(0 < count < BAND_TRIES for count in passed.values()),
         "rewards_differ": sum(len(found) > 1 for found in rewards.values()),

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -86,6 +87,24 @@ def test_a_policy_without_its_adapters_is_refused(
     (tmp_path / "policy").mkdir()
     with pytest.raises(SystemExit, match=r"policy rl needs .*sft.*run the part that makes it"):
         chat_model.policy_folder("rl")
+
+
+def test_rl_does_not_begin_with_the_band_of_another_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    band = tmp_path / "band.json"
+    monkeypatch.setattr(chat_model, "BAND", band)
+    monkeypatch.setattr(chat_model, "policy_folder", lambda name: tmp_path / f"{name}-2/policy")
+    arenas = [SimpleNamespace(id=one) for one in ("never", "at times", "always", "not tried")]
+    monkeypatch.setattr(chat_model, "arenas_of", lambda split: arenas)
+    with pytest.raises(SystemExit, match="measured on nothing, and RL starts from sft-2"):
+        chat_model.inside_band()
+    passed = {"never": 0, "at times": 1, "always": chat_model.BAND_TRIES}
+    band.write_text(json.dumps({"policy": "sft-1", "arenas": passed}))
+    with pytest.raises(SystemExit, match="measured on sft-1, and RL starts from sft-2"):
+        chat_model.inside_band()
+    band.write_text(json.dumps({"policy": "sft-2", "arenas": passed}))
+    assert [one.id for one in chat_model.inside_band()] == ["at times"]
 
 
 def test_the_newest_whole_checkpoint_is_kept_small_and_the_journal_goes_on(

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
-from small_worlds import FEW, changed
+from small_worlds import changed
 from strangers import GYM, LIBRARY, PERMITS, Base, base
 
 from astra.records.world import Change, World
@@ -257,6 +257,12 @@ CASES = (
          code("sign_up_athlete", ("_at_most(persons, ", "_at_most(0 * persons, "))),
     Case("the place that was left stays taken", "other_effect", GYM, both(
         code("change_lesson", ("v0.update(v0_cells)", "v0.update({})")))),
+    # a global lives as long as the session does
+    Case("counts its calls in a global", "other_quote", LIBRARY,
+         code("price_loan", ("def price_loan", "CALLS = []\n\n\ndef price_loan"),
+              ("    return {'fee': _mul(_cell(work_row, 'daily_fee'), days)}",
+               "    CALLS.append(days)\n"
+               "    return {'fee': _mul(_cell(work_row, 'daily_fee'), days) + len(CALLS) // 9}"))),
 )  # fmt: skip
 
 
@@ -267,17 +273,11 @@ HARMLESS = (
                             "0\n    if due <= 0:\n"),
               ("member_id, _cell(member_row, 'fines_due'))", "member_id, due)"),
               ("'amount': _cell(member_row, 'fines_due')", "'amount': due"))),
-    # a call knows nothing of those before it
-    Case("counts its calls in a global", "", LIBRARY,
-         code("price_loan", ("def price_loan", "CALLS = []\n\n\ndef price_loan"),
-              ("    return {'fee': _mul(_cell(work_row, 'daily_fee'), days)}",
-               "    CALLS.append(days)\n"
-               "    return {'fee': _mul(_cell(work_row, 'daily_fee'), days) + len(CALLS) // 9}"))),
 )  # fmt: skip
 
 
-def _fault(world: World, sandbox: LocalSandbox, proofs: ProofConfig = PROOFS) -> str:
-    found = WorldProof(world, sandbox, proofs).fault()
+def _fault(world: World, sandbox: LocalSandbox) -> str:
+    found = WorldProof(world, sandbox, PROOFS).fault()
     return "" if found is None else found.reason
 
 
@@ -295,8 +295,7 @@ def test_its_harmless_twin_is_not(case: Case, sandbox: LocalSandbox) -> None:
 
 @pytest.mark.parametrize("case", HARMLESS, ids=attrgetter("name"))
 def test_what_the_runner_makes_harmless_is_not(case: Case, sandbox: LocalSandbox) -> None:
-    # Few calls: proofs send many to one process, in which a global lives on, and refuse it then.
-    assert _fault(case.plant(base(case.base)), sandbox, FEW) == ""
+    assert _fault(case.plant(base(case.base)), sandbox) == ""
 
 
 @pytest.mark.parametrize("of", [LIBRARY, GYM, PERMITS])

@@ -102,7 +102,7 @@ _ENDS = 30
 def features(
     world: World, message: HeardMessage, raw: str, trace: Sequence[TraceEvent]
 ) -> set[str]:  # fmt: skip
-    """What the model weighs of a message besides what rules find in it."""
+    """What the model weighs of a message besides what rules find in it and where it stands."""
     words = world_words(world)
     said: list[list[str]] = []
     listed = 0
@@ -112,7 +112,7 @@ def features(
         marked = [_ECHO] if echoed else [*_marked(words, message, one)][:_MOST_WORDS]
         said.append(["^", *marked, "$"])
         listed += nested
-    found = {*where(world, trace), "listed" if listed > 1 else "flat"}
+    found = {"listed" if listed > 1 else "flat"}
     if any(one.search(raw) for one in phrases.UNSPOKEN):
         found.add("unspoken")
     asking = sum("?" in one[-3:] for one in said)

@@ -71,8 +71,9 @@ def _features(
 ) -> set[str]:
     verdict = ruled_act(world, raw, message, wanted_calls(world, goal, trace))
     found = {f"{FOUND}{one}" for one in (f"act {verdict}", *findings(world, raw, message))}
-    found |= features(world, message, raw, trace)
-    return found.union(placed(where(world, trace), found))
+    places = {*where(world, trace)}
+    found |= places | features(world, message, raw, trace)
+    return found.union(placed(places, found))
 
 
 def _bounded(raw: str) -> str:

@@ -75,10 +75,10 @@ class ScriptedUser:
     def reply(self, trace: Sequence[TraceEvent], rows: Tables) -> UserAnswer:
         """The answer by the rules of the module; a pure function of the trace and the rows."""
         heard = _Heard(self._script, trace)
-        said = any(event.kind == EventKind.ASSISTANT for event in heard.since)
-        reading = read_message(self._world, self._goal, trace) if said else _SILENT
         if self._is_lost(heard, rows):
             return UserAnswer(self._said([self._turn(_A.LEAVE)], heard), StopReason.USER_LEFT)
+        said = any(event.kind == EventKind.ASSISTANT for event in heard.since)
+        reading = read_message(self._world, self._goal, trace) if said else _SILENT
         turns = self._chosen(reading, heard, rows)
         act = turns[0].act
         if act == _A.CLOSE:

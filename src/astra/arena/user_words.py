@@ -45,7 +45,7 @@ _LEFT_OVER = re.compile(
     re.I,
 )
 """What was escaped, marked up, or to be filled in."""
-_CLAIMS = (
+_HEARSAY = (
     re.compile(
         r"\b(colleagues?|co-?workers?|managers?|supervisors?|boss|representatives?|operators?|"
         r"clerks?|employees?|staff|somebody|someone|lady|gentleman|friend|wife|husband|neighbou?r|"
@@ -56,6 +56,9 @@ _CLAIMS = (
     re.compile(
         r"\bi(?: was|['’]ve been| have been) (?:\w+ )?(told|informed|advised|offered)\b", re.I
     ),
+)
+"""How people tell of what others said."""
+_CLAIMS = (
     re.compile(r"\b(?:promised|guaranteed|assured)\b", re.I),
     re.compile(r"\bi (?:\w+ )?(?:spoke|talked) (?:to|with)\b(?! you)", re.I),
     re.compile(
@@ -70,9 +73,9 @@ _CLAIMS = (
     ),
     re.compile(r"\b(?:Mr|Mrs|Ms|Dr|Prof)\b\.? ([A-Z]\w+)"),
 )
-"""How people tell of what others said (the first two) or promised, of earlier talks and times, of
-what is free or paid back, and of somebody by name. No claim where all groups, or the whole if there
-are none, stand in what was said before."""
+"""How people tell of what was promised, of earlier talks and times, of what is free or paid back,
+and of somebody by name. No claim, nor hearsay, where all groups, or the whole if there are none,
+stand in what was said before."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MAY_CLAIM = (UserAct.OPENING, UserAct.REQUEST, UserAct.CLOSE, UserAct.LEAVE)
 """Turns whose wish may be about anything, and those after which nothing comes that a claim could
@@ -296,7 +299,7 @@ def _claims(world: World, text: str, before: Iterable[str], hearsay: bool) -> It
     so. A weekday or a yesterday may be that of a date which is given."""
     given = [*before, *_vocabulary(world)]
     heard = " ".join(given).casefold()
-    for pattern in _CLAIMS[2 * hearsay :]:
+    for pattern in _CLAIMS if hearsay else (*_HEARSAY, *_CLAIMS):
         for found in pattern.finditer(text):
             parts = [part for part in found.groups() if part] or [found[0]]
             if not all(part.casefold() in heard for part in parts):

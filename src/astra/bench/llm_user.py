@@ -169,11 +169,13 @@ def gate_faults(
     faults += ["stops"] if words.ends or _FAREWELL.search(text) else []
     yes, denies = _YES.search(text) is not None, _DENIES.search(text) is not None
     consents = _CONSENTS.search(text) is not None
-    agrees = consents or (yes and not _answers_yes(world, goal, turn, trace))
     if turn.act == UserAct.CONFIRM:
-        agrees = yes or consents
-        faults += [] if agrees else ["denies"]
-    elif agrees or (turn.act in (UserAct.REJECT, UserAct.UNKNOWN) and not denies):
+        faults += [] if yes or consents else ["denies"]
+    elif (
+        consents
+        or (yes and not _answers_yes(world, goal, turn, trace))
+        or (turn.act in (UserAct.REJECT, UserAct.UNKNOWN) and not denies)
+    ):
         faults.append("agrees")
     return faults
 

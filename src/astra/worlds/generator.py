@@ -129,12 +129,11 @@ def _fits(layout: Layout, specs: Mapping[str, ToolSpec], template: RuleTemplate)
     )
 
 
-def _can_be_read(layout: Layout, specs: Mapping[str, ToolSpec], template: RuleTemplate) -> bool:
-    """Whether tools that change nothing show every column that a fitting rule rests on."""
+def _shown(specs: Mapping[str, ToolSpec]) -> set[tuple[str, str]]:
+    """The columns, with their tables, that tools show without changing anything."""
     reading = [shown_by(spec) for spec in specs.values() if not spec.changes]
-    shown = {(table, column) for shows in reading for table, columns in shows.items()
-             for column in columns}  # fmt: skip
-    return {*cells_in(template.clause(layout, specs, 0))} <= shown
+    return {(table, column) for shows in reading for table, columns in shows.items()
+            for column in columns}  # fmt: skip
 
 
 def _rules(
@@ -145,16 +144,18 @@ def _rules(
     fitting = [name for name in layout.domain.rules
                if (name in SMALL_RULES or not layout.small)
                and _fits(layout, specs, TEMPLATES[name])]  # fmt: skip
-    readable = {*ALWAYS, *(name for name in fitting
-                           if _can_be_read(layout, specs, TEMPLATES[name]))}  # fmt: skip
+    shown = _shown(specs)
+    hidden = {name for name in fitting
+              if not {*cells_in(TEMPLATES[name].clause(layout, specs, 0))} <= shown}  # fmt: skip
     wording = RuleWording(layout.tables(), _nouns(layout))
     if layout.small:
-        usable = [name for name in fitting if name in readable]
+        usable = [name for name in fitting if name not in hidden]
         chosen = ["authenticate", *rng.sample(usable, min(1, len(usable)))]
     else:
         chosen = [*ALWAYS, *rng.sample(fitting, min(len(fitting), rng.randint(6, 9)))]
+    # Hidden ones are drawn too, so that the rest of a world is the same with and without them.
     drawn = {name: _rule(layout, specs, name, wording, rng) for name in TEMPLATES if name in chosen}
-    rules = [rule for name, rule in drawn.items() if name in readable]
+    rules = [rule for name, rule in drawn.items() if name not in hidden]
     if not layout.small:
         lacking = _LEAST_POLICY - sum(rule.enforced is Enforced.POLICY for rule in rules)
         turned = [at for at, rule in enumerate(rules) if rule.enforced is Enforced.TOOL]

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from astra.records.world import Expr, WorldTable
 
-_VOWEL = re.compile(r"[aeio]|u(?!se|ni)", re.I)
+_BEFORE_VOWEL = re.compile(r"\ba (?=(?i:[aeio]|u(?!se|ni)))")
 _INFIX = {"add": "plus", "sub": "minus", "mul": "times"}
 
 
@@ -160,7 +160,12 @@ def listed(items: Sequence[str], word: str) -> str:
 
 def with_article(noun: str) -> str:
     """A loan, an appointment, a use."""
-    return f"{'an' if _VOWEL.match(noun) else 'a'} {noun}"
+    return with_articles(f"a {noun}")
+
+
+def with_articles(text: str) -> str:
+    """A text with the articles that its nouns take, where each is ``a``."""
+    return _BEFORE_VOWEL.sub("an ", text)
 
 
 def _is_clock(expr: Expr) -> bool:

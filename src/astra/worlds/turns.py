@@ -11,6 +11,7 @@ from typing import Any
 from astra.records.state import Row
 from astra.records.world import WorldTool
 from astra.worlds.references import Predicate
+from astra.worlds.sentences import with_articles
 from astra.worlds.view import WorldView
 
 _HELLO = ("", "Hello. ", "Hi there. ", "Good morning. ", "Hi, I need some help. ")
@@ -94,7 +95,7 @@ def wish_phrase(
             left.append(phrase)
             continue
         text = swapped
-    text = re.sub(r"\ba (?=[aeiou])", "an ", text)
+    text = with_articles(text)
     if left and tool.role == "update":  # what is to be, not what tells the row from others
         return f"{text}, with {', '.join(left)} from now on"
     return f"{text} ({', '.join(left)})" if left else text
