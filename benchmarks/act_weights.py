@@ -34,6 +34,8 @@ from astra.arena.act_weights import ACTS, ALWAYS, MOST, likeliest, packed
 from astra.arena.acts import message_features, wanted_calls
 from astra.arena.heard_message import heard_message, is_babble, last_words
 from astra.records.world import AgentAct, EventKind, TraceEvent, World, WorldGoal
+from astra.worlds.agent_words import reworded
+from astra.worlds.view import WorldView
 
 TESTS = FIXTURES.parents[1] / "arena"
 WEIGHTS = Path(__file__).resolve().parents[1] / "src/astra/arena/act_weights.json"
@@ -41,6 +43,8 @@ TUNED = ("tune", "opened")
 """Splits that the rules were tuned on."""
 BY_HEART = "by heart"
 """The split of messages that are to be read as they are meant, whatever it takes."""
+REWORDED = 2
+"""So often the scripted agent says each goal's own way in its words."""
 HEART = 0.3
 """How much such a message counts at first."""
 SEEN = 3
@@ -101,7 +105,7 @@ def example(
 
 def messages_by_heart() -> Iterator[Example]:
     """What tests say how to read, the strong model's talks, and the goals' own ways, which are read
-    as the rules read them."""
+    as the rules read them, in the scripted agent's words too."""
     sys.path.append(str(TESTS))
     import test_acts
     import test_strong_talks
@@ -134,8 +138,8 @@ def tested(tests: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def own_ways() -> Iterator[Example]:
-    """Each message of the fixtures' goals before a turn of the user, or the end; not of the goals
-    that sealed messages are about."""
+    """Each message of the fixtures' goals before a turn of the user, or the end, and what the
+    scripted agent says in its place; not of the goals that sealed messages are about."""
     seen = set[str]()
     kept = [one for path in FIXTURES.glob(f"utterances_{SEALED}.jsonl") for one in lines(path)]
     sealed = {one["context"] for one in kept}
@@ -143,17 +147,21 @@ def own_ways() -> Iterator[Example]:
     for name, one in contexts().items():
         if one.world.id in hidden:
             continue
-        trace = one.goal.trace
+        trace, view = one.goal.trace, WorldView(one.world)
+        ways = [trace, *(reworded(view, one.goal, [trace[0].text, at]) for at in range(REWORDED))]
         for at, event in enumerate(trace):
             ends = at + 1 == len(trace) or trace[at + 1].kind == EventKind.USER
-            if event.kind != EventKind.ASSISTANT or not ends or event.text in seen:
+            if event.kind != EventKind.ASSISTANT or not ends:
                 continue
-            seen.add(event.text)
             said = trace[: at + 1]
             raw = last_words(said)
             message = heard_message(one.world, raw, said)
             act = ruled_act(one.world, raw, message, wanted_calls(one.world, one.goal, said))
-            yield example(BY_HEART, "own ways", name, one.world, one.goal, said, act)
+            for way in ways:
+                if way[at].text not in seen:
+                    seen.add(way[at].text)
+                    yield example(BY_HEART, "own ways", name, one.world, one.goal, way[: at + 1],
+                                  act)  # fmt: skip
 
 
 def learned(examples: Sequence[Example]) -> Weights:

@@ -81,7 +81,21 @@ def test_the_goals_own_ways_are_read_as_the_rules_read_them(contexts: Any) -> No
 
 @pytest.mark.parametrize(
     "split",
-    ["tune", "opened", "second", "third", "fluent", "rough", "mixed", "spoken", "sampled", "drawn"],
+    [
+        "tune",
+        "opened",
+        "second",
+        "third",
+        "fourth",
+        "fluent",
+        "rough",
+        "mixed",
+        "spoken",
+        "sampled",
+        "drawn",
+        "contrasts",
+        "natural",
+    ],
 )
 def test_nearly_all_labelled_messages_are_read_as_labelled(split: str, contexts: Any) -> None:
     acts = {one["id"]: one["act"] for one in lines(f"labels_{split}_a.jsonl")}

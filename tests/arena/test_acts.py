@@ -308,6 +308,21 @@ def test_refusals_reports_and_the_rest(act: AgentAct, text: str) -> None:
     assert read("days", text) == MessageReading(act)
 
 
+@pytest.mark.parametrize(
+    ("refuses", "text"),
+    [
+        (True, "I cannot extend a loan. Do you want to keep it as it is, or shall I return it?"),
+        (True, "There is no tool for that here, sorry. Would you rather return LN9811 or LN9551?"),
+        (False, "For how many days?"),
+        (False, "I will renew LN9811 by 3 days. Shall I go ahead?"),
+        (False, "Which loan do you mean, LN9811 or LN9551?"),
+    ],
+)
+def test_what_is_refused_beside_a_question_is_read_too(refuses: bool, text: str) -> None:
+    reading = read("days", text)
+    assert (reading.act in (ASK, OFFER, PROPOSE), reading.refuses) == (True, refuses)
+
+
 @pytest.mark.parametrize("line", MESSAGES.read_text().splitlines())
 def test_messages_as_agents_write_them(line: str) -> None:
     said = json.loads(line)

@@ -250,6 +250,15 @@ def test_a_tool_comes_once_when_the_agent_says_that_it_has_none(talk: Any) -> No
     assert one.says(AgentAct.REFUSE).turn.act == A.NUDGE
 
 
+@pytest.mark.parametrize("act", [AgentAct.ASK, AgentAct.OFFER, AgentAct.PROPOSE])
+def test_a_tool_comes_where_the_agent_asks_besides_whether_to_close(talk: Any, act: Any) -> None:
+    """Unless it asks for what the user has not told yet: that is told first."""
+    one = talk(goal_of(worded(A.TOOL, adds_tools=("cancel_booking",))))
+    assert one.says(act, "day", refuses=True).turn.facts == {"day": DAY}
+    assert one.says(act, "day", refuses=True).turn.adds_tools == ("cancel_booking",)
+    assert one.says(act, "day", refuses=True).turn.adds_tools == ()
+
+
 def test_the_user_closes_when_the_goal_is_reached_and_reported(talk: Any) -> None:
     one = talk(goal_of())
     assert one.says(AgentAct.REPORT).turn.act == A.NUDGE

@@ -135,6 +135,13 @@ def test_a_refused_value_is_quoted_as_it_was_written() -> None:
     assert llm_user._reason("invents:12.5") == "12.5 is no value of yours"
 
 
+def test_who_says_goodbye_too_early_is_told_by_which_words(server: ChatServer) -> None:
+    reply(server, words("On 2026-03-05, bye."), words("On 2026-03-05.", True), words("2026-03-05"))
+    first, second = (one["messages"][0]["content"] for one in server.requests[1:])
+    assert 'the conversation is not over, and "bye" says that it is' in first
+    assert "the conversation is not over, and `ends` says that it is" in second
+
+
 def test_refused_words_are_asked_for_again_with_the_reason(server: ChatServer) -> None:
     answer, rates = reply(server, words("Tomorrow."), words("On 5 March 2026."))
     assert answer.turn.text == "On 5 March 2026."
@@ -180,6 +187,9 @@ def test_consent_is_the_automatons_to_give() -> None:
     assert gate(UserAct.NUDGE, "Okay, go ahead.") == ["agrees"]
     assert gate(UserAct.NUDGE, "No, wait.") == ["takes_back"]
     assert gate(UserAct.NUDGE, "Could you see to it?") == []
+    assert gate(UserAct.NUDGE, "Nothing else on your list is what I asked for.") == []
+    assert gate(UserAct.NUDGE, "There is nothing else.") == ['stops:"nothing else"']
+    assert gate(UserAct.NUDGE, "I need nothing else for now!") == ['stops:"nothing else"']
     assert gate(UserAct.CLOSE, "Okay, thanks, goodbye.", ends=True) == []
     assert "leaks:day" in gate(UserAct.CLOSE, "See you on 5 March.", ends=True)
 

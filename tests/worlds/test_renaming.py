@@ -80,6 +80,18 @@ def test_calls_fit_the_documents_and_rows_keep_their_shape(world: World) -> None
     assert after.messages[4] == before.messages[4]
 
 
+def test_codes_of_refusals_are_others_in_policy_and_documents_alike(world: World) -> None:
+    after = renamed(conversation(world), world, 1)
+    reasons = {one.name: one.parameters["properties"].get("reason") for one in after.tools}
+    codes = reasons["decline_request"]["enum"]
+    old = {*(rule.reason for rule in world.rules), *world.refusals}
+    assert len(codes) == len(old)
+    assert not old & set(codes)
+    assert all(f"`{code}`" in after.messages[0].content for code in codes)
+    assert not [code for code in old if f"`{code}`" in after.messages[0].content]
+    assert set(reasons["hand_over"]["enum"]) == set(world.topics)
+
+
 def test_each_copy_has_names_of_its_own_and_is_drawn_alike(world: World) -> None:
     before = conversation(world)
     first, second = (renamed(before, world, copy) for copy in (1, 2))

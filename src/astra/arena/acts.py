@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from astra.arena import told_phrases as tells
 from astra.arena.act_features import FOUND, features, placed, where
 from astra.arena.act_questions import put_up, questions_in, read_question
+from astra.arena.act_reports import is_refusal
 from astra.arena.act_rules import announces, asks_leave, findings, impending, leans, ruled_act
 from astra.arena.act_weights import likeliest
 from astra.arena.agreements import is_of_other
@@ -53,11 +54,14 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     slots = slots_of(world, goal.script.facts if goal.script else ())
     asking = questions_in(message)
     if act == AgentAct.PROPOSE:
-        return _proposed(world, goal, slots, message, asking, trace)
-    asking = asking or [one for one, _ in message.said]
-    if act == AgentAct.OFFER:
-        return MessageReading(act, put_up(world, slots, message, "\n".join(asking)))
-    return read_question(world, slots, message, asking)
+        reading = _proposed(world, goal, slots, message, asking, trace)
+    else:
+        asking = asking or [one for one, _ in message.said]
+        if act == AgentAct.OFFER:
+            reading = MessageReading(act, put_up(world, slots, message, "\n".join(asking)))
+        else:
+            reading = read_question(world, slots, message, asking)
+    return reading._replace(refuses=any(is_refusal(message, one) for one, _ in message.said))
 
 
 def message_features(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> set[str]:

@@ -33,6 +33,8 @@ class MessageReading(NamedTuple):
     """Whether an ASK is for something that no fact of the script answers, besides slots."""
     wanted: bool | None = None
     """Whether the change that a PROPOSE names is one that the user wants now; None otherwise."""
+    refuses: bool = False
+    """Whether an ASK, OFFER or PROPOSE refuses something besides."""
 
 
 class HeardMessage(NamedTuple):

@@ -93,6 +93,11 @@ class ScriptedUser:
     def _chosen(self, reading: MessageReading, heard: _Heard, rows: Tables) -> list[UserTurn]:
         """The turns to say together; the first one's act is that of the reply."""
         answers = [*self._answers(reading.slots, heard)]
+        # "I cannot do that. Shall I close the request?" asks for nothing that is still to be told.
+        refuses = reading.act == AgentAct.REFUSE or reading.refuses
+        if refuses and not any(map(heard.is_new, answers)):
+            if pending := self._pending(_A.TOOL, heard):
+                return [pending]
         match reading.act:
             case AgentAct.PROPOSE if pending := self._pending(_A.CHANGE, heard):
                 return [pending]
@@ -100,8 +105,6 @@ class ScriptedUser:
                 return [self._turn(_A.CONFIRM), *(one for one in answers if heard.is_new(one))]
             case AgentAct.OFFER | AgentAct.ASK if answers:
                 return [*answers, *([self._turn(_A.UNKNOWN)] if reading.unknown else [])]
-            case AgentAct.REFUSE if pending := self._pending(_A.TOOL, heard):
-                return [pending]
             case AgentAct.OTHER:
                 return [self._turn(_A.NUDGE)]
             case act if self._is_reached(heard, rows):

@@ -83,7 +83,8 @@ _MEANT = re.compile(
 _WORD = re.compile(r"[\w-]+")
 _DENIES = re.compile(r"\b(?:no|nope|not|never|cannot|unsure|neither|wrong|idea)\b|n['’]t\b", re.I)
 _FAREWELL = re.compile(
-    r"\b(?:good ?bye|bye|farewell|see you|that(?:['’]s| is| was) (?:all|it)\b(?! i)|nothing else|"
+    r"\b(?:good ?bye|bye|farewell|see you|that(?:['’]s| is| was) (?:all|it)\b(?! i)|"
+    r"nothing else(?= (?:that )?i\b| (?:to|for)\b|[^\w\s]|\s*$)|"
     r"i(?:['’]m| am) (?:done|leaving)|i give up|"
     r"end (?:of )?(?:the|this) (?:conversation|chat))\b|#{2,}",
     re.I,
@@ -157,8 +158,9 @@ def gate_faults(
 ) -> list[str]:
     """What is wrong with words for a turn that the automaton has decided on, as codes.
 
-    Those of ``turn_faults``, and ``stops``: they end a conversation that goes on; ``agrees``: an
-    agent may take them for consent that was not given; ``denies``: the other way round; ``long``.
+    Those of ``turn_faults``, and ``stops``: they end a conversation that goes on, by which words;
+    ``agrees``: an agent may take them for consent that was not given; ``denies``: the other way
+    round; ``long``.
     """
     text, turn = words.message, decided.turn
     repeated = _repeated(goal, decided, trace)
@@ -166,7 +168,9 @@ def gate_faults(
     faults += ["long"] if len(text) > MOST_CHARS else []
     if decided.ends is not None:  # nothing comes after it that it could mislead
         return faults
-    faults += ["stops"] if words.ends or _FAREWELL.search(text) else []
+    farewell = _FAREWELL.search(text)
+    if words.ends or farewell:
+        faults.append(f'stops:"{farewell[0]}"' if farewell else "stops:`ends`")
     yes, denies = _YES.search(text) is not None, _DENIES.search(text) is not None
     consents = _CONSENTS.search(text) is not None
     if turn.act == UserAct.CONFIRM:
@@ -232,7 +236,7 @@ _REASONS = {
     "invents": "{} is no value of yours",
     "claims": 'nobody has spoken of "{}" here, and you invent nothing',
     "names": "people do not write {}",
-    "stops": "the conversation is not over",
+    "stops": "the conversation is not over, and {} says that it is",
     "agrees": "it sounds as if you agreed to something",
     "denies": "it does not sound as if you agreed",
     "takes_back": "it sounds as if you took back what you agreed to",

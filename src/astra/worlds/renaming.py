@@ -1,9 +1,9 @@
 """A conversation once more with the names of its world replaced, so that they have to be read.
 
-Tables, columns, tools and the prefixes of keys get names of made-up or other words, the same in
-every text of the conversation: documents, policy, what was said, called and answered. What happened
-stays as it was. A small policy that meets few worlds learns their names by heart; of names that
-never come twice it can only learn to copy them.
+Tables, columns, tools, codes of refusals and the prefixes of keys get names of made-up or other
+words, the same in every text of the conversation: documents, policy, what was said, called and
+answered. What happened stays as it was. A small policy that meets few worlds learns their names by
+heart; of names that never come twice it can only learn to copy them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def renamed(sample: SFTSample, world: World, copy: int) -> SFTSample:
 
 
 def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
-    """What is done to each text: names of tools first, then words, then keys."""
+    """What is done to each text: names of tools and codes first, then words, then keys."""
     words = dict(_words(world, rng))
     spelled = {form(old): form(new) for old, new in words.items() for form in _FORMS}
     swap_words = _swap(spelled, r"(?<![A-Za-z])({})(?![A-Za-z])")
@@ -51,13 +51,14 @@ def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
         if name not in _ENDING:
             tools[name] = next(new for new in _names(name, words, rng) if new not in taken)
         taken.add(tools[name])
+    tools |= _codes(world, rng)
     swap_tools = _swap(tools, r"(?<![A-Za-z_])({})(?![A-Za-z_])")
     prefixes = {_prefix(rows[0][world_key]): "" for world_key, rows in _keyed(world)}
     letters = rng.sample("ABCDEFGHJKLMNPRSTUVWXYZ", 2 * len(prefixes))
     for at, prefix in enumerate(prefixes):
         prefixes[prefix] = "".join(letters[2 * at : 2 * at + 2])
     swap_keys = _swap(prefixes, r"(?<![A-Za-z])({})(?=[0-9]{{4}})")
-    # A marker keeps the names of tools out of the words' sight.
+    # A marker keeps the names of tools and codes out of the words' sight.
     marked = {new: f"\x00{at}\x00" for at, new in enumerate(tools.values())}
 
     def change(text: str) -> str:
@@ -68,6 +69,13 @@ def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
         return text
 
     return change
+
+
+def _codes(world: World, rng: random.Random) -> dict[str, str]:
+    """The codes of ``decline_request``, each with what it is called instead."""
+    used: set[str] = set()
+    codes = dict.fromkeys([*(rule.reason for rule in world.rules), *world.refusals])
+    return {one: _snake(f"{_noun(rng, used)} {_noun(rng, used)}") for one in codes}
 
 
 def _keyed(world: World) -> Iterator[tuple[str, Any]]:
@@ -86,8 +94,7 @@ def _words(world: World, rng: random.Random) -> Iterator[tuple[str, str]]:
     for table in world.tables:
         if table.name == OUTCOMES:
             continue
-        noun = _drawn(rng, used, [word.partition("/")[0] for group in lexicon()["nouns"].values()
-                                  for word in group])  # fmt: skip
+        noun = _noun(rng, used)
         yield table.name.replace("_", " "), f"{noun}s"
         yield table.key.removesuffix("_id").replace("_", " "), noun
         for column in table.columns:
@@ -95,6 +102,11 @@ def _words(world: World, rng: random.Random) -> Iterator[tuple[str, str]]:
                 drawn = _drawn(rng, used, [word for of in lexicon()["columns"].values()
                                            for group in of.values() for word in group])  # fmt: skip
                 yield column.name.replace("_", " "), drawn
+
+
+def _noun(rng: random.Random, used: set[str]) -> str:
+    groups = lexicon()["nouns"].values()
+    return _drawn(rng, used, [word.partition("/")[0] for group in groups for word in group])
 
 
 def _drawn(rng: random.Random, used: set[str], usual: list[str]) -> str:
