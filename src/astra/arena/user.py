@@ -95,9 +95,9 @@ class ScriptedUser:
         answers = [*self._answers(reading.slots, heard)]
         # "I cannot do that. Shall I close the request?" asks for nothing that is still to be told.
         refuses = reading.act == AgentAct.REFUSE or reading.refuses
-        if refuses and not any(map(heard.is_new, answers)):
-            if pending := self._pending(_A.TOOL, heard):
-                return [pending]
+        tool = self._pending(_A.TOOL, heard)
+        if tool and refuses and not any(map(heard.is_new, answers)):
+            return [tool]
         match reading.act:
             case AgentAct.PROPOSE if pending := self._pending(_A.CHANGE, heard):
                 return [pending]
