@@ -240,8 +240,7 @@ def is_undue(talk: Talk, trace: Sequence[TraceEvent], turn: TraceEvent) -> bool:
         at = sum(event.act == turn.act for event in before)
         asked |= {*own[at].facts}
     known = {slot for event in before for slot in event.facts}
-    refused = reading.act == AgentAct.REFUSE or reading.refuses
-    if {*turn.facts} - asked - known or (turn.adds_tools and not refused):
+    if {*turn.facts} - asked - known or (turn.adds_tools and not reading.declines):
         return True
     due = [*told, *turn.facts.values()]
     return any(

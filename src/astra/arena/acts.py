@@ -53,15 +53,14 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
         return MessageReading(act)
     slots = slots_of(world, goal.script.facts if goal.script else ())
     asking = questions_in(message)
+    every = [one for one, _ in message.said]
     if act == AgentAct.PROPOSE:
         reading = _proposed(world, goal, slots, message, asking, trace)
+    elif act == AgentAct.OFFER:
+        reading = MessageReading(act, put_up(world, slots, message, "\n".join(asking or every)))
     else:
-        asking = asking or [one for one, _ in message.said]
-        if act == AgentAct.OFFER:
-            reading = MessageReading(act, put_up(world, slots, message, "\n".join(asking)))
-        else:
-            reading = read_question(world, slots, message, asking)
-    return reading._replace(refuses=any(is_refusal(message, one) for one, _ in message.said))
+        reading = read_question(world, slots, message, asking or every)
+    return reading._replace(refuses=any(is_refusal(message, one) for one in every))
 
 
 def message_features(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> set[str]:

@@ -36,6 +36,11 @@ class MessageReading(NamedTuple):
     refuses: bool = False
     """Whether an ASK, OFFER or PROPOSE refuses something besides."""
 
+    @property
+    def declines(self) -> bool:
+        """Whether it refuses something, be that all that it does or not."""
+        return self.act == AgentAct.REFUSE or self.refuses
+
 
 class HeardMessage(NamedTuple):
     """A message as it is read: normalised sentences, and which stand under the one before."""

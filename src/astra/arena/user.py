@@ -94,10 +94,10 @@ class ScriptedUser:
         """The turns to say together; the first one's act is that of the reply."""
         answers = [*self._answers(reading.slots, heard)]
         # "I cannot do that. Shall I close the request?" asks for nothing that is still to be told.
-        refuses = reading.act == AgentAct.REFUSE or reading.refuses
-        tool = self._pending(_A.TOOL, heard)
-        if tool and refuses and not any(map(heard.is_new, answers)):
-            return [tool]
+        if reading.declines and not any(map(heard.is_new, answers)):
+            tool = self._pending(_A.TOOL, heard)
+            if tool is not None:
+                return [tool]
         match reading.act:
             case AgentAct.PROPOSE if pending := self._pending(_A.CHANGE, heard):
                 return [pending]
