@@ -29,7 +29,7 @@ from astra.text.verbs import words_of
 CALLS_FILE, NEAR_FILE = (
     ROOT / f"policies/chat-model/{name}.jsonl.gz" for name in ("calls", "near_misses")
 )
-FILES = {"sft_calls": (CALLS_FILE,), "sft": (CALLS_FILE, NEAR_FILE)}
+FILES = {"sft_calls": (CALLS_FILE,), "sft_misses": (CALLS_FILE, NEAR_FILE)}
 """What the parts of SFT that show function calls read."""
 NOTHING_FITS = "None of the functions can do this."
 FOREIGN = 3

@@ -31,12 +31,14 @@ from astra.train.sft_trainer import IGNORED
 
 SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
 SHOWN = {
-    "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft": (700, 800),
-    "control": (800, 1150), "eval": (0, 8),
+    "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft_misses": (700, 800), "sft": (800, 1150),
+    "control": (0, 1150), "eval": (0, 8),
 }  # fmt: skip
 """The training arenas (their gold episodes) and the conversations of ``sft_set`` that a part is
-shown, from which to which. What watches training is counted alike, in the development arenas and
-the evaluation samples."""
+shown, from which to which but those ``FOR_RL``: the control sees again all that SFT saw. What
+watches training is counted alike, in the development arenas and the evaluation samples."""
+FOR_RL = range(400, 550)
+"""The training arenas that no part shows and RL trains in."""
 Shown = tuple[Sequence[Message], Sequence[Tool]]
 """A conversation that SFT is shown, and its tools."""
 REFUSALS = ("no tool", "missing value", "not found")
@@ -92,13 +94,13 @@ def encoded(
     """Rows that a part trains on, or with ``eval`` is watched by: one half conversations of
     ``sft_set``, one half gold episodes, and the function calls of the part. Rows of more than
     ``most`` tokens are left out."""
-    watching, some = part == "eval", slice(*SHOWN[part])
-    shown: list[Shown] = [
-        (one.messages, one.tools) for one in selected("eval" if watching else "train")[some]
-    ]
+    watching = part == "eval"
+    some = [at for at in range(*SHOWN[part]) if watching or at not in FOR_RL]
+    samples = selected("eval" if watching else "train")
+    shown: list[Shown] = [(samples[at].messages, samples[at].tools) for at in some]
     with build_sandbox(bench.sandbox, runtime) as sandbox:
-        arenas = arenas_of(Split.DEV if watching else Split.TRAIN)[some]
-        shown += gold(arenas, bench, sandbox, codec)
+        arenas = arenas_of(Split.DEV if watching else Split.TRAIN)
+        shown += gold([arenas[at] for at in some], bench, sandbox, codec)
     shown += [(one.conversation(), one.tools) for one in calls_of(part)]
     found = Encoded()
     for messages, tools in shown:

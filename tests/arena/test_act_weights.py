@@ -81,8 +81,8 @@ def test_the_goals_own_ways_are_read_as_the_rules_read_them(contexts: Any) -> No
 
 @pytest.mark.parametrize(
     "split",
-    ["tune", "opened", "second", "third", "fourth", "fluent", "rough", "mixed", "spoken", "sampled",
-     "drawn", "contrasts", "natural"],
+    ["tune", "opened", "second", "third", "fourth", "fifth", "sixth", "fluent", "rough", "mixed",
+     "spoken", "sampled", "drawn", "contrasts", "natural", "varied", "babbled"],
 )  # fmt: skip
 def test_nearly_all_labelled_messages_are_read_as_labelled(split: str, contexts: Any) -> None:
     acts = {one["id"]: one["act"] for one in lines(f"labels_{split}_a.jsonl")}

@@ -55,11 +55,11 @@ def test_no_example_that_is_kept_has_a_fault() -> None:
     assert all(offered[one.user] not in {tool.name for tool in one.tools} for one in near)
 
 
-def test_the_last_part_of_sft_shows_near_misses_too() -> None:
+def test_a_later_part_of_sft_shows_near_misses_too() -> None:
     assert not chat_calls.calls_of("sft_arenas")
     assert len(chat_calls.calls_of("sft_calls")) > len(chat_calls.read_examples())
     near = {one.id for one in chat_calls.read_examples(chat_calls.NEAR_FILE)}
-    assert near < {one.id for one in chat_calls.calls_of("sft")}
+    assert near < {one.id for one in chat_calls.calls_of("sft_misses")}
 
 
 def test_a_conversation_has_no_system_prompt_and_the_calls_as_json() -> None:

@@ -76,8 +76,9 @@ def test_a_conversation_that_sends_a_call_again_is_not_shown() -> None:
 
 def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> None:
     assert chat_model.lineage("base") == []
-    assert chat_model.lineage("rl") == ["sft_arenas", "sft_calls", "sft", "rl"]
-    assert chat_model.lineage("control") == ["sft_arenas", "sft_calls", "sft", "control"]
+    every = ["sft_arenas", "sft_calls", "sft_misses", "sft"]
+    assert chat_model.lineage("rl") == [*every, "rl"]
+    assert chat_model.lineage("control") == [*every, "control"]
 
 
 def test_a_policy_without_its_adapters_is_refused(

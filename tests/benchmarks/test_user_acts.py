@@ -82,7 +82,7 @@ def test_a_message_without_a_label_is_named(folder: Path, tmp_path: Path) -> Non
         user_acts.labelled("tune", tmp_path)
 
 
-@pytest.mark.parametrize("split", ["tune", "opened", "second", "third", "fourth"])
+@pytest.mark.parametrize("split", ["tune", "opened", "second", "third", "fourth", "fifth", "sixth"])
 def test_the_figures_committed_are_those_of_the_code(split: str) -> None:
     """Repair: python benchmarks/user_acts.py --split SPLIT --write. What is sealed is not measured
     again."""
