@@ -88,14 +88,18 @@ def arenas_of(split: Split, count: int | None = None) -> list[Arena]:
     return found[:count]
 
 
+def places(part: str) -> list[int]:
+    """Which arenas and conversations a part is shown, or with ``eval`` is watched by."""
+    return [at for at in range(*SHOWN[part]) if part == "eval" or at not in FOR_RL]
+
+
 def encoded(
     codec: ChatCodec, bench: BenchConfig, runtime: RuntimeConfig, most: int, part: str
 ) -> Encoded:
     """Rows that a part trains on, or with ``eval`` is watched by: one half conversations of
     ``sft_set``, one half gold episodes, and the function calls of the part. Rows of more than
     ``most`` tokens are left out."""
-    watching = part == "eval"
-    some = [at for at in range(*SHOWN[part]) if watching or at not in FOR_RL]
+    watching, some = part == "eval", places(part)
     samples = selected("eval" if watching else "train")
     shown: list[Shown] = [(samples[at].messages, samples[at].tools) for at in some]
     with build_sandbox(bench.sandbox, runtime) as sandbox:

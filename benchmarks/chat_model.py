@@ -12,12 +12,12 @@
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
 not quite what ``policy=smollm2`` fetches from the hub. SFT has four parts: ``sft_arenas``,
 ``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
-near misses (benchmarks/chat_calls.py), and ``sft``, arenas that are new until its held-out loss is
-flat. Each part, RL and the control train adapters. They are
-committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
-base with the adapters of all parts before it and its own merged in, and whoever has these files can
-go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
-newest checkpoint when the same command runs again; what it has by then is exported.
+near misses (benchmarks/chat_calls.py), and ``sft``, which shows further arenas until held-out loss
+is flat. Each part, RL and the control train adapters. They are committed below policies/chat-model
+with a journal of steps and CPU seconds: policy ``rl`` is the base with the adapters of all parts
+before it and its own merged in, and whoever has these files can go on with the next part. A part
+that was killed, or that used up its CPU minutes, goes on from its newest checkpoint when the same
+command runs again; what it has by then is exported.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def measure_band(settings: Settings) -> None:
     prepare_torch(settings.runtime, 0)
     folder = policy_folder(PARENTS["rl"])
     policy = load_policy(the_policy(folder))
-    chosen = [arenas_of(Split.TRAIN)[at] for at in FOR_RL]
+    chosen = arenas_of(Split.TRAIN)[FOR_RL.start : FOR_RL.stop]
     config = settings.rl
     jobs = [
         job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0)

@@ -81,6 +81,15 @@ def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> Non
     assert chat_model.lineage("control") == [*every, "control"]
 
 
+def test_the_control_sees_again_what_sft_saw_and_nothing_that_rl_trains_in() -> None:
+    parts = ("sft_arenas", "sft_calls", "sft_misses", "sft")
+    seen = [at for part in parts for at in chat_data.places(part)]
+    assert len(seen) == len(set(seen))
+    assert set(chat_data.places("control")) == set(seen)
+    assert set(seen).isdisjoint(chat_data.FOR_RL)
+    assert chat_data.places("eval") == list(range(8))
+
+
 def test_a_policy_without_its_adapters_is_refused(
     kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
