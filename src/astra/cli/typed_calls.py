@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from astra.records.message import ToolCall
+from astra.text.source import parsed_expression
 
 OPEN, CLOSE = "<<", "."
 """What begins and ends an argument of several lines."""
@@ -85,7 +86,7 @@ def _call_arguments(text: str, names: list[str]) -> dict[str, Any] | None:
     Raises UnreadableCommand for more arguments than there are parameters.
     """
     try:
-        tree = ast.parse(text, mode="eval").body
+        tree = parsed_expression(text).body
     except (SyntaxError, ValueError, RecursionError):
         return None
     if not isinstance(tree, ast.Call):

@@ -13,6 +13,7 @@ from typing import Any
 
 from astra.arena.answers import same_value
 from astra.records.base import canonical_json
+from astra.text.source import parsed
 
 MOST_RECORDS = 500
 """Records read from one source: far more than a tool's data have."""
@@ -94,7 +95,7 @@ def replaced(value: Any, changes: Mapping[Path, Any], path: Path = ()) -> Any:
 
 def _parsed(code: str) -> ast.AST | None:
     try:
-        return ast.parse(code)
+        return parsed(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

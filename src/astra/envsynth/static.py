@@ -15,6 +15,7 @@ from astra.records.base import canonical_json
 from astra.records.tool import Tool
 from astra.sandbox.imports import forbidden_imports
 from astra.text.schemas import schema_fault, violation
+from astra.text.source import parsed
 
 MAX_CODE_CHARS = 100_000
 MAX_PARAMETERS = 6
@@ -101,7 +102,7 @@ def code_problem(
     if len(code) > MAX_CODE_CHARS:
         return "code_too_long", f"{len(code)} characters, at most {MAX_CODE_CHARS}"
     try:
-        tree = ast.parse(code)
+        tree = parsed(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return "syntax_error", str(error)[:200]
     forbidden = forbidden_imports(tree, allowed)

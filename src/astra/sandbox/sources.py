@@ -1,6 +1,5 @@
 """Sources checked and compiled on the host, once, before they are sent to a session."""
 
-import ast
 import base64
 import marshal
 from collections.abc import Mapping
@@ -8,6 +7,7 @@ from functools import lru_cache
 
 from astra.sandbox.imports import forbidden_imports
 from astra.sandbox.protocol import SandboxLoadError
+from astra.text.source import parsed
 
 _MAX_SOURCE = 256 * 1024
 
@@ -29,7 +29,7 @@ def compile_source(name: str, source: str, allowed: tuple[str, ...]) -> str:
     if len(source) > _MAX_SOURCE:
         raise SandboxLoadError(f"the source of {name} is longer than {_MAX_SOURCE} characters")
     try:
-        tree = ast.parse(source, filename=f"<{name}>")
+        tree = parsed(source)
         forbidden = forbidden_imports(tree, allowed)
         code = compile(source, f"<{name}>", "exec", dont_inherit=True)
     except SyntaxError as error:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from astra.agent.prompt import NOT_FOUND
+from astra.text.source import parsed_expression
 from astra.text.verbs import noun_of, singular, words_of
 
 MAX_ANSWERS = 8
@@ -33,7 +34,7 @@ def parse_result(text: str) -> Any:
     if text.lstrip().startswith(("[", "{")):
         # Servers written in Python sometimes print rows as they are.
         try:
-            return ast.literal_eval(text.strip())
+            return ast.literal_eval(parsed_expression(text.strip()))
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             pass
     return text

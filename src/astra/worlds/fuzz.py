@@ -26,6 +26,7 @@ from astra.records.world import (
     World,
     WorldTool,
 )
+from astra.text.source import parsed
 from astra.worlds.calls import CallDraw
 from astra.worlds.shown import LiveRows, ShownRecords
 from astra.worlds.soundness import WorldFault
@@ -197,7 +198,7 @@ def declared_refusals(code: str) -> list[re.Pattern[str]]:
     part declares nothing.
     """
     declared: list[re.Pattern[str]] = []
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(parsed(code)):
         if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
             continue
         call = node.exc

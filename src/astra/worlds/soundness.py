@@ -24,6 +24,7 @@ from astra.records.world import (
     WorldTable,
     WorldTool,
 )
+from astra.text.source import parsed
 from astra.worlds.sentences import RuleWording
 
 
@@ -203,7 +204,7 @@ def tool_faults(world: World, tool: WorldTool) -> Iterator[WorldFault]:
     if {change.table for change in tool.changes} - set(tool.writes):
         yield WorldFault("undeclared_write", f"{name} has changes of tables that it does not write")
     try:
-        tree = ast.parse(tool.code)
+        tree = parsed(tool.code)
     except (SyntaxError, ValueError) as error:
         yield WorldFault("syntax_error", f"{name}: {error}")
         return

@@ -12,6 +12,7 @@ from typing import Any
 from astra.envsynth.offline.tool_forms import as_given, reading_code
 from astra.envsynth.truth import WHOLE_TABLE
 from astra.qa.knowledge.operations import FREE_OPS, NO_FILTER, PAGE_ROWS
+from astra.text.source import parsed_expression
 
 AGGREGATES = {
     "sum": "sum(cells)",
@@ -262,7 +263,7 @@ def _written(row: Row) -> str:
 
 
 def _read_row(line: str) -> Row:
-    row: Any = ast.literal_eval(line.strip().rstrip(","))
+    row: Any = ast.literal_eval(parsed_expression(line.strip().rstrip(",")))
     return row
 
 
