@@ -76,15 +76,17 @@ class Part(NamedTuple):
 PARTS = (
     Part("plain", "conversations", 760, 500),
     Part("renamed", "renamed_short", 760, 600),
-    Part("start", "renamed_long", 1300, 1200),
+    Part("start", "renamed_long", 1300, 2400),
 )
 RENAMED = {"renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1400)}
 """Which copies under other names stand beside conversations of so many tokens at most."""
 RL = (
-    "runtime.rl_launch=''", "rl.reward=state", "rl.steps=30", "rl.dev_arenas=0", "rl.save_steps=10",
+    "runtime.rl_launch=''", "rl.reward=state", "rl.dev_arenas=0", "rl.save_steps=10",
+    "rl.schedule=[{steps: 60, band: {rollouts: 4, least: 1, most: 3}}]",
+    "rl.min_reward_std=0.05",
     "rl.irrelevant_tools=none", "rl.limits.max_turns=8", "rl.limits.max_calls=8",
     "rl.limits.max_response_tokens=1400", "rl.limits.max_result_chars=2048",
-    "rl.limits.max_turn_tokens=112", "rl.groups=4", "rl.micro_batch_size=16",
+    "rl.limits.max_turn_tokens=112", "rl.groups=4", "rl.micro_batch_size=16", "rl.layout=tree",
 )  # fmt: skip
 ARMS = {
     "rl": "all goals to train on, each with its user",
@@ -93,6 +95,8 @@ ARMS = {
     "lookups": "look-up arenas of data/envs_merged.parquet, paid by F1, in place of goals",
 }  # fmt: skip
 """What RL trains on."""
+OFFERED = 400
+"""Arenas that the band of RL is looked for in."""
 TRIES = 8
 TRIED = 32
 """Goals of which pass@8 of the start, and partial credit along SFT, are measured."""
@@ -184,7 +188,7 @@ def trained(arm: str, origin: int, seed: int) -> Path:
     prepare(folder, [*RL, *paid, f"rl.seed={seed}"])
     arenas = folder / "data/envs_merged.parquet"
     if not arenas.exists():
-        write_records(arenas, arenas_of(arm), Arena)
+        write_records(arenas, by_draw(arenas_of(arm))[:OFFERED], Arena)
     link_to(folder / "data/worlds.parquet", DATA / "data/worlds.parquet")
     link_to(folder / "models/sft", start(origin) / "models/sft")
     run(folder, "rl", Path("models/rl"))
@@ -253,7 +257,11 @@ def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float)
 def drawn(split: Split, count: int | None = None) -> list[Arena]:
     """Goals of a split, all or so many, in an order that their ids give."""
     goals = [one for one in read_arenas(DATA / "data/goals.parquet") if one.split is split]
-    return sorted(goals, key=lambda one: content_id(["drawn", one.id]))[:count]
+    return by_draw(goals)[:count]
+
+
+def by_draw(arenas: Iterable[Arena]) -> list[Arena]:
+    return sorted(arenas, key=lambda one: content_id(["drawn", one.id]))
 
 
 def credit(rollout: Rollout) -> float:
