@@ -99,3 +99,20 @@ def test_each_copy_has_names_of_its_own_and_is_drawn_alike(world: World) -> None
     assert not {t.name for t in first.tools} & {t.name for t in second.tools} - {
         "decline_request", "hand_over"}  # fmt: skip
     assert len({before.id, first.id, second.id}) == 3
+
+
+def test_documents_stay_schemas_where_a_column_is_called_as_a_keyword() -> None:
+    """A library at full shape has columns ``type`` and ``format``."""
+    world = generate(load_domains()["library_loans"], 0, WorldShape.FULL, 0)
+    assert {"type", "format"} <= {column.name for table in world.tables for column in table.columns}
+    small = generate(load_domains()["library_loans"], 0, WorldShape.SMALL, 0)
+    before = conversation(small).model_copy(
+        update={"tools": tuple(one.tool for one in world.tools)}
+    )
+    for old, new in zip(before.tools, renamed(before, world, 1).tools, strict=True):
+        assert new.parameters["type"] == "object"
+        kinds, others = (
+            [(one["type"], one.get("format")) for one in tool.parameters["properties"].values()]
+            for tool in (old, new)
+        )
+        assert kinds == others

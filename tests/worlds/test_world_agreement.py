@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import date
 from functools import cache
 from typing import Any
 
@@ -143,3 +144,22 @@ def test_cases_are_the_same_again() -> None:
     first, second = (rule_cases(one, rule, COUNT) for one in (small_world(), world))
     assert first == second
     assert len({json.dumps(case.shown(0), default=str) for case in first}) == COUNT
+
+
+def test_a_date_that_is_none_makes_no_case() -> None:
+    """What a rule asks to have been shown, or counts, may be worked out from a date drawn wrong."""
+    due = {"date_add": [{"arg": "loan_date"}, 7]}
+    read = next(t for t in library().tools if "due_date" in t.shows.get("loans", ()))
+    shown = {"seen": [read.tool.name, "due_date", due]}
+    counted = {"lt": [{"count": ["loans", {"due_date": due}]}, 3]}
+    today = {"le": [{"clock": "date"}, {"arg": "loan_date"}]}
+    for require in (shown, {"or": [today, counted]}):
+        for case in rule_cases(library(), window("le").model_copy(update={"require": require}), 24):
+            day = case.arguments["loan_date"]
+            assert require is not shown or str(date.fromisoformat(day)) == day
+
+
+def test_limits_that_coincide_leave_room_for_what_is_forbidden() -> None:
+    """Two limits of this rule have the same last call inside: no drawn call counts as a limit."""
+    rule = next(one for one in gym().rules if one.id == "tier_limit")
+    assert [case.allowed for case in rule_cases(gym(), rule, 12)].count(False) == 6

@@ -16,6 +16,7 @@ from astra.arena.agreements import numbers_of
 from astra.arena.claims import name_stems, stems
 from astra.arena.statements import dates_in, places_of
 from astra.records.world import ColumnType, UserFact, World, WorldTable
+from astra.text.keys import key_of
 
 _NUMBERED = re.compile(r" \d+$")
 _FILLING = stems(
@@ -117,8 +118,7 @@ def slots_of(world: World, facts: Sequence[UserFact]) -> tuple[Slot, ...]:
 
 def _table_of(keys: Mapping[str, WorldTable], name: str) -> WorldTable | None:
     """The table whose rows a parameter takes: it has the name of its key, or ends in it."""
-    return next((table for key, table in keys.items() if name == key or name.endswith(f"_{key}")),
-                None)  # fmt: skip
+    return keys.get(key_of(name, keys))
 
 
 def _shapes(world: World, name: str) -> Iterator[Mapping[str, Any]]:

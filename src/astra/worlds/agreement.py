@@ -29,6 +29,7 @@ from astra.records.world import (
     WorldTable,
     WorldTool,
 )
+from astra.text.keys import key_of
 from astra.worlds.asks import DecideReply
 from astra.worlds.calls import CallDraw
 from astra.worlds.limits import ORDERED_WAYS, Axis, TriedCall, allowed, limit_pairs
@@ -80,7 +81,8 @@ def rule_cases(world: World, rule: PolicyRule, count: int) -> list[RuleCase]:
     room = {"forbidden": count // 2, "beside": count // 4, "allowed": count}
     found: dict[str, tuple[str, RuleCase]] = {}
     at_limits = _at_limits(world, rule, [call for _, call in drawn], int(count * _LIMIT_SHARE))
-    for kind, call in (*at_limits, *drawn):
+    limits = 0
+    for at, (kind, call) in enumerate((*at_limits, *drawn)):
         records = _records(world, rule, call)
         if room[kind] == 0 or records is None:
             continue
@@ -90,9 +92,10 @@ def rule_cases(world: World, rule: PolicyRule, count: int) -> list[RuleCase]:
         if identity not in found:
             room[kind] -= 1
             found[identity] = kind, case
+            limits += at < len(at_limits)
     cases = list(found.values())
-    first = cases[: len(at_limits)]
-    rest = sorted(cases[len(at_limits) :], key=lambda one: one[0] == "allowed")
+    first = cases[:limits]
+    rest = sorted(cases[limits:], key=lambda one: one[0] == "allowed")
     chosen = [case for _, case in [*first, *rest][:count]]
     rng.shuffle(chosen)
     return chosen
@@ -113,9 +116,9 @@ def _drawn(
         arguments = draw.arguments(tool, world.rows)
         if not _known(world, arguments):
             continue
-        events = tuple(_events(world, rule, arguments, draw, rng))
-        call = TriedCall(tool.tool.name, arguments, events, world.rows)
         try:
+            events = tuple(_events(world, rule, arguments, draw, rng))
+            call = TriedCall(tool.tool.name, arguments, events, world.rows)
             applies, right = allowed(world, rule, call)
         except ExpressionError:
             continue  # a date that is none: nobody could decide it
@@ -148,12 +151,13 @@ def _at_limits(
 
 def _known(world: World, arguments: Row) -> bool:
     """Whether all keys in a call are of rows that are there."""
-    for table in world.tables:
-        keys = {row[table.key] for row in world.rows[table.name]}
-        for name, value in arguments.items():
-            if (name == table.key or name.endswith(f"_{table.key}")) and value not in keys:
-                return False
-    return True
+    keys = [table.key for table in world.tables]
+    return all(
+        any(row[table.key] == value for row in world.rows[table.name])
+        for name, value in arguments.items()
+        for table in world.tables
+        if table.key == key_of(name, keys)
+    )
 
 
 def _events(
@@ -229,7 +233,7 @@ def _shown(
 
 def _records(world: World, rule: PolicyRule, call: TriedCall) -> dict[str, list[Row]] | None:
     """The rows whose keys a call has, the rows that these refer to, and those that the rule may
-    have to count; None where these are too many to be shown."""
+    have to count; None where these are too many to be shown, or are counted by no date."""
     tables = {table.name: table for table in world.tables}
     chosen: dict[str, dict[str, Row]] = {}
 
@@ -242,14 +246,18 @@ def _records(world: World, rule: PolicyRule, call: TriedCall) -> dict[str, list[
             if column.references:
                 add(tables[column.references], row[column.name])
 
+    keys = [table.key for table in world.tables]
     for table in world.tables:
         for name, value in call.arguments.items():
-            if name == table.key or name.endswith(f"_{table.key}"):
+            if table.key == key_of(name, keys):
                 add(table, value)
     for operator, operand in (*operations(rule.when), *operations(rule.require)):
         if operator in ("count", "exists", "sum"):
             table = tables[operand[0]]
-            counted = _countable(world, call, table, operand[-1])
+            try:
+                counted = _countable(world, call, table, operand[-1])
+            except ExpressionError:
+                return None
             if len(counted) > _MOST_RECORDS:
                 return None
             chosen.setdefault(table.name, {}).update({row[table.key]: row for row in counted})

@@ -19,6 +19,7 @@ from astra.records.world import (
     WorldTable,
     WorldTool,
 )
+from astra.text.keys import key_of
 from astra.worlds.asks import RulesReply, SchemaReply, TaughtRule, ToolBody, ToolOutline
 from astra.worlds.documents import world_tool
 from astra.worlds.layout import outcomes_table
@@ -149,7 +150,7 @@ def sample_arguments(tool: WorldTool, tables: Iterable[WorldTable], clock: str) 
     keys = {table.key: table.name for table in tables if table.name != OUTCOMES}
     given: Row = {}
     for name, schema in tool.tool.parameters.get("properties", {}).items():
-        table = next((t for key, t in keys.items() if name == key or name.endswith(f"_{key}")), "")
+        table = keys.get(key_of(name, keys))
         match schema:
             case _ if table:
                 given[name] = f"{table}-1"

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from astra.records.state import Row, Tables
 from astra.records.world import World, WorldTool
+from astra.text.keys import key_of
 from astra.text.values import draw_value
 
 _STRANGE = ("", "?", "none of these", "0", "2026-02-30", "99999999999999999999")
@@ -105,10 +106,7 @@ class CallDraw:
 
     def _table_of(self, name: str) -> str:
         """The table whose key a parameter is, by its name; ``new_loan_id`` is one of a loan."""
-        for key, table in self._keys.items():
-            if name == key or name.endswith(f"_{key}"):
-                return table
-        return ""
+        return self._keys.get(key_of(name, self._keys), "")
 
     def _key(self, table: str, rows: list[Row], related: Row) -> str:
         key = next(key for key, named in self._keys.items() if named == table)

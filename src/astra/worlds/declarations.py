@@ -16,6 +16,7 @@ from astra.records.world import (
     World,
     WorldTool,
 )
+from astra.text.keys import key_of
 from astra.worlds.filters import LISTING, filters_of
 from astra.worlds.soundness import WorldFault, operations
 
@@ -80,7 +81,7 @@ def idle_faults(world: World, tool: WorldTool) -> Iterator[WorldFault]:
         if name == "arg"
     }  # fmt: skip
     for name, schema in tool.tool.parameters.get("properties", {}).items():
-        keyed = any(name == key or name.endswith(f"_{key}") for key in keys)
+        keyed = key_of(name, keys) != ""
         counted = schema.get("type") in ("integer", "number") or schema.get("format") == "date"
         if (keyed or counted) and name not in used:
             yield WorldFault(

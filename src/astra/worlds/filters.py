@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from astra.records.state import Row, Tables
 from astra.records.world import ColumnType, ToolRole, World, WorldColumn, WorldTable, WorldTool
+from astra.text.keys import key_of
 
 LISTING = (ToolRole.FIND, ToolRole.LIST, ToolRole.SEARCH)
 """Roles of tools that show the rows which their arguments fit."""
@@ -78,7 +79,7 @@ def _filter(name: str, columns: Mapping[str, WorldColumn], keys: list[str]) -> R
         column = columns.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
         if column is not None and column.type in _ORDERED:
             return RowFilter(name, column, how)
-    key = next((key for key in keys if name.endswith(f"_{key}")), None)
+    key = key_of(name, keys)
     return RowFilter(name, columns[key], "eq") if key else None
 
 

@@ -20,6 +20,12 @@ from astra.worlds.composition import lexicon
 
 _KEPT = frozenset({"name", "email", "days", "page", "reason", "summary"})
 """Columns and arguments that every world calls so."""
+_FIELDS = frozenset(
+    "type format properties required enum items description title default examples minimum maximum "
+    "pattern string number integer boolean object array null date true false role content user "
+    "assistant system tool".split()
+)
+"""Words that mean something in a schema or a message: a column of that name keeps it."""
 _ENDING = frozenset({"decline_request", "hand_over"})
 _MADE_UP = 0.5
 """How often a word is made up; else it is one of the lexicon."""
@@ -42,7 +48,7 @@ def renamed(sample: SFTSample, world: World, copy: int) -> SFTSample:
 
 def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
     """What is done to each text: names of tools and codes first, then words, then keys."""
-    words = dict(_words(world, rng))
+    words = {old: new for old, new in _words(world, rng) if old not in _FIELDS}
     spelled = {form(old): form(new) for old, new in words.items() for form in _FORMS}
     swap_words = _swap(spelled, r"(?<![A-Za-z])({})(?![A-Za-z])")
     tools = {one.tool.name: one.tool.name for one in world.tools}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from astra.records.world import Expr, WorldTable
+from astra.text.keys import key_of
 
 _BEFORE_VOWEL = re.compile(r"\ba (?=(?i:[aeio]|u(?!se|ni)))")
 _INFIX = {"add": "plus", "sub": "minus", "mul": "times"}
@@ -116,12 +117,9 @@ class RuleWording:
                 raise ValueError(f"no value: {expr!r}")
 
     def _argument(self, name: str) -> str:
-        for key, table in self._keys.items():
-            if name == key:
-                return f"the {self._nouns[table]}"
-            if name.endswith(f"_{key}"):
-                return f"the {_words(name.removesuffix(key))}{self._nouns[table]}"
-        return f"`{name}`"
+        if not (key := key_of(name, self._keys)):
+            return f"`{name}`"
+        return f"the {_words(name.removesuffix(key))}{self._nouns[self._keys[key]]}"
 
     def _row(self, table: str, key: Expr) -> str:
         if isinstance(key, dict) and "field" in key:

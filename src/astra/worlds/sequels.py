@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from astra.arena.world_runner import CallEnd, WorldRunner
 from astra.records.state import Row
 from astra.records.world import OUTCOMES, TraceEvent, World, WorldTool
+from astra.text.keys import key_of
 from astra.worlds.calls import CallDraw
 from astra.worlds.fuzz import Fuzzed
 from astra.worlds.soundness import WorldFault, row_faults
@@ -101,6 +102,5 @@ class SequelProof:
 
     def _parameter(self, tool: WorldTool, table: str) -> str:
         """The parameter of a tool that is a key of a table; empty for none."""
-        key = self._keys[table]
-        names = tool.tool.parameters.get("properties", {})
-        return next((name for name in names if name == key or name.endswith(f"_{key}")), "")
+        names, keys = tool.tool.parameters.get("properties", {}), self._keys
+        return next((one for one in names if key_of(one, keys.values()) == keys[table]), "")

@@ -24,6 +24,7 @@ from astra.records.world import (
     WorldTable,
     WorldTool,
 )
+from astra.text.keys import key_of
 from astra.text.source import parsed
 from astra.worlds.sentences import RuleWording
 
@@ -290,7 +291,7 @@ def reach_faults(world: World) -> Iterator[WorldFault]:
 def _needed(tool: WorldTool, keys: set[str]) -> set[str]:
     """The key columns that a tool's required parameters are of."""
     required = tool.tool.parameters.get("required", ())
-    return {key for name in required for key in keys if name == key or name.endswith(f"_{key}")}
+    return {key for name in required if (key := key_of(name, keys))}
 
 
 def _codes(tool: WorldTool) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from astra.records.state import Row
-from astra.records.world import ToolRole
+from astra.records.world import ToolRole, TraceEvent
 from astra.worlds.executions import Executions
 from astra.worlds.view import WorldView
 from astra.worlds.wishes import Wish, WishPool
@@ -21,10 +21,10 @@ def undoings(view: WorldView, executions: Executions, pool: WishPool) -> list[tu
             made = executions.call(tool, wish.arguments).event
             new = {change.table: change.key for change in made.changes if change.row is not None
                    and change.key not in view.rows[change.table]}  # fmt: skip
-            for other in view.writing:
+            for other in (one for one in view.writing if one.role is ToolRole.CANCEL):
                 arguments = _about(view, other.tool.name, new)
                 again = executions.call(other.tool.name, arguments, after=[(tool, wish.arguments)])
-                if other.role is ToolRole.CANCEL and again.event.changes:
+                if again.event.changes and leaves_rows(view, made, again.event):
                     pairs.append((wish, Wish(other.tool.name, arguments, wish.party)))
     if not pairs:
         pairs += _there_and_back(view, executions, pool)
@@ -51,8 +51,11 @@ def _there_and_back(
                 back = {**wish.arguments, **{name: before[name] for name in wish.arguments
                                              if name in before}}  # fmt: skip
                 again = executions.call(tool, back, after=[(tool, wish.arguments)]).event
-                rows = {(one.table, one.key): one.row for one in made.changes}
-                rows |= {(one.table, one.key): one.row for one in again.changes}
-                left = any(view.rows[table].get(key) != row for (table, key), row in rows.items())
-                if again.changes and back != wish.arguments and left:
+                if again.changes and back != wish.arguments and leaves_rows(view, made, again):
                     yield wish, Wish(tool, back, wish.party)
+
+
+def leaves_rows(view: WorldView, first: TraceEvent, second: TraceEvent) -> bool:
+    """Whether two calls leave a row that was not there so before them."""
+    rows = {(one.table, one.key): one.row for one in (*first.changes, *second.changes)}
+    return any(view.rows[table].get(key) != row for (table, key), row in rows.items())

@@ -20,6 +20,7 @@ from astra.records.world import (
     WorldTable,
     WorldTool,
 )
+from astra.text.keys import key_of
 from astra.worlds.soundness import operators
 
 _ENDING = (ToolRole.DECLINE, ToolRole.HAND_OVER)
@@ -60,15 +61,8 @@ class WorldView:
 
     def table_of(self, parameter: str) -> WorldTable | None:
         """The table whose key a parameter takes, by its name."""
-        return next(
-            (
-                table
-                for table in self.tables.values()
-                if table.name != OUTCOMES
-                and (parameter == table.key or parameter.endswith(f"_{table.key}"))
-            ),
-            None,
-        )
+        keys = {table.key: table for table in self.tables.values() if table.name != OUTCOMES}
+        return keys.get(key_of(parameter, keys))
 
     def column(self, table: str, name: str) -> WorldColumn:
         return next(column for column in self.tables[table].columns if column.name == name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from astra.records.state import Row
 from astra.records.world import ColumnType, Expr, Invariant, WorldColumn, WorldTable
+from astra.text.keys import key_of
 from astra.text.openapi import ApiOperation
 from astra.worlds.services.schemas import Schema, column_type, one_of, row_schema, snake
 from astra.worlds.services.source import ServiceFiles, ServiceRefused
@@ -167,9 +168,8 @@ def _column(
     given = all(row.get(cell) is not None for row in draft.rows)
     left_out = cell not in draft.schema["required"] and not given
     optional = not is_key and (schema.get("nullable") is True or left_out)
-    refers = "" if is_key or type_ is not ColumnType.STRING else next(
-        (table for key, table in keys.items() if name == key or name.endswith(f"_{key}")), ""
-    )  # fmt: skip
+    may_refer = type_ is ColumnType.STRING and not is_key
+    refers = keys.get(key_of(name, keys), "") if may_refer else ""
     if is_key or refers:
         return WorldColumn(name=name, type=ColumnType.ID, references=refers, optional=optional)
     values = [str(one) for one in schema.get("enum", ()) if one is not None]

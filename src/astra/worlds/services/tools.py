@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from astra.records.state import WriteAction
 from astra.records.world import Change, ColumnType, Expr, ToolRole
+from astra.text.keys import key_of
 from astra.text.openapi import ApiOperation, ApiParameter
 from astra.worlds.sentences import with_article
 from astra.worlds.services.schemas import Schema, column_type, flat, record, snake
@@ -306,8 +307,7 @@ class ServiceTools:
     def _parameter(self, name: str, schema: Any, table: ServiceTable, optional: bool) -> Parameter:
         """A parameter for a cell, or for a value of its own."""
         known = flat(schema)
-        refers = next((other for key, other in self._keys.items()
-                       if name == key or name.endswith(f"_{key}")), "")  # fmt: skip
+        refers = self._keys.get(key_of(name, self._keys), "")
         column = table.column(name)
         type_ = ColumnType.ID if refers else column_type(known) or (column and column.type)
         if type_ is None or type_ not in _TYPES:
