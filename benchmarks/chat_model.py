@@ -39,7 +39,7 @@ from chat_calls import FILES
 from chat_data import ARENAS_FILE, FOR_RL, SAMPLES_FILE, arenas_of, encoded
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, paired, told
-from staged import ROOT, composed, keyed
+from staged import ROOT, composed, cpu_seconds, keyed
 
 from astra.arena.world_table import read_arenas
 from astra.bench.arenas import job_of, play_jobs, select
@@ -195,11 +195,13 @@ def train(name: str, settings: Settings, folder: Path) -> None:
 
 def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: float) -> None:
     """Train in a process of its own until the part ends or its CPU time does, and export."""
-    config = settings.rl if name == "rl" else settings.sft
-    read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()))
+    # Gold episodes are played by the limits of bench, RL's arenas are those of the band.
+    own, other = (settings.rl, ()) if name == "rl" else (settings.sft, (settings.bench,))
+    config = [one.model_dump(mode="json") for one in (own, *other)]
+    read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()), *((BAND,) if name == "rl" else ()))
     files = [content_id([one.read_bytes().hex()]) for one in read]
     parent = str(policy_folder(PARENTS[name]))
-    folder = keyed(WORK, f"{name}-run", config.model_dump(mode="json"), files, parent)
+    folder = keyed(WORK, f"{name}-run", config, files, parent)
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, __file__, name, "--worker", str(folder), "--set", *sets]
     started = time.monotonic()
@@ -214,18 +216,6 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
     export(name, folder, {"cpu_s": round(used), "wall_s": round(time.monotonic() - started)})
     if process.returncode and used <= 60 * cpu_minutes:
         raise SystemExit(f"{name} ended with {process.returncode}; the same command goes on")
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    """CPU seconds of a process and its descendants, those that have ended among them."""
-    total = 0.0
-    try:
-        for one in (process, *process.children(recursive=True)):
-            times = one.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    except psutil.Error:
-        pass  # one ended meanwhile; what was read so far is a lower bound, and the next look higher
-    return total
 
 
 def export(name: str, folder: Path, took: dict[str, int]) -> None:
@@ -317,7 +307,8 @@ def score(names: Sequence[str], settings: Settings) -> None:
     with build_sandbox(config.sandbox, settings.runtime) as sandbox:
         for name in (*REFERENCES, *names):
             folder = policy_folder("base" if name in REFERENCES else name)
-            kept = keyed(WORK, "scored", name, str(folder), config.model_dump(mode="json"))
+            kept = keyed(WORK, "scored", name, str(folder), config.model_dump(mode="json"),
+                         [one.id for one in arenas])  # fmt: skip
             file = kept / "episodes.parquet"
             if not file.exists():
                 kept.mkdir(parents=True, exist_ok=True)

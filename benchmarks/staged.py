@@ -14,9 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,15 +68,51 @@ def children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU seconds of a process and its descendants, those that have ended among them."""
+    total = 0.0
+    try:
+        for one in (process, *process.children(recursive=True)):
+            times = one.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    except psutil.Error:
+        pass  # one ended meanwhile; what was read so far is a lower bound, and the next look higher
+    return total
+
+
 def run(folder: Path, stage: str, product: Path, **environment: str) -> dict[str, float]:
-    """Run a stage unless its product exists; wall and CPU seconds, sandbox processes included."""
-    record = folder / f"{stage}.seconds.json"
+    """Run a stage unless its product exists; wall and CPU seconds, sandbox processes included.
+
+    What earlier attempts used that were killed or failed counts, up to five seconds each.
+    """
+    record, tried = (folder / f"{stage}.{name}.json" for name in ("seconds", "tried"))
     if not (folder / product).exists() or not record.exists():
         print(f"[{folder.parent.name}] {folder.name}: {stage}", flush=True)
-        before, start = children_cpu_s(), time.perf_counter()
         variables = os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment
-        command = [sys.executable, f"stages/{stage}.py"]
-        subprocess.run(command, cwd=folder, env=variables, check=True)
-        found = {"wall_s": time.perf_counter() - start, "cpu_s": children_cpu_s() - before}
-        record.write_text(json.dumps({name: round(value, 1) for name, value in found.items()}))
+        _tried([sys.executable, f"stages/{stage}.py"], folder, variables, tried)
+        tried.rename(record)
     return json.loads(record.read_text())
+
+
+def _tried(command: list[str], folder: Path, variables: dict[str, str], record: Path) -> None:
+    """Run a command, and keep what it and the attempts before it used in ``record``."""
+    spent = json.loads(record.read_text()) if record.exists() else {"wall_s": 0.0, "cpu_s": 0.0}
+    before, start = children_cpu_s(), time.perf_counter()
+
+    def note(cpu_s: float) -> None:
+        used = {"wall_s": time.perf_counter() - start, "cpu_s": cpu_s}
+        total = {name: round(spent[name] + value, 1) for name, value in used.items()}
+        part = record.with_suffix(".part")
+        part.write_text(json.dumps(total))
+        part.replace(record)
+
+    process = psutil.Popen(command, cwd=folder, env=variables)
+    most = 0.0
+    while process.poll() is None:
+        most = max(most, cpu_seconds(process))
+        note(most)
+        with suppress(psutil.TimeoutExpired):
+            process.wait(5)
+    note(children_cpu_s() - before)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)

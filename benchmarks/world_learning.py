@@ -103,13 +103,22 @@ TRIED = 32
 
 
 def prepare(folder: Path, overrides: Sequence[str]) -> None:
-    """A working directory for stages: code linked, parameters composed with ``overrides``."""
+    """A working directory for stages: code linked, parameters composed with ``overrides``.
+
+    SystemExit where the folder was begun with others: what lies there is of those.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in CODE:
         link_to(folder / name, ROOT / name)
     (folder / "data").mkdir(exist_ok=True)
+    file = folder / "params.yaml"
     params = composed(["scale=smoke", *overrides])
-    (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
+    if file.exists() and yaml.safe_load(file.read_text()) != params:
+        raise SystemExit(
+            f"{folder} was begun with other parameters than params.yaml would have now; remove "
+            "it, and those that start from it, to run it anew"
+        )
+    file.write_text(yaml.safe_dump(params, sort_keys=False))
 
 
 def make_data(worlds: Sequence[str] = WORLDS, folder: Path = DATA) -> None:
@@ -331,28 +340,31 @@ def floors() -> dict[str, Any]:
 
 def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
     """What every arm scored on the held-out goals, and paired differences over seeds."""
-    found = {"start": [scored(start(origin), "sft")]}
+    # The one start is that of every seed.
+    found = {"start": dict.fromkeys(seeds, scored(start(origin), "sft"))}
     learned: dict[str, Any] = {}
     for arm, stage in (dict.fromkeys(ARMS, "rl") | {"control": "sft"}).items():
-        folders = [arm_folder(arm, origin, seed) for seed in seeds]
-        if ran := [one for one in folders if (one / f"models/{stage}").exists()]:
-            found[arm] = [scored(one, stage) for one in ran]
-            learned[arm] = [along(one, stage) for one in ran]
+        folders = {seed: arm_folder(arm, origin, seed) for seed in seeds}
+        if ran := {seed: one for seed, one in folders.items()
+                   if (one / f"models/{stage}").exists()}:  # fmt: skip
+            found[arm] = {seed: scored(one, stage) for seed, one in ran.items()}
+            learned[arm] = {str(seed): along(one, stage) for seed, one in ran.items()}
     kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT)}
     told: dict[str, Any] = {"floors": floors(), "along_arms": learned}
     for score in ("success", "credit"):
         values = {
-            arm: [{goal: one[score] for goal, one in run_.items()} for run_ in runs]
+            arm: {seed: {goal: one[score] for goal, one in run_.items()}
+                  for seed, run_ in runs.items()}
             for arm, runs in found.items()
-        }
+        }  # fmt: skip
         compared = [(arm, "start") for arm in values if arm != "start"]
         compared += [("rl", arm) for arm in values if "rl" in values and arm not in ("rl", "start")]
         told[score] = {
-            "arms": {arm: _estimate(runs) for arm, runs in values.items()},
-            "paired": {f"{a}-{b}": _difference(values[a], values[b]) for a, b in compared},
+            "arms": {arm: estimate([*runs.values()]) for arm, runs in values.items()},
+            "paired": {f"{a}-{b}": difference(values[a], values[b]) for a, b in compared},
             "by_kind": {
                 kind: {"goals": sum(one == kind for one in kinds.values())} | {
-                    arm: round(fmean(v for run_ in runs for goal, v in run_.items()
+                    arm: round(fmean(v for run_ in runs.values() for goal, v in run_.items()
                                      if kinds[goal] == kind), 4)
                     for arm, runs in values.items()
                 }
@@ -362,15 +374,17 @@ def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
     return told
 
 
-def _difference(
-    after: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]]
-) -> dict[str, float]:
-    """The difference of runs, seed by seed; the one start is that of every seed."""
-    others = before if len(before) > 1 else [before[0] for _ in after]
-    return _estimate([paired(a, b) for a, b in zip(after, others, strict=False)])
+def difference(
+    after: Mapping[int, Mapping[str, float]], before: Mapping[int, Mapping[str, float]]
+) -> dict[str, Any]:
+    """The difference of runs, goal by goal, over the seeds that both have; empty without any."""
+    both = sorted(after.keys() & before.keys())
+    if not both:
+        return {}
+    return estimate([paired(after[seed], before[seed]) for seed in both]) | {"seeds": both}
 
 
-def _estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     found = pooled(runs)
     return {name: round(getattr(found, name), 4) for name in ("mean", "low", "high", "n")}
 

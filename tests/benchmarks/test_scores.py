@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,3 +35,23 @@ def test_other_facts_are_another_folder(tmp_path: Path) -> None:
     assert folder == staged.keyed(tmp_path, "default-s0", {"steps": 40}, ["digest"])
     assert folder != staged.keyed(tmp_path, "default-s0", {"steps": 41}, ["digest"])
     assert folder != staged.keyed(tmp_path, "default-s0", {"steps": 40}, ["another"])
+
+
+def test_what_a_failed_attempt_used_counts(tmp_path: Path) -> None:
+    """The first attempt spins and fails, the second spins and leaves its product."""
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "stages/any.py").write_text(
+        "import pathlib, sys, time\n"
+        "while time.process_time() < 0.5: pass\n"
+        "begun = pathlib.Path('begun')\n"
+        "if not begun.exists():\n"
+        "    begun.touch()\n"
+        "    sys.exit(3)\n"
+        "pathlib.Path('product').touch()\n"
+    )
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
+        staged.run(tmp_path, "any", Path("product"))
+    assert not (tmp_path / "any.seconds.json").exists()
+    found = staged.run(tmp_path, "any", Path("product"))
+    assert found["cpu_s"] >= 1.0
+    assert staged.run(tmp_path, "any", Path("product")) == found
