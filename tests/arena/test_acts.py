@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from astra.arena.act_rules import impending
 from astra.arena.acts import MessageReading, read_message
 from astra.records.qa import QuestionKind
 from astra.records.world import (
@@ -335,6 +336,29 @@ def test_messages_since_the_last_turn_of_the_user_are_read_together() -> None:
 
 def test_nothing_said_is_other() -> None:
     assert read_message(library(), GOALS["days"], []) == MessageReading(OTHER)
+
+
+LISTED = (
+    "You have two loans:\n- **LN8141**\n  - Status: the copy is on loan\n- **LN2022**\n"
+    "  - Status: the copy is on loan\nWhich one would you like me to renew?"
+)
+
+
+def test_two_rows_of_a_list_may_say_the_same() -> None:
+    assert read("days", LISTED).act is OFFER
+    assert read("days", "I will look at the loan now. " * 3).act is OTHER
+
+
+def test_a_verb_keeps_its_own_letters() -> None:
+    assert impending("collecting the open balance now") == ["collecting"]
+
+
+def test_what_is_not_read_of_a_long_proposal_is_of_nothing_else() -> None:
+    """The middle of a message that is too long, which names another tool, counts for nothing."""
+    asked = "May I prolong loan LN9811 by 9 days?"
+    filler = "\n".join(f"The library kept it on shelf {at} for years." for at in range(120))
+    long = f"{filler}\nMay I cancel loan LN9811 with withdraw_loan?\n{filler}\n{asked}"
+    assert read("days", asked) == read("days", long)
 
 
 @pytest.mark.parametrize("part", [

@@ -219,8 +219,7 @@ def announces(world: World, message: HeardMessage, sentence: str) -> bool:
 
 def impending(sentence: str) -> list[str]:
     """What a sentence says is being done, or is going to be, without saying by whom."""
-    found = (verb for pattern in phrases.IMPENDING for verb in pattern.findall(sentence))
-    return [verb.replace("ll", "l") for verb in found]
+    return [verb for pattern in phrases.IMPENDING for verb in pattern.findall(sentence)]
 
 
 def asks_leave(message: HeardMessage, sentence: str, named: bool) -> bool:

@@ -55,7 +55,7 @@ def read_message(world: World, goal: WorldGoal, trace: Sequence[TraceEvent]) -> 
     asking = questions_in(message)
     every = [one for one, _ in message.said]
     if act == AgentAct.PROPOSE:
-        reading = _proposed(world, goal, slots, message, asking, trace)
+        reading = _proposed(world, goal, slots, message, raw, asking, trace)
     elif act == AgentAct.OFFER:
         reading = MessageReading(act, put_up(world, slots, message, "\n".join(asking or every)))
     else:
@@ -87,7 +87,7 @@ def _bounded(raw: str) -> str:
 
 
 def _proposed(
-    world: World, goal: WorldGoal, slots: Sequence[Slot], message: HeardMessage,
+    world: World, goal: WorldGoal, slots: Sequence[Slot], message: HeardMessage, raw: str,
     asking: Sequence[str], trace: Sequence[TraceEvent],
 ) -> MessageReading:  # fmt: skip
     """A proposal: whether it is wanted, and what it asks for on the way."""
@@ -98,7 +98,7 @@ def _proposed(
     asked = asked_for(world, slots, asks, message.text).slots if asks else ()
     coming = (found for one, _ in message.said for found in impending(one))
     # "Cancelling it now" in the form that proposals are told apart by
-    text = "\n".join((last_words(trace), *(f"I will {one}." for one in coming)))
+    text = "\n".join((raw, *(f"I will {one}." for one in coming)))
     core = "\n".join(
         one
         for one, _ in message.said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from astra.records.world import AgentAct, EventKind, TraceEvent, World
 
 _ECHO = 4
 """A sentence of so many words that the user has said as well is theirs."""
+_AGAIN = 3
+"""A longer sentence that comes so often is babble."""
 KEY = re.compile(r"\b[a-z]{1,4}-?\d{2,}\b")
 """What looks like a key."""
 SHORT = 6
@@ -72,9 +75,11 @@ def last_words(trace: Sequence[TraceEvent]) -> str:
 
 
 def is_babble(message: HeardMessage) -> bool:
-    """Whether a message says the same again and again, as broken models do."""
-    long = [one for one, _ in message.said if len(one.split()) > _ECHO]
-    return len(long) > len(set(long)) or tells.STUTTER.search(message.text) is not None
+    """Whether a message says the same again and again, as broken models do. Two rows of a list may
+    say the same."""
+    long = Counter(one for one, _ in message.said if len(one.split()) > _ECHO)
+    again = max(long.values(), default=0)
+    return again >= _AGAIN or tells.STUTTER.search(message.text) is not None
 
 
 def spoken_part(raw: str) -> str:
