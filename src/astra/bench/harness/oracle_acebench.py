@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from astra.bench.harness.scripted import ScriptedTurn, Writer
+from astra.text.source import parsed_expression
 
 Call = tuple[str, dict[str, Any]]
 FINISHED = "finish conversation"
@@ -52,7 +53,7 @@ def alternatives(sample: Mapping[str, Any]) -> list[list[Call]]:
 
 def parse(stone: str) -> list[Call]:
     """``[f(x='a'), g()]`` as calls, apostrophes inside texts put right."""
-    body = ast.parse(_escaped(stone.strip()), mode="eval").body
+    body = parsed_expression(_escaped(stone.strip())).body
     elements = body.elts if isinstance(body, ast.List) else [body]
     calls: list[Call] = []
     for one in elements:

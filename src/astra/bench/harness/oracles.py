@@ -16,6 +16,7 @@ from typing import Any
 from astra.bench.harness.environment import bench_environment
 from astra.bench.harness.protocol import SuiteError
 from astra.bench.harness.scripted import ScriptedTurn, Writer
+from astra.text.source import parsed_expression
 
 DONE = ScriptedTurn(content="Done.")
 Call = tuple[str, dict[str, Any]]
@@ -101,7 +102,7 @@ def bfcl_said(calls: Sequence[Call], mode: str) -> ScriptedTurn:
 
 def parse_call(text: str, places: Mapping[str, Sequence[str]]) -> Call:
     """``f('a', x=1)`` as name and arguments; ``places``: parameter names by function."""
-    node = ast.parse(text.strip(), mode="eval").body
+    node = parsed_expression(text.strip()).body
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise SuiteError(f"ground truth {text!r} is no call")
     name = node.func.id
