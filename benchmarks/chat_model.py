@@ -64,6 +64,7 @@ from astra.settings import RuntimeConfig
 from astra.store.tables import read_records, write_records
 from astra.tracking.mlflow import Run
 from astra.train.checkpoints import STATE_FILE, save_policy
+from astra.train.launch import weights_dtype
 from astra.train.rl import choose_arenas, train_rl
 from astra.train.rl_config import RLConfig
 from astra.train.sft import train_sft
@@ -179,7 +180,9 @@ def train(name: str, settings: Settings, folder: Path) -> None:
     """Train one part's adapters in this process, from the newest checkpoint in ``folder``."""
     die_with_parent()
     prepare_torch(settings.runtime, settings.sft.seed)
-    policy = load_policy(the_policy(policy_folder(PARENTS[name])))
+    start = the_policy(policy_folder(PARENTS[name]))
+    lora = (settings.rl if name == "rl" else settings.sft).lora
+    policy = load_policy(start, "cpu", weights_dtype(start.dtype, lora))
     untracked = Run(None, "", "")
     if name != "rl":
         rows, watched = (
