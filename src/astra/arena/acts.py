@@ -96,9 +96,10 @@ def _proposed(
     put = proposed_slots(world, held, message.text)
     asks = "\n".join(_besides(world, message, one) for one in asking)
     asked = asked_for(world, slots, asks, message.text).slots if asks else ()
-    coming = (found for one, _ in message.said for found in impending(one))
-    # "Cancelling it now" in the form that proposals are told apart by
-    text = "\n".join((raw, *(f"I will {one}." for one in coming)))
+    # "Cancelling it now" in the form that proposals are told apart by, as "canceling" as well
+    coming = {found for one, _ in message.said for found in impending(one)}
+    coming |= {found.replace("ll", "l") for found in coming}
+    text = "\n".join((raw, *(f"I will {one}." for one in sorted(coming))))
     core = "\n".join(
         one
         for one, _ in message.said
