@@ -12,12 +12,12 @@
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
 not quite what ``policy=smollm2`` fetches from the hub. SFT has four parts: ``sft_arenas``,
 ``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
-near misses (benchmarks/chat_calls.py), and ``sft``, which shows further arenas until held-out loss
-is flat. Each part, RL and the control train adapters. They are committed below policies/chat-model
-with a journal of steps and CPU seconds: policy ``rl`` is the base with the adapters of all parts
-before it and its own merged in, and whoever has these files can go on with the next part. A part
-that was killed, or that used up its CPU minutes, goes on from its newest checkpoint when the same
-command runs again; what it has by then is exported.
+near misses (benchmarks/chat_calls.py), and ``sft``, which shows further arenas. Each part, RL and
+the control train adapters. They are committed below policies/chat-model with a journal of steps and
+CPU seconds: policy ``rl`` is the base with the adapters of all parts before it and its own merged
+in, and whoever has these files can go on with the next part. A part that was killed, or that used
+up its CPU minutes, goes on from its newest checkpoint when the same command runs again; what it has
+by then is exported.
 """
 
 from __future__ import annotations

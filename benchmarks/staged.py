@@ -83,7 +83,8 @@ def cpu_seconds(process: psutil.Process) -> float:
 def run(folder: Path, stage: str, product: Path, **environment: str) -> dict[str, float]:
     """Run a stage unless its product exists; wall and CPU seconds, sandbox processes included.
 
-    What earlier attempts used that were killed or failed counts, up to five seconds each.
+    What earlier attempts used counts too; of one that was killed with this process, all but the
+    last five seconds.
     """
     record, tried = (folder / f"{stage}.{name}.json" for name in ("seconds", "tried"))
     if not (folder / product).exists() or not record.exists():

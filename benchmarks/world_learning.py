@@ -348,7 +348,7 @@ def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
         if ran := {seed: one for seed, one in folders.items()
                    if (one / f"models/{stage}").exists()}:  # fmt: skip
             found[arm] = {seed: scored(one, stage) for seed, one in ran.items()}
-            learned[arm] = {str(seed): along(one, stage) for seed, one in ran.items()}
+            learned[arm] = {seed: along(one, stage) for seed, one in ran.items()}
     kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT)}
     told: dict[str, Any] = {"floors": floors(), "along_arms": learned}
     for score in ("success", "credit"):

@@ -151,13 +151,17 @@ def _at_limits(
 
 def _known(world: World, arguments: Row) -> bool:
     """Whether all keys in a call are of rows that are there."""
-    keys = [table.key for table in world.tables]
     return all(
         any(row[table.key] == value for row in world.rows[table.name])
-        for name, value in arguments.items()
-        for table in world.tables
-        if table.key == key_of(name, keys)
+        for table, value in _keys_given(world, arguments)
     )
+
+
+def _keys_given(world: World, arguments: Row) -> list[tuple[WorldTable, Any]]:
+    """The keys in a call, each with a table whose key it is, in the order of the tables."""
+    keys = [table.key for table in world.tables]
+    given = [(key_of(name, keys), value) for name, value in arguments.items()]
+    return [(table, value) for table in world.tables for key, value in given if key == table.key]
 
 
 def _events(
@@ -246,11 +250,8 @@ def _records(world: World, rule: PolicyRule, call: TriedCall) -> dict[str, list[
             if column.references:
                 add(tables[column.references], row[column.name])
 
-    keys = [table.key for table in world.tables]
-    for table in world.tables:
-        for name, value in call.arguments.items():
-            if table.key == key_of(name, keys):
-                add(table, value)
+    for table, value in _keys_given(world, call.arguments):
+        add(table, value)
     for operator, operand in (*operations(rule.when), *operations(rule.require)):
         if operator in ("count", "exists", "sum"):
             table = tables[operand[0]]
