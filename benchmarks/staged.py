@@ -29,6 +29,7 @@ INPUTS = (
     "stages",
     "src",
     "sources",
+    "contamination",
 )
 
 

@@ -2,8 +2,8 @@
 
     make bench-env
     python benchmarks/suites.py tiny=policies/tiny sft=models/sft rl=models/rl [--entries 10]
-    python benchmarks/smollm2.py ...               # makes the small chat model
-    python benchmarks/suites.py small=FOLDER:hermes --suites arenas,acebench
+    python benchmarks/chat_model.py score base     # makes runs/chat_model/policy, SmolLM2-135M
+    python benchmarks/suites.py small=runs/chat_model/policy:hermes --suites arenas,acebench
 
 Each model is served behind our endpoint, one after the other, and each suite played in its own
 process. Offline means: no hub (AIME and GPQA need problems) and no second model, so users are

@@ -14,7 +14,7 @@ from astra.sandbox.build import build_sandbox
 from astra.stage import run_stage
 from astra.tracking.mlflow import digests
 
-TABLES = ("qa_valid", "envs", "tools", "goals")
+TABLES = ("qa_valid", "envs", "tools")
 
 
 def main() -> None:
@@ -30,11 +30,13 @@ def main() -> None:
         teacher = stage.teacher(stage.config.teacher, HANDLERS)
         embedder = build_embedder(stage.config.embedding, stage.runtime)
         sandbox = stage.enter(build_sandbox(stage.config.sandbox, stage.runtime))
-        stage.track(digests(*map(stage.table, TABLES))).tags(sandbox_tier=sandbox.tier)
+        passes_goals = stage.config.goals != GoalsPassed.NONE
+        read = (*TABLES, "goals") if passes_goals else TABLES
+        stage.track(digests(*map(stage.table, read))).tags(sandbox_tier=sandbox.tier)
         outcomes = arenas(
             inputs, teacher, embedder, sandbox, stage.config, stage.open_items, stage.metrics
         )
-        if stage.config.goals != GoalsPassed.NONE:
+        if passes_goals:
             outcomes = with_goals(outcomes, stage.read("goals", Arena), stage.config.goals)
         stage.write(outcomes, Arena, measure)
         summarise(stage.metrics, embedder)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from astra.agent.episode import Episode, parse_arguments
+from astra.agent.episode import MAX_DEPTH, Episode, parse_arguments
+from astra.agent.prompt import extract_answer
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall, ToolResult
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
@@ -162,3 +163,29 @@ def test_a_user_does_not_answer_a_turn_with_calls() -> None:
     episode.offer(turn(call(0)))
     with pytest.raises(ValueError, match="a user answers only"):
         episode.converse(MORE, [ADD])
+
+
+def nested(levels: int) -> str:
+    return '{"a": ' * levels + "1" + "}" * levels
+
+
+def test_arguments_are_nested_no_deeper_than_protocols_carry() -> None:
+    free = ADD.model_copy(update={"parameters": {"type": "object"}})
+    assert parse_arguments(free, nested(MAX_DEPTH))
+    for levels in (MAX_DEPTH + 1, 300):
+        with pytest.raises(ValueError, match="nested more than"):
+            parse_arguments(free, nested(levels))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("It is <answer>42</answer>.", "42"),
+        ("I give it in <answer> tags. <answer>42</answer>", "42"),
+        ("<answer>41</answer>, no: <answer> 42\n</answer></answer>", "42"),
+        ("<answer>42</answer> stands in <answer>", "42"),
+        ("<answer>42", None),
+    ],
+)
+def test_the_answer_stands_in_the_last_pair_of_tags(text: str, answer: str | None) -> None:
+    assert extract_answer(text) == answer

@@ -235,6 +235,8 @@ def test_rows_that_grow_beyond_the_limits_are_told(sandbox: Sandbox) -> None:
         ("string", "Heron 1", "Heron 1-b", False),
         ("string", "L-12", "XL-12, L-123, L-12.5", False),
         ("string", "L-12", "(L-12)", True), ("enum", "in_transit", "It is in transit.", True),
+        ("boolean", True, "是的", True),
+        ("boolean", True, "订单 A12 是 pending", False),
         ("enum", "in_transit", "in transition", False), ("boolean", True, "Yes.", True),
         ("boolean", True, "Yes and no.", False), ("boolean", False, "maybe", False),
         ("list", ["a", 2], "a and 2", True), ("list", ["a", 2], "a and 3", False),

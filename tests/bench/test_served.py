@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -20,6 +21,7 @@ from astra.bench.harness.served import (
 from astra.rollout.chat import PolicyConfig
 from astra.serving.main import ServeConfig, ServingOptions
 from astra.settings import RuntimeConfig
+from astra.tracking.mlflow import file_digest
 from configs import block
 
 
@@ -45,6 +47,23 @@ def test_a_served_checkpoint_is_a_process_that_ends(root: Path) -> None:
     missing = config.model_copy(update={"policy": PolicyConfig.saved("models/none", "float32")})
     with pytest.raises(SuiteError, match="no such folder"), served(missing):
         pass
+
+
+def test_options_of_vllm_are_part_of_what_answers_depend_on(root: Path) -> None:
+    """Else the journal would give the scores of another configuration."""
+    policy = PolicyConfig.saved(str(root / "policies/tiny"), "float32")
+    plain = ServeConfig(policy=policy, name="tiny", engine="vllm", rows=1, keep_mb=0)
+    fp8 = plain.model_copy(update={"vllm_args": ("--quantization", "fp8")})
+    elsewhere = plain.model_copy(update={"vllm": "/opt/vllm/bin/vllm", "name": "other"})
+    local = plain.model_copy(update={"engine": "local"})
+    unused = local.model_copy(update={"vllm_args": fp8.vllm_args})
+    assert len({identity(one) for one in (plain, fp8, local)}) == 3
+    assert identity(elsewhere) == identity(plain)
+    assert identity(unused) == identity(local)
+    before = plain.model_dump_json(include={"policy", "engine", "context", "new_tokens"})
+    weights = file_digest(Path(policy.path))
+    expected = hashlib.sha256(f"{weights} {before}".encode()).hexdigest()
+    assert identity(plain) == expected, "what was played without options is found again"
 
 
 def test_the_floor_is_beside_checkpoints_and_running_endpoints(root: Path) -> None:

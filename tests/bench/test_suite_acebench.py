@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from astra.bench.harness import oracle_acebench as oracles
 from astra.bench.harness.play import run_suite
 from astra.bench.harness.protocol import Decoding, Subject, SuiteConfig, SuiteError
-from astra.bench.harness.scripted import ScriptedServer, Writer, idle
+from astra.bench.harness.scripted import ScriptedServer, ScriptedTurn, Writer, idle
 from astra.bench.suites import acebench
 from astra.records.bench import SuiteEpisode
 from astra.records.score import Scored
@@ -172,6 +173,46 @@ def test_function_documents_become_json_schema() -> None:
     assert parameters["type"] == "object"
     assert parameters["properties"]["items"] == {"type": "array", "items": {"type": "object"}}
     assert parameters["properties"]["price"] == {"type": "number"}
+
+
+def official() -> dict[str, Any]:
+    """In place of the official modules, as far as a conversation that ends early needs them."""
+    said: dict[str, str] = {"user_opening": "Hello?"}
+    prompts = SimpleNamespace(
+        agent_prompt_set=lambda language: said,
+        build_user_simulator_prompt=lambda *given: "You are the user.",
+        build_agent_prompts=lambda **given: ("You are the agent.", given["transcript"]),
+    )
+    checker = SimpleNamespace(milestone_accuracy=lambda process, milestones: 0.0)
+    return {"prompts": prompts, "checker": checker, "scenarios": Scenarios, "parser": None}
+
+
+@pytest.mark.parametrize("mode", ["prompt", "fc"])
+def test_only_the_models_own_overflow_is_its_failure(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    driver = script("play_acebench")
+    for name, module in official().items():
+        monkeypatch.setitem(driver.OFFICIAL, name, module)
+    sample = {
+        "category": "multi_turn", "question": "q", "initial_config": {}, "functions": [],
+        "classes": ["Phone"], "end_state": [], "milestones": [],
+    }  # fmt: skip
+    full = ScriptedTurn(status=400, error="context_length_exceeded: too long")
+
+    def played(model: Writer, user: Writer) -> dict[str, Any]:
+        with ScriptedServer(model) as first, ScriptedServer(user) as second:
+            roles = (("model", first), ("user", second))
+            endpoints = {role: server.endpoint.model_dump() for role, server in roles}
+            options = {"language": "en", "max_steps": 6, "mode": mode, "user_decoding": {}}
+            main = SimpleNamespace(
+                options=options, request={"endpoints": endpoints}, decoding=lambda job: {}
+            )
+            return driver.attempt(main, {"e": sample}, {"entry_id": "e"})
+
+    assert played(lambda *_: full, idle)["outcome"] == "overflow"
+    with pytest.raises(Exception, match="context_length_exceeded"):
+        played(idle, lambda *_: full)
 
 
 def play(

@@ -36,6 +36,7 @@ from astra.sandbox.protocol import Sandbox
 from astra.serving.engine import ServingEngine
 from astra.serving.local import LocalGenerator
 from astra.store.tables import write_records
+from chat_server import Answer, ChatServer
 
 LIMITS = {
     "max_turns": 4, "max_calls": 8, "max_parallel_calls": 4, "max_result_chars": 200,
@@ -127,6 +128,24 @@ def test_an_overflow_is_the_models_failure(table: Path) -> None:
         one = play(config(table), server.endpoint, [ARENAS[0].id])[ARENAS[0].id]
     assert one.outcome == SuiteOutcome.OVERFLOW
     assert value(one, "f1") == 0.0
+
+
+def test_a_refusal_is_the_models_own_reply(table: Path) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "get_price", "arguments": "{}"}}
+    refused = Answer(refusal="I will not.", tool_calls=[call])
+    filtered = Answer(content="Well,", finish="content_filter")
+    emptied = Answer(finish="content_filter")
+    ids = [ARENAS[0].id]
+    with ChatServer(refused, filtered, emptied) as server:
+        endpoint = ModelEndpoint(base_url=server.url, model="m")
+        played = [play(config(table), endpoint, ids)[ids[0]] for _ in range(3)]
+        lost = play(config(table), endpoint, ids)[ids[0]]
+    assert {one.outcome for one in played} == {SuiteOutcome.SCORED}
+    assert {value(one, "f1") for one in played} == {0.0}
+    said = [one.messages[-1] for one in played]
+    assert [one.content for one in said] == ["I will not.", "Well,", "(content filter)"]
+    assert not any(one.tool_calls for one in said)
+    assert lost.outcome == SuiteOutcome.INFRA, "the script is over"
 
 
 def test_limits_that_the_options_leave_out_are_the_papers() -> None:

@@ -76,16 +76,21 @@ def test_a_conversation_that_sends_a_call_again_is_not_shown() -> None:
 
 def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> None:
     assert chat_model.lineage("base") == []
-    every = ["sft_arenas", "sft_calls", "sft_misses", "sft"]
+    every = ["sft_arenas", "sft_calls", "sft_misses", "sft_more", "sft"]
     assert chat_model.lineage("rl") == [*every, "rl"]
     assert chat_model.lineage("control") == [*every, "control"]
 
 
+def test_a_parameter_that_has_no_effect_is_refused() -> None:
+    with pytest.raises(SystemExit, match=r"policy\.dtype=float32: only sft\., rl\., bench\."):
+        chat_model.Settings.of(["sft.max_steps=3", "policy.dtype=float32"])
+
+
 def test_the_control_sees_again_what_sft_saw_and_nothing_that_rl_trains_in() -> None:
-    parts = ("sft_arenas", "sft_calls", "sft_misses", "sft")
+    parts = ("sft_arenas", "sft_calls", "sft_misses", "sft_more")
     seen = [at for part in parts for at in chat_data.places(part)]
     assert len(seen) == len(set(seen))
-    assert set(chat_data.places("control")) == set(seen)
+    assert set(chat_data.places("control")) == set(chat_data.places("sft")) == set(seen)
     assert set(seen).isdisjoint(chat_data.FOR_RL)
     assert chat_data.places("eval") == list(range(8))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -52,6 +53,13 @@ class Bench:
 
     def stored(self) -> dict[str, Any]:
         return json.loads((self.out / "made_up/sft.json").read_text())
+
+
+def test_the_benchmarks_that_a_benchmark_names_are_there(root: Path) -> None:
+    for path in sorted((root / "benchmarks").glob("*.py")):
+        named = set(re.findall(r"benchmarks/\w+\.py", path.read_text(encoding="utf-8")))
+        gone = sorted(one for one in named if not (root / one).is_file())
+        assert not gone, f"{path.name} names {', '.join(gone)}"
 
 
 @pytest.fixture

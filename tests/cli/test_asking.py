@@ -13,9 +13,10 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from astra.cli import prompts
+from astra.cli.cache import CacheFileError
 from astra.cli.main import commands
 from astra.llm.cache import AnswerCache, Spent
-from astra.prompting import template_hash
+from astra.prompting import PromptError, template_hash
 from chat_server import Answer, ChatServer
 
 ONLINE = {"backend": "openai", "model": "m", "temperature": 0.0, "max_tokens": 64}
@@ -60,6 +61,42 @@ def test_an_exported_cache_is_the_same_elsewhere_to_the_byte(
     run("cache", "export", "b.jsonl.gz")
     assert (workspace / "a.jsonl.gz").read_bytes() == (workspace / "b.jsonl.gz").read_bytes()
     assert AnswerCache().get(f"{1:064x}") == {"reply": 1}
+
+
+@pytest.mark.parametrize(
+    ("models", "wanted", "said"),
+    [
+        (("openai:m", "openai:n"), ("--model", "openai:typo"), "no answers of openai:typo; "
+         "it has those of: openai:m, openai:n"),
+        ((), (), "no answers of any model; it has those of: none"),
+    ],
+)  # fmt: skip
+def test_an_export_of_nothing_leaves_the_last_one_alone(
+    workspace: Path, models: tuple[str, ...], wanted: tuple[str, ...], said: str
+) -> None:
+    (workspace / "a.jsonl.gz").write_bytes(b"a good one")
+    filled(*models)
+    done = run("cache", "export", "a.jsonl.gz", *wanted)
+    assert isinstance(done.exception, CacheFileError), done.output
+    assert said in str(done.exception)
+    assert (workspace / "a.jsonl.gz").read_bytes() == b"a good one"
+
+
+def test_an_export_that_fails_leaves_the_last_one_and_nothing_else(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "a.jsonl.gz").write_bytes(b"a good one")
+    filled("openai:m")
+    (workspace / "folder").mkdir()
+    assert "folder is a folder; name a file" in str(run("cache", "export", "folder").exception)
+
+    def full(line: object) -> str:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("astra.cli.cache.compact_json", full)
+    assert run("cache", "export", "a.jsonl.gz").exit_code == 1
+    assert (workspace / "a.jsonl.gz").read_bytes() == b"a good one"
+    assert {one.name for one in workspace.iterdir()} == {"a.jsonl.gz", "cache", "folder"}
 
 
 def test_an_imported_answer_has_its_keys_in_the_order_in_which_it_was_given(
@@ -152,6 +189,22 @@ def test_prompts_list_tells_which_template_a_hash_is(root: Path, workspace: Path
     lines = run("prompts", "list").stdout.splitlines()
     assert len(lines) == len(list((root / "src/astra").glob("*/prompts/*.md.j2")))
     assert f"{template_hash('qa/atomicity')}  qa/atomicity" in lines
+
+
+@pytest.mark.parametrize("template", ["nix", "nix/decompose", ""])
+def test_an_unknown_prompt_is_told_where_names_are(template: str) -> None:
+    for given in ([], ["--example"], ["--params", "{}"]):
+        error = run("prompts", "render", template, *given).exception
+        assert isinstance(error, PromptError)
+        assert "names are <domain>/<name>" in str(error)
+        assert "`astra prompts list`" in str(error)
+
+
+def test_a_file_of_params_that_cannot_be_read_is_named() -> None:
+    for place in ("@missing", "@."):
+        error = run("prompts", "render", "qa/decompose", "--params", place).exception
+        assert isinstance(error, PromptError)
+        assert f"--params {place} cannot be read" in str(error)
 
 
 def test_prompts_render_shows_the_request_for_a_real_record(root: Path, workspace: Path) -> None:

@@ -238,6 +238,23 @@ def test_missing_scores_name_the_command(
     assert "dvc repro bench" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe", b'{"checkpoints": 3}'])
+def test_scores_that_cannot_be_read_are_one_clear_error(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    content: bytes,
+) -> None:  # fmt: skip
+    path = workspace / "metrics/bench.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    monkeypatch.setattr(sys, "argv", ["astra", "scores"])
+    with pytest.raises(SystemExit) as stop:
+        app()
+    assert stop.value.code == 1
+    said = capsys.readouterr().err
+    assert "metrics/bench.json cannot be read, or is not of this version" in said
+    assert "Traceback" not in said
+
+
 def params(workspace: Path, backend: str = "offline", **runtime: Any) -> None:
     document = {"tasks": {"teacher": {"backend": backend}}, "runtime": {"threads": 1, **runtime}}
     (workspace / "params.yaml").write_text(yaml.safe_dump(document))
@@ -328,6 +345,33 @@ def test_doctor_says_that_git_does_not_know_who_commits(
     assert "git commits as Ada <ada@example.org>" in run("doctor").output
 
 
+def test_doctor_names_what_is_broken(
+    workspace: Path, tier: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merge that was left half done, an escaped URL, a driver that hangs."""
+    params(workspace)
+    config = workspace / ".dvc/config"
+    config.write_text(config.read_text().replace("url = x", "url = s3://bucket/my%20data"))
+    assert "DVC remote s: s3://bucket/my%20data" in run("doctor").output
+    (workspace / "params.yaml").write_text("<<<<<<< HEAD\nrl: {steps: 1}\n=======\n")
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "params.yaml" in result.output
+    params(workspace)
+    config.write_text("[core\n")
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "error   remote: " in result.output
+    hung = workspace / "nvidia-smi"
+    hung.write_text("#!/bin/sh\nsleep 5\n")
+    hung.chmod(0o755)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(hung))
+    monkeypatch.setattr(doctor, "REACH_S", 0.2)
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "error   gpu: " in result.output
+
+
 def test_doctor_reports_an_unreadable_mlflow_store(workspace: Path, tier: dict[str, str]) -> None:
     store = workspace / "broken.db"
     store.write_bytes(b"no database at all, certainly not one of SQLite" * 50)
@@ -344,6 +388,26 @@ def test_doctor_says_soon_that_a_tracking_server_does_not_answer(
     result = run("doctor")
     assert result.exit_code == 1
     assert "MLflow store http://127.0.0.1:9: " in result.output
+
+
+def test_the_password_of_the_store_is_not_shown(
+    workspace: Path, tier: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores_file(workspace / "metrics/bench.json")
+    params(workspace, tracking_uri="http://ada:secret@127.0.0.1:9")
+    doctors, scores = run("doctor").output, run("scores").output
+    assert "MLflow store http://127.0.0.1:9: " in doctors
+    assert "mlflow ui --backend-store-uri http://127.0.0.1:9\n" in scores
+    monkeypatch.setattr(doctor, "check_store", lambda uri: None)
+    monkeypatch.setattr("mlflow.MlflowClient", _one_experiment)
+    sound = run("doctor").output
+    assert "MLflow store http://127.0.0.1:9, 1 experiments" in sound
+    for shown in (doctors, scores, sound):
+        assert "secret" not in shown
+
+
+def _one_experiment(tracking_uri: str) -> Any:
+    return SimpleNamespace(search_experiments=lambda: ["astra/sft"])
 
 
 def test_doctor_without_params_says_how_to_make_them(tier: dict[str, str]) -> None:
@@ -363,6 +427,7 @@ def test_cache_stats_count_answers_per_model() -> None:
 def test_prompts_render_with_values_and_with_placeholders(monkeypatch: pytest.MonkeyPatch) -> None:
     source = "Say {{ word }}{% for item in items %}, {{ item.name }} {{ item | json }}{% endfor %}"
     monkeypatch.setattr(prompting, "_source", {"demo/say": source}.__getitem__)
+    monkeypatch.setattr(prompting, "templates", lambda: ["demo/say"])
     prompting._compiled.cache_clear()
     try:
         values = json.dumps({"word": "it's {{ word }}", "items": []})

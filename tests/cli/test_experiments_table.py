@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from astra.cli import experiments
 from astra.cli.experiments import ExperimentRow, shown, table, whole
+from astra.cli.main import commands
 from astra.errors import AstraError
 
 PARAMS = {"sft": {"steps": 4}, "rl": {"seed": 0}, "bench": {"arenas": 8}}
@@ -72,3 +76,26 @@ def test_it_is_sorted_by_value_and_a_wrong_column_is_refused() -> None:
     assert [line[0] for line in table(rows, "rl.seed")[1:]] == ["b", "a"]
     with pytest.raises(AstraError, match=r"no column rl\.sead; there are: .*rl\.seed"):
         table(rows, "rl.sead")
+
+
+def test_outside_the_repository_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(commands, ["experiments"]).exception
+    assert isinstance(error, AstraError)
+    assert f"no dvc.yaml in {tmp_path}; run it in the repository root" in str(error)
+
+
+def test_without_dvc_or_git_on_the_path_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    error = CliRunner().invoke(commands, ["experiments"]).exception
+    assert isinstance(error, AstraError)
+    assert "dvc exp show --json --num 1: dvc is not on PATH" in str(error)
+    assert "`. .venv/bin/activate`" in str(error)
+    with pytest.raises(AstraError, match="git is not on PATH"):  # no row without parameters
+        experiments.row({"rev": "0" * 40}, "", frozenset())

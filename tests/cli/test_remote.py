@@ -45,9 +45,28 @@ def test_a_key_in_a_url_is_refused(config: Path, where: tuple[str, ...]) -> None
     assert config.read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        (("s3://[b/p",), "the URL"),
+        ((f"s3://ID:{SECRET}@[b/p",), "the URL"),
+        (("s3://bucket/path", "--endpoint", f"https://ID:{SECRET}@[host"), "--endpoint"),
+    ],
+)
+def test_what_is_no_url_is_refused_and_not_repeated(
+    config: Path, where: tuple[str, ...], named: str
+) -> None:
+    before = config.read_text()
+    message = refusal("set", *where)
+    assert f"{named} cannot be read" in message
+    assert SECRET not in message
+    assert config.read_text() == before
+
+
 def test_only_buckets_are_set(config: Path) -> None:
     assert "is no s3://BUCKET/PATH" in refusal("set", "/somewhere")
     assert "is no s3://BUCKET/PATH" in refusal("set", "s3:///path")
+    assert SECRET not in refusal("set", f"https://ID:{SECRET}@host/path")
 
 
 def test_a_key_in_the_committed_configuration_is_refused(config: Path) -> None:

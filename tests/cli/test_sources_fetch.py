@@ -253,6 +253,15 @@ def test_an_npm_package_is_fetched_with_npm(registry: Registry) -> None:
     assert [server.title for server in page.servers] == ["Toys"]
 
 
+def test_a_list_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes("# café".encode("latin-1"))
+    for path in (tmp_path, latin):
+        error = CliRunner().invoke(sources_app, ["fetch", str(path)]).exception
+        assert isinstance(error, SourceError)
+        assert f"source list {path} cannot be read" in str(error)
+
+
 def test_a_benchmark_is_no_corpus(tmp_path: Path) -> None:
     bench = {"name": "bench-tools", "version": "any", "licence": "MIT", "reason": "r",
              "benchmark": True}  # fmt: skip

@@ -54,6 +54,30 @@ def test_queue_dry_prints_the_commands() -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["queue", "table"])
+def test_without_dvc_on_the_path_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    error = CliRunner().invoke(train_app, ["ablations", command]).exception
+    assert isinstance(error, AstraError)
+    assert "dvc is not on PATH; activate the environment (`. .venv/bin/activate`)" in str(error)
+
+
+@pytest.mark.parametrize("command", ["queue", "table"])
+def test_what_dvc_refuses_is_told_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    dvc = tmp_path / "dvc"
+    dvc.write_text("#!/bin/sh\necho no such parameter >&2\nexit 1\n")
+    dvc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = CliRunner().invoke(train_app, ["ablations", command])
+    assert isinstance(done.exception, AstraError), done.output
+    assert "no such parameter" in str(done.exception)
+    assert ("--name ablation-default-s0" in str(done.exception)) == (command == "queue")
+
+
 def test_the_table_shows_what_has_finished_and_what_has_not() -> None:
     def entry(name: str, value: float) -> dict[str, object]:
         scores = {"f1": {"mean": value}, "calls": {"mean": 2.0}}

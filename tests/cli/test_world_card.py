@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,15 @@ def test_a_goal_that_its_own_trace_misses_stops_the_card(tmp_path: Path) -> None
         pytest.raises(CardError, match=f"{broken.id}.*outcome_wrong:declined"),
     ):
         reached_goals([broken], sandbox)
+
+
+def test_the_committed_card_is_of_the_committed_metrics(root: Path) -> None:
+    text = (root / "docs/data-cards/worlds.md").read_text("utf-8")
+    counts = json.loads((root / "metrics/goals.json").read_text("utf-8"))
+    goals = [counts[f"out_{split}"] for split in ("train", "dev", "heldout")]
+    row = "| goals | {} | {} | {} |".format(*goals)
+    assert row in text, "run `python -m astra.cli.world_card`"
+    (users,) = (line for line in text.splitlines() if line.startswith("| need a user who talks"))
+    shares = [float(share) for share in re.findall(r"([\d.]+) % of", users)]
+    needing = sum(round(share * many / 100) for share, many in zip(shares, goals, strict=True))
+    assert needing == counts["needs_user"], "run `python -m astra.cli.world_card`"

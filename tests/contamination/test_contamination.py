@@ -134,6 +134,34 @@ def test_what_cannot_be_read_says_how_to_repair(tmp_path: Path) -> None:
         read_suites(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["latin.json", "latin.jsonl", "folder.json"])
+def test_a_suite_file_that_is_no_utf8_text_is_named(suites: Path, name: str) -> None:
+    path = suites / "lines" / name
+    if name.startswith("folder"):
+        path.mkdir()
+    else:
+        path.write_bytes('{"text": "café"}'.encode("latin-1"))
+    with pytest.raises(SuiteFilesError, match=rf"lines/{name} cannot be read as UTF-8"):
+        read_suites(suites)
+
+
+def test_an_index_that_cannot_be_written_leaves_the_last_one_and_nothing_else(
+    index: ContaminationIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "built"
+    index.save(place / "index.parquet")
+    before = (place / "index.parquet").read_bytes()
+
+    def cut_off(table: object, file: Path, **options: object) -> None:
+        file.write_bytes(before[:100])
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", cut_off)
+    with pytest.raises(OSError, match="the disk is full"):
+        index.save(place / "index.parquet")
+    assert {one.name: one.read_bytes() for one in place.iterdir()} == {"index.parquet": before}
+
+
 def test_the_committed_index_is_of_real_suites(root: Path) -> None:
     index = ContaminationIndex.load(root / "contamination" / "index.parquet")
     assert {"acebench-agent", "bfcl-multi-turn", "tau2"} <= set(index.suites)

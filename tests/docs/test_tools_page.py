@@ -18,7 +18,7 @@ from astra.toolbank.config import FilterConfig
 from astra.toolbank.connectors import read_source
 from astra.toolbank.normalise import ServerNormaliser
 from astra.toolbank.sources import DocumentSource, load_sources
-from astra.toolgraph.arguments import bind_sources
+from astra.toolgraph.arguments import Binder
 
 TITLE = "sources/documents/aquarium.yaml"
 
@@ -50,7 +50,7 @@ def test_the_source_list_is_one(examples: dict[str, str], tmp_path: Path) -> Non
 
 
 def test_the_offline_teacher_takes_values_from_a_documents_schema(aquarium: ToolServer) -> None:
-    steps = bind_sources(aquarium.tools)
+    steps = Binder(aquarium.tools).bind([tool.name for tool in aquarium.tools])
     chain = Chain(server_id=aquarium.id, steps=steps, walk_weight=1, votes_for=1, votes_against=0,
                   task_sketch="")  # fmt: skip
     variables = chain_task_ask(aquarium, chain, 0, "en", 60).variables

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from astra.envsynth.known import known_calls, known_values, leaves_of, replaced
+from astra.envsynth.near import near_names, shifted
 
+CITIES = ["Rome", "Bern", "Kyiv", "Oslo", "Riga", "Bonn", "Lima", "Cork"]
 GOLD = {"origin": "Rome", "target": "Oslo"}
 OTHER = {"origin": "Bern", "target": "Kyiv"}
 DATA = {
@@ -101,3 +104,54 @@ def test_leaves_and_replacements_are_inverse() -> None:
     value = {"a": [1, {"b": "x"}], "c": None}
     assert dict(leaves_of(value)) == {("a", 0): 1, ("a", 1, "b"): "x", ("c",): None}
     assert replaced(value, {("a", 1, "b"): "y"}) == {"a": [1, {"b": "y"}], "c": None}
+
+
+def test_deeply_nested_keys_are_read_up_to_the_cap_at_once() -> None:
+    """Each level is read in two ways: both of all of 60 levels are more than any machine holds."""
+    nested: Any = 90
+    for _ in range(60):
+        nested = {"Rome": nested}
+    assert known_calls(f"DATA = {nested}", {"city": "Oslo"}, None) == []
+    code = f"DATA = {DATA['nested_keys']}\nDEEP = {nested}\n"
+    assert known_calls(code, GOLD, 90)[0] == OTHER
+
+
+TOO_LONG = "0x" + "f" * 5000
+
+
+@pytest.mark.parametrize("odd", ["1e999", TOO_LONG, "b'x'", "...", "1j", "'\\ud800'"])
+def test_what_json_cannot_state_is_no_value_of_a_call(odd: str) -> None:
+    code = (
+        f'DATA = [("Rome", 90.5, "a"), ("Bern", {odd}, "b"), ("Kyiv", 70.5, {odd})]\n'
+        f'BY_CITY = {{"Rome": {odd}, {odd}: "Bern"}}\nROWS = [{{"fare": {odd}}}, {{"fare": 7}}]\n'
+        f"def f(x):\n    return x == 90.5 or x > {odd}\n"
+    )
+    for gold in ({"city": "Rome", "fare": 90.5, "class": "a"}, {"fare": 90.5}, {"city": "Rome"}):
+        json.dumps(known_calls(code, gold, 1), allow_nan=False, ensure_ascii=False).encode()
+    assert known_values(code, "fare") == [7]
+
+
+def test_a_set_is_read_in_the_same_order_in_every_process() -> None:
+    """Text has another hash in each."""
+    code = f"DATA = {{{', '.join(repr((city, at)) for at, city in enumerate(CITIES))}}}"
+    calls = known_calls(code, {"city": CITIES[0], "day": 0}, None)[: len(CITIES) - 1]
+    assert [call["city"] for call in calls] == sorted(CITIES[1:])
+
+
+@pytest.mark.parametrize(
+    ("value", "near"),
+    [
+        ("9999-12-31", ["9999-12-20"]),
+        ("0001-01-01", ["0001-01-04"]),
+        ("2024-02-28", ["2024-03-02", "2024-02-17"]),
+        (1.5e308, [1.5e308 + 1, 1.5e308 % 100]),
+        (7, [8, 17]),
+    ],
+)
+def test_values_near_the_last_ones_are_those_that_there_are(value: Any, near: list[Any]) -> None:
+    assert shifted(value) == near
+
+
+def test_a_run_of_digits_that_is_no_number_is_not_counted_on() -> None:
+    assert near_names("Room 9")[-1] == "Room 10"
+    assert near_names("Room " + "9" * 5000)[-1] == "9" * 5000 + " Room"

@@ -309,3 +309,26 @@ def test_values_of_an_enumeration_are_in_the_document_also_nested() -> None:
     )
     assert reach_problem(document, {"trip": {"class": "Economy"}, "stops": ["Rome"]}, []) is None
     assert reach_problem(document, {"trip": {"seat": "Economy"}}, []) is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["Known listings:\nJade Mill", "Known listings:\n\tJade Mill", "At most:\n1267"]
+)
+def test_a_secret_at_the_start_of_a_line_is_stated(text: str) -> None:
+    assert reason(described(text)) == "answer_in_document"
+    error = str(KeyError(text))  # which quotes its message
+    assert told_by_error(error, SECRETS, {"listing": "Old Bridge"}) is not None
+
+
+def test_names_of_fields_are_texts_and_words_of_two_places_are_no_name() -> None:
+    assert reason(described("Jade", examples=["Mill"])) == ""
+    result = {"type": "object", "properties": {"Jade Mill": {"type": "string"}}}
+    assert reason(tool().model_copy(update={"output_schema": result})) == "answer_in_document"
+
+
+@pytest.mark.parametrize("given", ["of\nJade Mill", "of\tJade Mill", "of\\nJade Mill"])
+def test_an_error_may_quote_the_lines_that_its_call_gave(given: str) -> None:
+    secrets = secrets_of(instance(*EVERY_OP, price(18, "Jade Mill", 455)))
+    for error in (f"no listing {given}", f"no listing {given!r}"):
+        assert told_by_error(error, secrets, {"listing": given}) is None
+        assert told_by_error(error, secrets, {"listing": "Old Bridge"}) == "Jade Mill"

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from astra.errors import AstraError, OutOfTokens
+from astra.llm import endpoints
 from astra.llm.build import Teachers
-from astra.llm.protocol import ModelConfig, ParseError
+from astra.llm.protocol import ModelConfig, ParseError, ProviderError
+from astra.llm.servers import EndpointError
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from chat_server import Answer, ChatServer, runtime
@@ -135,6 +137,36 @@ def test_an_empty_turn_is_asked_again_and_a_cut_one_is_out_of_tokens() -> None:
         assert len(server.requests) == 3
     with ChatServer(Answer("half", finish="length")) as server, pytest.raises(OutOfTokens):
         act(server, sample=2)
+
+
+@pytest.mark.parametrize("bad", [Answer(status=500, error="boom"), Answer("")])
+def test_a_turn_that_fails_whenever_it_is_tried_fails_alone(
+    bad: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when nothing else is asked, since the other turns are in the cache."""
+    monkeypatch.setattr(endpoints, "UNUSABLE_ASKS", 1)
+    other = Message(role=MessageRole.USER, content="never")
+
+    def answer(body: dict[str, Any]) -> Answer:
+        return bad if body["messages"][0]["content"] == "never" else Answer("done")
+
+    def run() -> None:
+        with Teachers(runtime(server.url, max_attempts=1), "demo") as teachers:
+            policy = teachers.policy(CONFIG)
+
+            async def turns() -> None:
+                assert (await policy.for_sample(0).act((USER,), (TOOL,))).content == "done"
+                with pytest.raises((ProviderError, ParseError)):
+                    await policy.for_sample(1).act((other,), (TOOL,))
+
+            asyncio.run(turns())
+
+    with ChatServer(default=answer) as server:
+        run()
+        run()
+        server.default = lambda _: bad
+        with pytest.raises(EndpointError):
+            run()
 
 
 def test_the_offline_backend_has_no_model_that_acts() -> None:

@@ -13,12 +13,19 @@ import pytest
 from pydantic import BaseModel
 
 from astra.errors import AstraError, StageStop
-from astra.llm import endpoints
+from astra.llm import endpoints, servers
 from astra.llm.budget import BudgetReached, Tokens, cost
 from astra.llm.build import Teachers
 from astra.llm.cache import AnswerCache
 from astra.llm.pool import map_bounded
-from astra.llm.protocol import Ask, ModelConfig, ModelsConfig, Teacher
+from astra.llm.protocol import (
+    Ask,
+    ModelConfig,
+    ModelsConfig,
+    ParseError,
+    ProviderError,
+    Teacher,
+)
 from astra.llm.servers import EndpointError, Pace
 from astra.llm.usage import Latency
 from astra.settings import Endpoint, Price, RuntimeConfig
@@ -214,6 +221,146 @@ def test_a_model_whose_replies_never_fit_stops_the_stage(monkeypatch: pytest.Mon
     with ChatServer(default=lambda _: Answer("no")) as server:
         seen = with_teacher(runtime(server.url, max_attempts=2), work)
     assert [issubclass(one, StageStop) for one in seen] == [False, False, True]
+
+
+TOO_LONG = Answer(status=400, error="context_length_exceeded")
+DOWN = Answer(status=500, error="boom")
+JUNK = Answer("I would rather not.")
+
+
+def number_of(body: dict[str, Any]) -> int:
+    return int(body["messages"][0]["content"].split(".")[0].split()[1])
+
+
+async def outcomes(teacher: Teacher, count: int, concurrency: int = 4) -> list[str]:
+    """What comes of as many different asks: the word, or the name of the error."""
+
+    async def one(number: int) -> str:
+        try:
+            return (await teacher.ask(Ask("demo/say", {"word": number}, Word))).word
+        except (ProviderError, ParseError) as error:
+            return type(error).__name__
+
+    return [outcome async for outcome in map_bounded(range(count), one, concurrency)]
+
+
+class Picky:
+    """A server that never gives some asks a usable answer; ``down``: what it gives to any."""
+
+    def __init__(self, hopeless: Callable[[int], bool], bad: Answer) -> None:
+        self.hopeless, self.bad = hopeless, bad
+        self.down: Answer | None = None
+
+    def __call__(self, body: dict[str, Any]) -> Answer:
+        if self.down is not None:
+            return self.down
+        return self.bad if self.hopeless(number_of(body)) else Answer(GOOD)
+
+
+def every_tenth(number: int) -> bool:
+    return number % 10 == 0
+
+
+def the_last(number: int) -> bool:
+    return number == 119
+
+
+@pytest.mark.parametrize(
+    ("bad", "hopeless", "concurrency"),
+    [
+        (TOO_LONG, every_tenth, 32),
+        (DOWN, every_tenth, 32),
+        (JUNK, every_tenth, 32),
+        (Answer(drop=True), every_tenth, 32),
+        (Answer(raw=b"<html>"), every_tenth, 32),
+        (JUNK, every_tenth, 1),
+        (DOWN, the_last, 1),
+    ],
+)
+def test_a_stage_that_ended_may_be_run_again(
+    bad: Answer, hopeless: Callable[[int], bool], concurrency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then only asks that fail whenever they are sent are sent; so it is after a stop, too."""
+    monkeypatch.setattr(endpoints, "UNUSABLE_ASKS", 5)
+    monkeypatch.setattr(servers, "REST_MAX_S", 0.01)
+    answers = Picky(lambda number: number != 0 and hopeless(number), bad)
+    with ChatServer(default=answers) as server:
+        config = runtime(server.url, max_attempts=2, concurrency=concurrency)
+        runs = [with_teacher(config, lambda t: outcomes(t, 120, concurrency)) for _ in range(3)]
+        assert runs[0] == runs[1] == runs[2]
+        failed = [number for number, outcome in enumerate(runs[0]) if outcome != "tree"]
+        assert failed == [number for number in range(1, 120) if hopeless(number)]
+        for answers.down in (DOWN, Answer(drop=True), Answer(raw=b"[]")):
+            with pytest.raises(EndpointError, match="no endpoint answers"):
+                with_teacher(config, lambda t: outcomes(t, 125, concurrency))
+        answers.down = JUNK
+        with pytest.raises(EndpointError, match="could not be used"):
+            with_teacher(config, lambda t: outcomes(t, 130, concurrency))
+        answers.down = None
+        assert with_teacher(config, lambda t: outcomes(t, 120, concurrency)) == runs[0]
+    with pytest.raises(EndpointError, match="no endpoint answers"):
+        with_teacher(config, lambda t: outcomes(t, 120, concurrency))  # the connection is refused
+
+
+def test_a_check_for_an_outage_is_made_once_and_keeps_no_reply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Many asks fail at once, each with a share of a nearly spent budget."""
+    monkeypatch.setattr(servers, "REST_MAX_S", 0.01)
+    answers = Picky(lambda number: number >= 20, DOWN)
+    budget = {"stage": {"requests": 100}}
+    with ChatServer(default=answers) as server:
+        config = runtime(server.url, max_attempts=1, concurrency=20, budget=budget)
+        with_teacher(config, lambda t: outcomes(t, 20))
+        kept = list(AnswerCache().replies())
+        before = len(server.requests)
+        found = with_teacher(config, lambda t: asyncio.wait_for(outcomes(t, 44, 40), 30))
+        assert found == ["tree"] * 20 + ["ProviderError"] * 24
+        again = [number for body in server.requests[before:] if (number := number_of(body)) < 20]
+        assert 1 <= len(again) <= 4
+        with pytest.raises(BudgetReached):
+            with_teacher(config, lambda t: asyncio.wait_for(outcomes(t, 99, 40), 30))
+        assert len(server.requests) == 100
+    assert list(AnswerCache().replies()) == kept
+
+
+def test_a_role_whose_asks_all_fail_is_excused_by_the_answers_of_another() -> None:
+    answers = Picky(lambda number: number >= 100, DOWN)
+    with ChatServer(default=answers) as server:
+        for _ in range(2):
+            with Teachers(runtime(server.url, max_attempts=1), "demo") as teachers:
+                one, other = teachers.teacher(CONFIG, {}), teachers.teacher(CONFIG, {})
+
+                async def both(one: Teacher, other: Teacher) -> list[str]:
+                    await one.ask(Ask("demo/say", {"word": 1}, Word))
+                    with pytest.raises(ProviderError, match="boom"):
+                        await other.ask(Ask("demo/say", {"word": 100}, Word))
+                    return await outcomes(one, 3)
+
+                assert asyncio.run(both(one, other)) == ["tree"] * 3
+
+
+def test_refusals_are_no_outage_and_end_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "REST_MAX_S", 0.01)
+    script = [Answer(GOOD), *([DOWN] * 7 + [TOO_LONG] * 2) * 3, Answer(GOOD)]
+    with ChatServer(*script) as server:
+        found = with_teacher(
+            runtime(server.url, max_attempts=1), lambda t: outcomes(t, 26, concurrency=1)
+        )
+    assert found[0] == found[25] == "tree"
+    assert found[1:9] == found[9:17] == ["ProviderError"] * 7 + ["RefusedRequest"]
+
+
+def test_a_server_that_refuses_whatever_is_asked_stops_the_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoints, "UNUSABLE_ASKS", 3)
+    with ChatServer(default=lambda _: TOO_LONG) as server:
+        config = runtime(server.url)
+        found = with_teacher(config, lambda t: outcomes(t, 2))
+        assert found == ["RefusedRequest"] * 2
+        with pytest.raises(EndpointError, match=r"could not be used.*context_length_exceeded"):
+            with_teacher(config, lambda t: outcomes(t, 3))
 
 
 def test_a_cancelled_ask_leaks_neither_place_nor_budget() -> None:

@@ -21,7 +21,15 @@ from astra.llm.cache import AnswerCache
 from astra.llm.openai_backend import OpenAITeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, UnfitReply
 from astra.llm.servers import EndpointError
-from astra.llm.wire import retry_after_s
+from astra.llm.wire import (
+    BadRequest,
+    Fatal,
+    Fault,
+    Retriable,
+    classified,
+    error_instead,
+    retry_after_s,
+)
 from astra.settings import Endpoint, RuntimeConfig
 from chat_server import KEY, Answer, ChatServer, runtime
 
@@ -273,14 +281,90 @@ def test_a_check_that_breaks_is_an_error_of_ours() -> None:
         with_teacher(runtime(server.url), lambda teacher: teacher.ask(replace(ask(), check=broken)))
 
 
+def stated(status: int, **error: Any) -> Answer:
+    """A response whose body states an error."""
+    return Answer(status=status, raw=json.dumps({"error": error}).encode())
+
+
 @pytest.mark.parametrize(
-    "answer", [Answer(None, refusal="no"), Answer("", finish="content_filter")]
+    "answer",
+    [
+        Answer(None, refusal="refused"),
+        Answer("", finish="content_filter"),
+        stated(403, code=403, message="refused", metadata={"reasons": ["violence"]}),
+        stated(403, code=403, message="refused", metadata={"flagged_input": "a knife"}),
+        stated(403, code="content_policy_violation", message="refused"),
+        stated(400, code=400, type="content_filter", message="refused"),
+        stated(200, code=403, message="refused", metadata={"reasons": ["violence"]}),
+        stated(200, code="content_filter", message="refused"),
+    ],
 )
-def test_a_refusal_is_no_answer(answer: Answer) -> None:
-    with ChatServer(answer) as server:
-        with pytest.raises(ProviderError, match="refused"):
-            one(server)
-        assert len(server.requests) == 1
+def test_a_refusal_is_no_answer_and_says_nothing_of_key_and_schema(answer: Answer) -> None:
+    with ChatServer(answer, default=lambda _: Answer(GOOD)) as server:
+
+        async def work(teacher: OpenAITeacher) -> None:
+            with pytest.raises(ProviderError, match="refused"):
+                await teacher.ask(ask())
+            await teacher.ask(ask("bird"))
+
+        with_teacher(runtime(server.url), work)
+        assert ["response_format" in body for body in server.requests] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (stated(403, code=403, message="no", metadata={"reasons": []}), Fatal),
+        (stated(403, code=403, message="no", metadata={"provider_name": "x"}), Fatal),
+        (stated(401, code=401, message="no", metadata={"reasons": ["x"]}), Fatal),
+        (stated(403, message="moderation may not be turned off by this key"), Fatal),
+        (stated(429, code=429, type="insufficient_quota", message="no"), Fatal),
+        (stated(200, code=402, message="no credits"), Fatal),
+        (stated(200, code="404", message="no endpoints found"), Fatal),
+        (stated(200, code="insufficient_quota", message="no"), Fatal),
+        (stated(200, code="model_not_found", type="invalid_request_error"), Fatal),
+        (stated(200, code=429, message="slow down"), Retriable),
+        (stated(200, code=502, message="the provider failed"), Retriable),
+        (stated(200, code=None, type="overloaded_error", message="busy"), Retriable),
+        (stated(200, code=1301, message="a number of the server's own"), Retriable),
+        (Answer(raw=b'{"error": "something broke"}'), Retriable),
+        (stated(200, code="context_length_exceeded", message="too long"), BadRequest),
+        (stated(200, code=422, message="too long"), BadRequest),
+    ],
+)
+def test_a_stated_error_is_judged_by_its_code_whatever_the_status(
+    answer: Answer, outcome: type[Fault]
+) -> None:
+    if answer.status == 200:
+        fault = error_instead(json.loads(answer.body()), {})
+    else:
+        fault = classified(answer.status, answer.body(), {})
+    assert type(fault) is outcome
+    assert "choices" not in str(fault)
+
+
+def test_a_completion_with_an_empty_error_beside_it_is_one() -> None:
+    for extra in ({"error": None}, {"error": {}}, {"error": {"code": 500}}):
+        document = json.loads(Answer(GOOD).body()) | extra
+        with ChatServer(Answer(raw=json.dumps(document).encode())) as server:
+            assert one(server, max_attempts=1).word == "tree"
+            AnswerCache().prune(None, None)
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 500])
+def test_an_error_that_quotes_the_key_is_told_without_it(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "astra")
+    text = "x" * 285 + f" bad key {KEY}"
+    code = status if status > 200 else 401
+    with (
+        ChatServer(default=lambda _: stated(status, code=code, message=text)) as server,
+        pytest.raises(AstraError) as told,
+    ):
+        one(server, max_attempts=1)
+    assert "bad key" in str(told.value)
+    assert KEY[:4] not in str(told.value) + caplog.text
 
 
 def test_the_same_ask_is_sent_once_however_often_it_is_made(place: Path) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from astra.llm.build import Teachers
 from astra.llm.protocol import Ask, ModelConfig, Teacher
-from astra.llm.served import ServedLimit, served
+from astra.llm.served import ServedLimit, served, uncounted
 from chat_server import Answer, ChatServer, runtime
 
 
@@ -71,6 +71,23 @@ def test_a_task_that_outlives_the_limit_does_no_harm() -> None:
 
 def test_without_a_limit_nothing_is_counted() -> None:
     asyncio.run(work(0.01))
+
+
+def test_what_is_done_for_others_too_is_not_counted() -> None:
+    async def helping() -> None:
+        with uncounted():
+            await asyncio.gather(work(0.3), work(0.3))
+        await work(0.01)
+
+    within(0.15, helping)
+
+    async def helping_and_slow() -> None:
+        with uncounted():
+            await work(0.01)
+        await work(3)
+
+    with pytest.raises(TimeoutError):
+        within(0.15, helping_and_slow)
 
 
 def test_an_interrupt_and_an_error_pass_through() -> None:

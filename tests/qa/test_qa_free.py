@@ -17,7 +17,7 @@ from astra.llm.protocol import Ask, ModelConfig
 from astra.llm.structured import parse_reply
 from astra.prompting import render
 from astra.qa.config import Corpus, Mode, QAConfig
-from astra.qa.free import TEMPLATES, requests_of, synthesise
+from astra.qa.free import ROUNDING, TEMPLATES, build_instance, requests_of, synthesise
 from astra.qa.knowledge.corpora import items_of
 from astra.qa.knowledge.schema import KnowledgeError
 from astra.qa.offline.facts import read_facts
@@ -29,6 +29,7 @@ from astra.records.score import Rejection
 from astra.store.metrics import StageMetrics
 from astra.text.actions import asks_for_action
 from astra.text.names import Pool, pool_of
+from free_questions import dearer, request_of
 
 LONG = json.dumps({"domain": "a", "knowledge_corpus": "b" * 30_000})
 TEACHER = OfflineTeacher(ModelConfig(backend="offline", model="rules-1"), HANDLERS)
@@ -435,3 +436,40 @@ def test_users_questions_are_told_apart_by_what_they_ask(corpora: Path) -> None:
     assert not [question for question in acting if question.lower().startswith(opens)]
     booking = [question for question in asked if question.startswith(("Book ", "Purchase "))]
     assert set(booking) <= set(acting)
+
+
+def _tolerant(reply: dict[str, Any], tolerance: float = 1e6) -> Synthesis:
+    """The reply with that tolerance of every number."""
+    for answer in [reply["final_answer"], *(step["answer"] for step in reply["sub_questions"])]:
+        answer["tolerance"] = tolerance
+    return parse_reply(json.dumps(reply), Synthesis)
+
+
+def _tolerances(reply: Synthesis) -> list[float]:
+    """Those of the steps that are made of a reply, and of its final answer."""
+    made = build_instance(request_of(Mode.BASE, "sailing"), reply, "")
+    return [one.tolerance for one in (*(s.answer for s in made.sub_questions), made.final_answer)]
+
+
+def test_a_teacher_s_own_tolerance_is_that_of_rounding_at_most() -> None:
+    assert _tolerances(_tolerant(dearer(1, 157.02))) == [0, 0, ROUNDING, ROUNDING]
+    assert _tolerances(_tolerant(dearer(1, 157.02), 0)) == [0, 0, 0, 0]
+    assert _tolerances(_tolerant(dearer(1, 157.02), -1)) == [0, 0, 0, 0]
+    share = dearer(1, 46.59)
+    share["sub_questions"][2]["operation"]["op"] = "share"
+    assert _tolerances(_tolerant(share, 0)) == [0, 0, ROUNDING, ROUNDING]
+    bare = dearer(1, 157.02)
+    for step in bare["sub_questions"]:
+        step["operation"] = None
+    assert _tolerances(_tolerant(bare)) == [ROUNDING] * 4
+
+
+def test_a_list_has_no_more_tolerance_than_its_parts() -> None:
+    reply = dearer(1, 157.02)
+    reply["sub_questions"].pop()
+    reply["final_answer"] = {"type": "list", "value": [136.96, 293.98]}
+    assert _tolerances(_tolerant(reply)) == [0, 0, 0]
+    for step in reply["sub_questions"]:
+        step["operation"] = None
+    assert _tolerances(_tolerant(reply)) == [ROUNDING] * 3
+    assert _tolerances(_tolerant(reply, 0)) == [0, 0, 0]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from astra.qa.offline.judge import sequential
 from astra.qa.rules import check, same
 from astra.records.qa import Answer, AnswerType
 
@@ -151,6 +153,18 @@ def test_a_code_is_no_name_of_any_split(documents: Any, build: Any) -> None:
     assert verdict(build, document) == "foreign_entity"
 
 
+def test_a_step_of_thousands_of_digits_is_no_step(documents: Any, build: Any) -> None:
+    document = documents["chain"]()
+    document["sub_questions"][0]["question"] += f" Not of step {'1' * 5000}, but of step {'9' * 9}."
+    assert verdict(build, document) is None
+    steps = [
+        {**step, "answer": step["answer"]["value"], "operation": None, "bar": None}
+        for step in document["sub_questions"]
+    ]
+    variables = {"main_question": "?", "kind": "read_only", "steps": steps}
+    assert sequential(variables, random.Random(0)).verdicts
+
+
 def test_hop_budget(documents: Any, build: Any) -> None:
     problem = check(build(documents["chain"]()), (1, 3), NAMES)
     assert problem is not None
@@ -204,3 +218,12 @@ def test_typed_equality() -> None:
     assert not same([2, 1], Answer(type=AnswerType.LIST, value=[1, 2]))
     assert not same([1, 1], Answer(type=AnswerType.LIST, value=[1]))
     assert not same(2, Answer(type=AnswerType.STRING, value="2"))
+
+
+def test_true_is_not_the_number_1_and_no_number_is_too_large_to_compare() -> None:
+    assert not same(True, Answer(type=AnswerType.NUMBER, value=1))
+    assert not same([True, 2], Answer(type=AnswerType.LIST, value=[1, 2]))
+    assert not same({"a": [1]}, Answer(type=AnswerType.RECORD, value={"a": [True]}))
+    assert same({"a": [1.0]}, Answer(type=AnswerType.RECORD, value={"a": [1]}))
+    assert same([True], Answer(type=AnswerType.LIST, value=[True]))
+    assert not same(1.5, Answer(type=AnswerType.NUMBER, value=10**400))

@@ -20,6 +20,7 @@ from astra.qa.knowledge.schema import CellType, KnowledgeError
 from astra.qa.knowledge.tables import load_tables
 from astra.qa.offline.handlers import HANDLERS
 from astra.qa.qa import QuestionWriter, instances
+from astra.records.base import canonical_json
 from astra.records.qa import QAInstance, Split
 from astra.store.metrics import StageMetrics
 from astra.text.names import Pool, pool_of
@@ -222,3 +223,20 @@ def test_rows_without_a_name_of_their_own_are_left_out(folder: Path) -> None:
     write_csv(folder, "keepers.csv", [*KEEPERS, KEEPERS[0], {"keeper": "", "fee": 3, "town": "x"}])
     for split in Split:
         assert KEEPERS[0]["keeper"] not in load(folder, split).names
+
+
+@pytest.mark.parametrize("text", ["-infinity", "+inf", "+nan", "1e999", "NaN", "-Infinity"])
+def test_what_no_number_states_is_text_or_missing(text: str, folder: Path) -> None:
+    odd = [{**row, "rate": 1.5, "odd": text} for row in KEEPERS]
+    write_csv(folder, "keepers.csv", odd)
+    source = load(folder)
+    assert source.kinds["keepers"]["rate"] is CellType.NUMBER
+    assert source.kinds["keepers"]["odd"] is CellType.CATEGORY
+    missing = [{**row, "rate": float(text) if n % 9 else 1.5} for n, row in enumerate(KEEPERS)]
+    pq.write_table(pa.Table.from_pylist(missing), folder / "keepers.parquet")
+    write_sqlite(folder, "rates.sqlite", missing)
+    for where in ({"path": "keepers.parquet"}, {"path": "rates.sqlite", "table": "my table"}):
+        assert "rate" not in load(folder, **where).kinds["keepers"]
+        stated = load(folder, **where, kinds={"rate": "number"})
+        assert stated.tables["keepers"].rows
+        canonical_json([table.model_dump(mode="json") for table in stated.tables.values()])

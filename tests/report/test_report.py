@@ -20,6 +20,7 @@ from astra.records.message import Message, MessageRole
 from astra.records.score import Rejection
 from astra.report.charts import Charts, Interval, Series, ticks, trailing_mean
 from astra.report.page import render, write_report
+from astra.report.provenance import commit
 from astra.report.published import COLUMNS, HARNESSES, ROWS, caveats
 from astra.report.rejections import CHARACTERS as QUOTED
 from astra.report.rejections import EXAMPLES, rejected
@@ -194,6 +195,28 @@ def test_the_commit_is_named(build: Path) -> None:
     assert "not committed" not in shown(build)
     (build / "metrics/tasks.json").write_text("{}")
     assert "with changes that are not committed" in shown(build)
+
+
+def test_changed_files_are_named_by_their_paths_as_they_are(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=n", "-c", "user.email=e@x"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True)
+
+    names = ["dvc.lock", "kept", "metrics/a.json", "metrics/two words.json", "old", "über"]
+    (tmp_path / "metrics").mkdir()
+    for name in names:
+        (tmp_path / name).write_text(f"{name} is long enough to be known again\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "all")
+    assert commit(Workspace(tmp_path))["changed"] == []
+    for name in ("dvc.lock", "metrics/a.json", "metrics/two words.json", "über"):
+        (tmp_path / name).write_text("changed")
+    git("add", "metrics/a.json")
+    git("mv", "old", "new")
+    (tmp_path / "untracked").touch()
+    changed = commit(Workspace(tmp_path))["changed"]
+    assert sorted(changed) == sorted({*names, "new"} - {"kept"})
 
 
 def test_an_empty_folder_gives_a_page_that_says_what_is_missing(

@@ -60,6 +60,27 @@ def test_admission_is_in_order_and_survives_cancelling() -> None:
     assert asyncio.run(scenario()) == ["a", "small"]
 
 
+def test_an_interrupt_while_episodes_wait_stays_an_interrupt() -> None:
+    """All are cancelled at once: who waits may be passed over before it is its turn to leave."""
+
+    async def scenario() -> int:
+        admission = Admission(10)
+
+        async def one() -> None:
+            async with admission.hold(6):
+                await asyncio.sleep(30)
+
+        episodes = [asyncio.create_task(one()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for episode in episodes:
+            episode.cancel()
+        for error in await asyncio.gather(*episodes, return_exceptions=True):
+            assert isinstance(error, asyncio.CancelledError)
+        return admission.held
+
+    assert asyncio.run(scenario()) == 0
+
+
 class ScriptedTurns:
     """A TurnEngine in the process: ``reply(ids)`` may wait, or raise."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from aiohttp import web
 from episodes import ARENA, LIMITS, TURNS, expert, solved
 
-from astra.rollout import vllm, vllm_admin
+from astra.records.trajectory import StopReason
+from astra.rollout import streaming, vllm, vllm_admin
 from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
 from astra.rollout.driver import RolloutDriver
 from astra.rollout.engine import FakeEngine, Sampling
@@ -22,7 +25,7 @@ from astra.rollout.live import EpisodeJob
 from astra.rollout.scripted_server import BLOCK, INITIAL, ScriptedVLLM
 from astra.rollout.streaming import StreamingDriver
 from astra.rollout.transfer import FolderTransfer, NCCLTransfer, nccl_join
-from astra.rollout.vllm import ENOUGH, Lengths, VLLMConfig, VLLMEngine
+from astra.rollout.vllm import ATTEMPTS, ENOUGH, Lengths, VLLMConfig, VLLMEngine
 from astra.sandbox.local import LocalSandbox
 
 IDS = list(range(5, 25))
@@ -189,6 +192,116 @@ def test_a_server_that_stalls_is_left_out_and_its_episodes_move(
         driver.weights_are(1)
         driver.run([EpisodeJob(ARENA)] * 2, Sampling())
         assert len(stuck.requests) > 4
+
+
+def test_a_turn_that_its_episodes_clock_cuts_off_is_lost_and_never_scored(
+    codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    """The clock runs out before the server's own time does, which is then never told."""
+    reply = expert(codec)
+    with (
+        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as stuck,
+        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as well,
+    ):
+
+        def last(body: dict[str, Any], _: int) -> list[int]:
+            stuck.faults.stalls = True
+            return reply(body["prompt"])
+
+        stuck.reply = last
+        _, engine = over_http(codec, sandbox, [stuck.url, well.url], tmp_path)
+        driver = StreamingDriver(engine, codec, sandbox, LIMITS, timeout_s=3.0)
+        try:
+            rollouts = driver.run([EpisodeJob(ARENA)] * 8, Sampling())
+        finally:
+            stuck.faults.stalls = False
+        assert solved(rollouts) == [True] * 8, "none ended as TIMEOUT, with half of its reward"
+        assert engine.faults["stalled"] == 1
+        assert driver.infra_retries == engine.faults["turns_lost"] >= 4
+
+
+def test_an_episode_whose_calls_took_its_time_is_scored(
+    codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply, executed = expert(codec), streaming.execute_batch
+
+    def slow(pairs: Any) -> Any:
+        time.sleep(2.5)
+        return executed(pairs)
+
+    monkeypatch.setattr(streaming, "execute_batch", slow)
+    with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
+        _, engine = over_http(codec, sandbox, [server.url], tmp_path)
+        driver = StreamingDriver(engine, codec, sandbox, LIMITS, timeout_s=2.0)
+        (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling())
+    assert (rollout.stop_reason, rollout.score is None) == (StopReason.TIMEOUT, False)
+    assert not engine.faults
+
+
+def test_a_slow_server_that_answers_others_is_not_stalled(tmp_path: Path) -> None:
+    """Episodes that began together lose their last turns together, and the server nothing."""
+
+    async def cut_off(engine: VLLMEngine) -> None:
+        async with engine.admitted(100) as talk, asyncio.timeout(2):
+            await talk(IDS, 5, Sampling())
+
+    async def scenario(engine: VLLMEngine, server: ScriptedVLLM) -> list[Any]:
+        async with engine.running(Sampling()):
+            waiting = [asyncio.create_task(cut_off(engine)) for _ in range(ATTEMPTS)]
+            while server.running < ATTEMPTS:
+                await asyncio.sleep(0.01)
+            server.faults.delay_s = 0.0
+            async with engine.admitted(100) as talk:
+                await talk(IDS, 5, Sampling())
+            return await asyncio.gather(*waiting, return_exceptions=True)
+
+    with ScriptedVLLM(lambda body, _: [7]) as server:
+        server.faults.delay_s = 4.0
+        engine = engine_of([server.url], tmp_path)
+        errors = asyncio.run(scenario(engine, server))
+    assert all(isinstance(error, TurnLost) for error in errors)
+    assert engine.faults == {"turns_lost": ATTEMPTS}
+    assert engine._somebody()
+
+
+class Ailing(ScriptedVLLM):
+    """Gives half of its first answer, and a page with 503 when it is asked how it is."""
+
+    well = True
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return await super()._metrics(request) if self.well else web.Response(status=503, text="x")
+
+    def _answer(self, *args: Any) -> web.Response:
+        answer = super()._answer(*args)
+        if len(self.requests) == 1:
+            answer.text = str(answer.text)[:40]
+        return answer
+
+
+def test_an_answer_that_is_no_json_is_asked_again(
+    codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    reply = expert(codec)
+    with Ailing(lambda body, _: reply(body["prompt"])) as server:
+        driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
+        assert solved(driver.run([EpisodeJob(ARENA)], Sampling())) == [True]
+    assert (driver.infra_retries, len(server.requests)) == (0, 4)
+
+
+def test_a_server_whose_metrics_are_an_error_page_is_left_out(
+    codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
+) -> None:
+    reply = expert(codec)
+    with (
+        Ailing(lambda body, _: reply(body["prompt"])) as ailing,
+        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as well,
+    ):
+        driver, engine = over_http(codec, sandbox, [ailing.url, well.url], tmp_path)
+        ailing.well = False
+        assert solved(driver.run([EpisodeJob(ARENA)] * 2, Sampling())) == [True] * 2
+        assert engine.faults == {"unreachable": 1, "turns_lost": 1}
+        assert "503" in engine._servers[0].problem
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,39 @@ def test_canonical_numbers_and_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "numbers"),
+    [
+        ("one hundred and twenty-five guests", {125}), ("a hundred and one", {101}),
+        ("one-hundred-and-six", {106}), ("twelve hundred", {1200}),
+        ("five hundred thousand", {500000}), ("ninety-nine", {99}),
+        ("two million, three hundred thousand and five", {2300005}), ("two dozen", {24}),
+        ("one hundred and two hundred", {100, 200}), ("one thousand, five of them", {1000, 5}),
+        ("between one thousand and two thousand", {1000, 2000}), ("a million", {10**6}),
+        ("twenty, five hundred", {20, 500}),
+        ("between five hundred and two thousand", {500, 2000}), ("one two three", {1, 2, 3}),
+        ("between two hundred and fifty and three hundred", {250, 300}), ("hundreds", set()),
+        ("two or three hundred", {2, 300}), ("twenty and five", {20, 5}), ("sixteen", {16}),
+        ("一百二十个座位", {120}), ("三百", {300}), ("两千零八", {2008}), ("一百零五", {105}),
+        ("一万零五十", {10050}), ("一千二百三十四万五千六百七十八", {12345678}),
+        ("三亿", {300000000}),
+        ("一亿二千万", {120000000}), ("一万亿", {10**12}), ("3万5千", {35000}),
+        ("1.5亿", {150000000}),
+        ("1亿2000万", {120000000}), ("二〇二五年", {2025}), ("三百五", {350}), ("两万三", {23000}),
+        ("三百五个", {300, 5}), ("三百一晚", {300, 1}), ("三四个", {3, 4}), ("十七八个", {17, 18}),
+        ("一两百人", {100, 200}), ("一百两百", {100, 200}), ("百分之二十", {20}), ("千万别", set()),
+        ("5千克", {5}), ("五千克", {5}), ("十二月二十五日", {12, 25}), ("-5万", {-50000}),
+    ],
+)  # fmt: skip
+def test_a_run_of_number_words_is_one_number(source: str, numbers: set[int]) -> None:
+    assert spelled_numbers(source) == set(map(str, numbers))
+
+
+def test_long_rows_of_digits_are_read_at_once() -> None:
+    assert spelled_numbers("1" * 20_000) == {"1" * 20_000}
+    assert spelled_numbers("1," * 20_000 + "2万") == {"1", "20000"}
+
+
+@pytest.mark.parametrize(
     ("left", "right", "same"),
     [
         ("https://www.A.example/x/", "http://a.example/x", True),

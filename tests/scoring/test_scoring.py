@@ -17,6 +17,7 @@ from astra.errors import StageStop
 from astra.llm.offline import OfflineTeacher
 from astra.llm.protocol import Ask, ModelConfig, ParseError, ProviderError, Reply
 from astra.prompting import render
+from astra.records.base import canonical_json
 from astra.records.message import (
     CallStatus,
     ExecutedCall,
@@ -41,7 +42,7 @@ from astra.scoring.config import SFTSetConfig
 from astra.scoring.floors import DIMENSIONS, SELECTION, JudgedTrajectory, missing_score
 from astra.scoring.judge import score
 from astra.scoring.offline.handlers import HANDLERS
-from astra.scoring.view import view_of
+from astra.scoring.view import object_or_text, view_of
 from configs import block
 
 OFFLINE = OfflineTeacher(ModelConfig(backend="offline", model="1"), HANDLERS)
@@ -600,6 +601,20 @@ def test_results_belong_to_calls_in_order_also_where_ids_repeat() -> None:
     one = Trajectory.model_validate(CHAIN.model_dump() | {"id": "", "messages": messages})
     rounds = view_of(one)["rounds"]
     assert [call["result"] for r in rounds for call in r["calls"]] == ["Mona Kemp", "Pine Dock"]
+
+
+def test_a_call_that_no_file_can_take_is_shown_as_it_was_written() -> None:
+    escaped = '{"listing": "\\ud83d cove"}'
+    wrong = ("get_asking_price", COVE, CallStatus.MALFORMED, "error: not valid JSON")
+    one = trajectory(QUESTION, [wrong], [PRICE], answer=GOOD)
+    call = one.messages[2].tool_calls[0].model_copy(update={"arguments": escaped})
+    first = one.messages[2].model_copy(update={"tool_calls": (call,)})
+    one = one.model_copy(update={"messages": (*one.messages[:2], first, *one.messages[3:])})
+    view = view_of(one)
+    assert view["rounds"][0]["calls"][0]["arguments"] == escaped
+    canonical_json(view).encode()
+    assert object_or_text("{\ud83d") == "{\\ud83d"
+    assert object_or_text('{"a": NaN}') == '{"a": NaN}'
 
 
 def test_prompts_render_and_do_not_scan_data() -> None:

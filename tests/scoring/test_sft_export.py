@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pytest
 from test_scoring import AGENT, FAR, GOOD, OFFICE, PRICE, QUESTION, trajectory
 
 from astra.records.message import ToolCall
@@ -59,6 +60,19 @@ def test_arguments_that_are_no_object_stay_text(tmp_path: Path) -> None:
     write_openai([sample(one)], tmp_path)
     call = loaded(tmp_path, "train")[0]["messages"][2]["tool_calls"][0]
     assert call["function"]["arguments"] == '{"listing": '
+
+
+@pytest.mark.parametrize(
+    "written",
+    ['{"listing": NaN}', '{"listing": "a", "listing": "b"}', '{"listing": "\\ud83d home"}', "[1]"],
+)
+def test_arguments_that_json_does_not_know_stay_as_written(tmp_path: Path, written: str) -> None:
+    call = ToolCall(id="call_0", name="find_agent", arguments=written)
+    message = CHAINED.messages[2].model_copy(update={"tool_calls": (call,)})
+    one = CHAINED.model_copy(update={"messages": (*CHAINED.messages[:2], message)})
+    write_openai([sample(one)], tmp_path)
+    exported = loaded(tmp_path, "train")[0]["messages"][2]["tool_calls"][0]
+    assert exported["function"]["arguments"] == written
 
 
 def test_the_same_samples_give_the_same_bytes(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
 from astra.sandbox.protocol import Sandbox
 from astra.serving.chat import ChatHistory
-from astra.serving.generation import GenerationError, GenerationSettings
+from astra.serving.generation import Generated, GenerationError, GenerationSettings
 from astra.serving.local import LocalGenerator
 from astra.serving.server import Limits
 from astra.serving.wire import read_request
@@ -111,6 +111,58 @@ def test_thoughts_are_parted_from_the_text_and_taken_back(policy: LoadedPolicy) 
     assert [one.reasoning for one in request.messages] == ["", "look first", "again"]
 
 
+def test_replies_that_differ_in_their_thoughts_alone_are_told_apart(root: Path) -> None:
+    codec = load_codec(PolicyConfig.saved(str(root / "policies/tiny"), "float32"))
+    history = ChatHistory(codec)
+    thoughts = ["look first", "ask first", "look first"]
+    generator = Scripted(codec, lambda n: f"<think>\n{thoughts[n]}\n</think>\n\nwhich?")
+    opening = {"role": "user", "content": "the price?"}
+    more = {"role": "user", "content": "of all"}
+
+    def prompt_after(message: dict[str, Any]) -> list[int]:
+        return history.prompt(read_request(chat("", messages=[opening, message, more])))
+
+    def asked(url: str) -> tuple[dict[str, Any], list[int]]:
+        reply = ask(url, chat("the price?", return_token_ids=True))[1]
+        (choice,) = reply["choices"]
+        return choice["message"], reply["prompt_token_ids"] + choice["token_ids"]
+
+    with serving(codec, generator, history=history) as url:
+        looked, looked_ids = asked(url)
+        bare = {"role": "assistant", "content": "which?"}
+        assert prompt_after(bare)[: len(looked_ids)] == looked_ids, "there is but one"
+        other, other_ids = asked(url)
+    assert looked_ids != other_ids
+    assert prompt_after(looked)[: len(looked_ids)] == looked_ids
+    assert prompt_after(other)[: len(other_ids)] == other_ids
+    spelt = {**bare, "reasoning": " ask first\n"}
+    assert prompt_after(spelt) == prompt_after(other)
+    continued = history.continued
+    rendered = read_request(chat("", messages=[opening, bare, more])).messages
+    assert prompt_after(bare) == codec.encode_prompt(rendered, ())
+    foreign = {**bare, "reasoning_content": "never thought"}
+    assert len(prompt_after(foreign)) < len(prompt_after(other))
+    assert history.continued == continued + 1, "of these only the other's was known"
+
+
+def test_what_is_remembered_is_bounded(root: Path) -> None:
+    codec = load_codec(PolicyConfig.saved(str(root / "policies/tiny"), "float32"))
+    history = ChatHistory(codec, remembered=2)
+
+    def talk(text: str, thought: str) -> list[dict[str, Any]]:
+        request = read_request(chat(text))
+        said = codec.tokenizer.encode(f"<think>{thought}</think>ok", add_special_tokens=False)
+        generated = Generated([*said, codec.eos_id], "eos")
+        history.choice(request, history.prompt(request), generated)
+        reply = {"role": "assistant", "content": "ok", "reasoning_content": thought}
+        return [*chat(text)["messages"], reply, {"role": "user", "content": "on"}]
+
+    talks = [talk("one", "a"), talk("two", "a"), talk("two", "b")]
+    for messages in talks:
+        history.prompt(read_request(chat("", messages=messages)))
+    assert history.continued == 2, "the first was forgotten"
+
+
 def test_a_seed_decides_a_sampled_reply_whatever_else_is_generated(policy: LoadedPolicy) -> None:
     generator = LocalGenerator(engine_of(policy), 2048)
     body = chat("tell me", temperature=1.5, max_tokens=24, seed=5, return_token_ids=True)
@@ -156,6 +208,19 @@ def test_requests_are_generated_side_by_side(policy: LoadedPolicy) -> None:
         (chat("x", stream=True), 400, "stream"),
         (chat("x", response_format={"type": "json_object"}), 400, "response_format"),
         (chat("x", tool_choice="required"), 400, "tool_choice"),
+        (chat("x", frequency_penalty=0.5), 400, "frequency_penalty"),
+        (chat("x", presence_penalty=-1), 400, "presence_penalty"),
+        (chat("x", repetition_penalty=1.1), 400, "repetition_penalty"),
+        (chat("x", min_p=0.05), 400, "min_p"),
+        (chat("x", min_tokens=3), 400, "min_tokens"),
+        (chat("x", logit_bias={"5": -100}), 400, "logit_bias"),
+        (chat("x", functions=[{"name": "f"}]), 400, "functions"),
+        (chat("x", function_call={"name": "f"}), 400, "function_call"),
+        (chat("x", parallel_tool_calls="no"), 400, "parallel_tool_calls"),
+        (chat("x", response_format="json"), 400, "response_format"),
+        (chat("x", stop=5), 400, "stop"),
+        (chat("x", messages=[{"role": [], "content": "x"}]), 400, "role"),
+        (chat("x", messages=[{"role": "assistant", "tool_calls": 5}]), 400, "tool_calls"),
     ],
 )
 def test_bad_requests_are_refused_in_openai_form(
@@ -165,6 +230,15 @@ def test_bad_requests_are_refused_in_openai_form(
     assert found == status
     assert said in reply["error"]["message"]
     assert reply["error"]["type"] == "invalid_request_error"
+
+
+def test_fields_that_change_nothing_are_taken(refusing: str) -> None:
+    neutral = {
+        "frequency_penalty": 0.0, "presence_penalty": None, "repetition_penalty": 1.0, "min_p": 0,
+        "min_tokens": 0, "logit_bias": {}, "functions": [], "function_call": "auto",
+        "parallel_tool_calls": True, "response_format": {"type": "text"}, "stop": [],
+    }  # fmt: skip
+    assert ask(refusing, chat("x", **neutral))[0] == 200
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +285,63 @@ def test_replies_say_how_they_ended(root: Path) -> None:
     assert long["choices"][0]["finish_reason"] == "length"
     assert long["usage"]["completion_tokens"] == 7
     assert [d.max_tokens for d in generator.decodings][-1] == 7
+
+
+def test_a_call_that_a_stop_text_cuts_off_is_no_call(root: Path) -> None:
+    codec = load_codec(PolicyConfig.saved(str(root / "policies/tiny"), "float32"))
+    call = '<tool_call>\n{"name": "get_price", "arguments": {"listing": "a"}}\n</tool_call>'
+    cut = call.replace("get_price", "stop_price")
+    said = [cut, f"{call}\n{cut}"]
+    with serving(codec, Scripted(codec, lambda n: said[n])) as url:
+        alone, second = (ask(url, chat("x", stop=["stop"]))[1]["choices"][0] for _ in said)
+    assert alone["finish_reason"] == "stop"
+    assert "tool_calls" not in alone["message"]
+    assert second["finish_reason"] == "tool_calls"
+    assert len(second["message"]["tool_calls"]) == 1
+    for one in (alone, second):
+        assert one["message"]["content"].startswith("<tool_call>")
+
+
+def test_a_client_that_wants_one_call_gets_the_first(root: Path) -> None:
+    codec = load_codec(PolicyConfig.saved(str(root / "policies/tiny"), "float32"))
+    history = ChatHistory(codec)
+    calls = [
+        f'<tool_call>\n{{"name": "get_price", "arguments": {{"listing": "{name}"}}}}\n</tool_call>'
+        for name in "ab"
+    ]
+    generator = Scripted(codec, lambda n: "\n".join(calls))
+    with serving(codec, generator, history=history) as url:
+        both = ask(url, chat("x"))[1]["choices"][0]["message"]
+        (choice,) = ask(url, chat("x", parallel_tool_calls=False))[1]["choices"]
+        message = choice["message"]
+        results = [{"role": "tool", "content": "1", "tool_call_id": "call_0"}]
+        user = {"role": "user", "content": "x"}
+        assert ask(url, chat("x", messages=[user, message, *results]))[0] == 200
+    assert len(both["tool_calls"]) == 2
+    assert message["tool_calls"] == both["tool_calls"][:1]
+    assert choice["finish_reason"] == "tool_calls"
+    assert history.continued == 0, "its ids hold a call that the client does not know"
+
+
+def test_a_reply_is_given_even_if_the_engine_fails_after_it(
+    policy: LoadedPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(policy)
+
+    def failing(row: int, turn: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(engine, "leave", failing)
+
+    async def generate() -> list[int]:
+        generator = LocalGenerator(engine, 2048)
+        made = generator.generate([5, 6, 7], GenerationSettings(2, temperature=0.0))
+        try:
+            return (await asyncio.wait_for(made, 20)).ids
+        finally:
+            await generator.close()
+
+    assert asyncio.run(generate())
 
 
 def test_a_failing_engine_is_a_server_error_and_the_next_request_works(

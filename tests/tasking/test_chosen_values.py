@@ -134,7 +134,7 @@ def test_a_chosen_value_is_no_value_of_the_user() -> None:
     assert task_literals(plan) == ["Hallway", "Water the ferns"]
     assert settled(QUESTION, plan, NAMED) == plan
     check_question(QUESTION, plan, BOARDS.tools, "en", 40)
-    assert (0, "spot") not in droppable(plan, NAMED)
+    assert (0, "spot") not in droppable(QUESTION, plan, NAMED)
 
 
 def test_what_is_neither_said_nor_chosen_is_still_missed() -> None:

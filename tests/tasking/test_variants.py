@@ -35,10 +35,11 @@ from astra.tasking.offline.handlers import HANDLERS
 from astra.tasking.personas import load_people, offered
 from astra.tasking.scoring import SOLVABLE
 from astra.tasking.spread import spread
-from astra.tasking.unsolvable import droppable
+from astra.tasking.unsolvable import droppable, leave_out_parameter
 from astra.tasking.variant_asks import (
     COMPLICATE,
     DIVERSE,
+    DROP_PARAMETER,
     PERSONA,
     REPLAN,
     SOLVABLE_ASK,
@@ -390,8 +391,54 @@ def test_only_required_values_can_be_left_out() -> None:
     )
     arguments = {"plot": said("Amber Cove"), "limit": said(5), "unit": said("ft")}
     plan = [ChainStep(tool="list_beds", arguments=arguments)]
-    assert droppable(plan, {"list_beds": optional}) == [(0, "plot")]
-    assert droppable([*plan, *plan], {"list_beds": optional}) == []
+    asked = "List 5 beds of Amber Cove in ft."
+    assert droppable(asked, plan, {"list_beds": optional}) == [(0, "plot")]
+    assert droppable(asked, [*plan, *plan], {"list_beds": optional}) == []
+
+
+YES = {"type": "boolean"}
+SELL = tool("sell_bed", {"type": "string"}, plot={"type": "string"}, price={"type": "number"},
+            tags={"type": "array", "items": {"type": "string"}}, rush=YES)  # fmt: skip
+SOLD = {"plot": said("Amber Cove"), "price": said(12500.0), "tags": said(["sunny", "wet"]),
+        "rush": said(True)}  # fmt: skip
+
+
+def test_what_no_rule_finds_in_a_question_cannot_be_left_out() -> None:
+    plan = [ChainStep(tool="sell_bed", arguments=SOLD)]
+    asked = "Sell the sunny, wet bed Amber Cove for 12,500 dollars, and be quick."
+    found = droppable(asked, plan, {"sell_bed": SELL})
+    assert found == [(0, "plot"), (0, "price"), (0, "tags")]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "left"),
+    [
+        ("price", "Sell the sunny, wet bed Amber Cove for 12,500 dollars."),
+        ("plot", "Sell the sunny, wet bed amber cove for a good price."),
+        ("plot", "Sell the sunny, wet bed “AMBER  Cove” for a good price."),
+        ("tags", "Sell the Sunny bed Amber Cove for 12500 dollars."),
+        ("price", ""),
+    ],
+)
+def test_a_value_that_stands_there_in_another_form_is_not_left_out(
+    parameter: str, left: str
+) -> None:
+    async def asked() -> Draft | Rejection:
+        plan = [ChainStep(tool="sell_bed", arguments=SOLD)]
+        task = task_of("Sell the sunny, wet bed Amber Cove for 12500 dollars now.", plan)
+        teacher = OfflineTeacher(MODEL, {DROP_PARAMETER: lambda v, rng: Rewritten(question=reply)})
+        draft = Draft(Origin("s", "kind"), task)
+        of = server("beds", "gardening", (SELL,))
+        return await leave_out_parameter(of, draft, (0, parameter), teacher, config())
+
+    reply = left or "Sell the sunny, wet bed Amber Cove for a good price."
+    made = asyncio.run(asked())
+    if left:
+        assert isinstance(made, Rejection)
+        assert made.reason == "value_still_stated"
+    else:
+        assert isinstance(made, Draft)
+        assert made.task.kind is TaskKind.MISSING_PARAMETER
 
 
 # -- what was asked for before stays ------------------------------------------------------------

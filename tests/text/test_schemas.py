@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from astra.text.schemas import MAX_TOLD, conforms, parameter_schema, schema_fault, violation
+from astra.text.schemas import (
+    MAX_TOLD,
+    conforms,
+    parameter_schema,
+    parameter_violation,
+    schema_fault,
+    violation,
+)
 
 CITY = {
     "type": "object",
@@ -81,3 +88,27 @@ def test_a_parameter_without_a_schema_takes_anything_and_a_forbidden_one_nothing
     assert all(conforms(7, parameter_schema(parameters, name)) for name in ("any", "unknown"))
     assert not conforms(7, parameter_schema(parameters, "none"))
     assert parameter_schema({}, "any") == {}
+
+
+def test_a_parameters_references_point_into_the_whole_schema() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {
+            "origin": CITY,
+            "goal": {"$ref": "#/properties/origin"},
+            "inner": {"$ref": "#"},
+            "by": {"$ref": "#/$defs/Way"},
+            "none": False,
+        },
+        "required": ["origin"],
+        "$defs": {"Way": {"enum": ["bus", "tram"]}},
+    }
+    bern = {"name": "Bern"}
+    good = {"origin": bern, "goal": bern, "inner": {"origin": bern}, "by": "bus", "unknown": 7}
+    bad = {"origin": {}, "goal": {"size": 3}, "inner": {"goal": bern}, "by": "car", "none": 7}
+    assert not any(parameter_violation(value, parameters, name) for name, value in good.items())
+    told = {name: parameter_violation(value, parameters, name) for name, value in bad.items()}
+    assert all(told.values())
+    assert told["goal"] == "'name' is a required property"
+    assert not any("resolve" in one for one in told.values())
+    assert parameter_schema(parameters, "goal")["properties"] == CITY["properties"]

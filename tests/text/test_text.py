@@ -147,6 +147,14 @@ def test_hostile_schemas_give_a_value_or_a_reason(schema: dict[str, Any]) -> Non
     assert Draft202012Validator(schema).is_valid(value)
 
 
+def test_a_value_is_drawn_whose_schema_points_to_another_parameter() -> None:
+    point = {"type": "object", "properties": {"lat": {"type": "integer"}}, "required": ["lat"]}
+    goal = {"$ref": "#/properties/origin"}
+    root = {"type": "object", "properties": {"origin": point, "goal": goal}}
+    value = draw_value(goal, random.Random(0), "goal", root)
+    assert Draft202012Validator(point).is_valid(value)
+
+
 POOL = "amber cove ruby mill find the price of a house and its age in days please".split()
 similar_texts = st.lists(
     st.lists(st.sampled_from(POOL), max_size=9).map(" ".join)

@@ -18,6 +18,11 @@ from astra.text.units import same_unit
         ("specimens", "specimen"), ("inches", "in"), ("feet", "foot"), ("%", "percent"),
         ("%", "％"), ("°C", "℃"), ("km/h", "kilometres per hour"), ("km/h", "kph"),
         ("USD per night", "$/night"), ("元/月", "CNY per month"), ("kg", "公斤"), ("", ""),
+        ("km", "KM"), ("KG", "kg"), ("kg", "Kgs"), ("h", "hrs"), ("oz", "ozs"), ("mg", "mgs"),
+        ("ms", "ms"), ("ms", "MS"), ("MW", "MW"), ("MW", "mw"), ("MHz", "mhz"), ("kWh", "KWH"),
+        ("Mbps", "mbps"), ("Mbps", "MBPS"), ("kbps", "Kbps"), ("GB", "gb"), ("kB", "KB"),
+        ("GB", "GBs"), ("ml", "mL"), ("mAh", "MAH"), ("dB", "db"), ("cm", "CM"), ("Pa", "PA"),
+        ("USD/MWh", "$ per MWh"), ("mg/l", "mg/L"), ("Specimens", "specimen"), ("t", "T"),
     ],
 )  # fmt: skip
 def test_the_same_unit(expected: str, written: str) -> None:
@@ -32,6 +37,12 @@ def test_the_same_unit(expected: str, written: str) -> None:
         ("USD/night", "USD"), ("USD/night", "EUR/night"), ("USD/night", "USD/week"),
         ("specimens", "rooms"), ("years", "months"), ("kg", "pounds"), ("km/h", "mph"),
         ("°C", "°F"), ("s", ""), ("", "s"), ("元", "美元"), ("米", "公里"), ("/", "//"),
+        ("ms", "m"), ("m", "ms"), ("ms", "metres"), ("ms", "s"), ("gs", "g"), ("l", "ls"),
+        ("h", "hs"), ("¥", "¥s"), ("W", "Ws"), ("mA", "mAs"), ("mPa", "mPas"),
+        ("MW", "mW"), ("mW", "MW"), ("mg", "Mg"), ("milligrams", "Mg"), ("Mg", "mg"),
+        ("mm", "Mm"), ("ml", "ML"), ("ML", "毫升"), ("MHz", "mHz"), ("MB", "Mb"), ("Gb", "GBs"),
+        ("Mbps", "MBps"), ("kbps", "KBps"), ("Nm", "nm"), ("mM", "mm"), ("MWh", "mWh"),
+        ("USD/MWh", "USD/mWh"), ("ＭＷ", "mW"),
     ],
 )  # fmt: skip
 def test_another_unit(expected: str, written: str) -> None:

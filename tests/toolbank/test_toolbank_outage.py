@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -79,3 +80,15 @@ def test_without_failures_nothing_is_said(caplog: pytest.LogCaptureFixture) -> N
     Path("list.yaml").write_text("live: []", encoding="utf-8")
     check_live(tools_config(0.0), StageMetrics("tools"))
     assert not caplog.records
+
+
+def test_a_listed_server_that_does_not_answer_is_no_outage(tmp_path: Path) -> None:
+    remote = {"type": "streamable-http", "url": "http://127.0.0.1:9/mcp"}
+    listed = {"name": "a/b", "description": "x", "version": "1", "remotes": [remote]}
+    Path("page.json").write_text(json.dumps({"servers": [{"server": listed}]}), encoding="utf-8")
+    entry = "documents: [{path: page.json, format: mcp_registry, connect: true}]\n"
+    Path("list.yaml").write_text(entry, encoding="utf-8")
+    metrics = StageMetrics("tools")
+    assert flowed(tools_config(0.0), metrics)[0] == []
+    assert metrics.dropped == {"listed_did_not_answer": 1}
+    check_live(tools_config(0.0), metrics)

@@ -24,6 +24,27 @@ def prop(schema: Any) -> Any:
         ({"type": "long"}, {"type": "integer"}),
         ({"type": "tuple"}, {"type": "array", "items": {}}),
         ({"type": "any"}, {}),
+        ({"type": "quaternion"}, {}),
+        ({"type": "timestamp"}, {}),
+        ({"type": "x" * 5000}, {}),
+        ({"type": "TIME (24-hour HH:MM)"}, {"type": "string"}),
+        *[({"type": name}, {"type": "integer"}) for name in ("int32", "int64", "uint", "UInt8")],
+        *[({"type": name}, {"type": "number"}) for name in ("float64", "numeric", "decimal")],
+        ({"type": "integer[]"}, {"type": "array", "items": {"type": "integer"}}),
+        ({"type": "string[]"}, {"type": "array", "items": {"type": "string"}}),
+        ({"type": "object[]"}, {"type": "array", "items": {"type": "object"}}),
+        ({"type": "List[Optional[str]]"},
+         {"type": "array", "items": {"type": ["string", "null"]}}),
+        ({"type": "string[]", "items": {"enum": ["a"]}},
+         {"type": "array", "items": {"enum": ["a"]}}),
+        ({"type": "number | null"}, {"type": ["number", "null"]}),
+        ({"type": "int | None", "default": "3"}, {"type": ["integer", "null"], "default": 3}),
+        ({"type": "Optional[int]"}, {"type": ["integer", "null"]}),
+        ({"type": "Union[int, List[str]]"},
+         {"type": ["integer", "array"], "items": {"type": "string"}}),
+        ({"type": "string|number"}, {"type": ["string", "number"]}),
+        ({"type": "string | quaternion"}, {}),
+        ({"type": "boolean?"}, {"type": ["boolean", "null"]}),
         ({"type": ""}, {}),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
         ({"type": "DATE (YYYY-MM-DD)"}, {"type": "string", "format": "date"}),
@@ -127,3 +148,77 @@ def test_an_output_schema_that_says_nothing_counts_as_missing(schema: dict[str, 
 )
 def test_an_output_schema_that_says_anything_is_kept(schema: dict[str, Any]) -> None:
     assert normalise_output(schema)[0] == schema
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+DAYS = {"properties": {"days": {"type": "integer"}}, "required": ["days"]}
+BOTH = {"city": {"type": "string"}, "days": {"type": "integer"}}
+
+
+def test_parameters_without_properties_around_them_are_hoisted() -> None:
+    flat = {"city": {"type": "string", "required": True}, "type": {"enum": ["a", "b"]}}
+    document, repairs = normalise_parameters(flat)
+    assert document == {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "type": {"enum": ["a", "b"]}},
+        "required": ["city"],
+    }
+    assert repairs[0] == "parameters without properties around them hoisted"
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"description": "d"}, {"not": {"type": "null"}}, {"x-own": {"a": 1}}]
+)
+def test_what_names_no_parameter_is_not_hoisted(schema: dict[str, Any]) -> None:
+    assert normalise_parameters(schema)[0]["properties"] == {}
+
+
+def test_parameters_that_all_of_names_become_the_roots_own() -> None:
+    parts = [{"$ref": "#/$defs/City"}, DAYS]
+    document, repairs = normalise_parameters({"allOf": parts, "$defs": {"City": CITY}})
+    assert document["properties"] == BOTH
+    assert document["required"] == ["city", "days"]
+    assert "allOf" not in document
+    assert repairs == ["parameters named in branches of the root merged"]
+
+
+def test_a_branch_that_says_more_stays_beside_what_is_taken_from_it() -> None:
+    strict = {**CITY, "minProperties": 1}
+    narrow = {"properties": {"city": {"minLength": 2}}}
+    document, _ = normalise_parameters({"type": "object", "allOf": [strict, DAYS, narrow]})
+    assert document["allOf"] == [strict]
+    assert document["properties"]["city"] == {"allOf": [{"type": "string"}, {"minLength": 2}]}
+
+
+@pytest.mark.parametrize("key", ["anyOf", "oneOf"])
+def test_of_a_choice_only_what_every_branch_requires_is_required(key: str) -> None:
+    schema = {"$defs": {"City": CITY}, key: [{"$ref": "#/$defs/City"}, {"allOf": [CITY, DAYS]}]}
+    document, repairs = normalise_parameters(schema)
+    assert (document["properties"], document["required"]) == (BOTH, ["city"])
+    assert len(repairs) == 1
+    either, _ = normalise_parameters({"type": "object", key: [CITY, DAYS]})
+    assert (either["properties"], "required" in either) == (BOTH, False)
+    assert not Draft202012Validator(either).is_valid({})
+    kinds = [{"properties": {"kind": {"const": kind}}} for kind in ("a", "b")]
+    assert normalise_parameters({key: kinds})[0]["properties"] == {
+        "kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}
+    }
+
+
+def test_branches_that_name_no_further_parameter_stay_as_they_are() -> None:
+    schema = {"type": "object", "properties": BOTH, "anyOf": [{"required": ["city"]}, DAYS]}
+    assert normalise_parameters(schema) == (schema, [])
+
+
+def test_endless_and_countless_branches_end() -> None:
+    loop = {
+        "allOf": [{"$ref": "#/$defs/A"}],
+        "$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}, CITY]}},
+    }
+    assert normalise_parameters(loop)[0]["properties"] == CITY["properties"]
+    row: dict[str, Any] = {f"D{n}": {"allOf": [{"$ref": f"#/$defs/D{n + 1}"}]} for n in range(3000)}
+    started = normalise_parameters({"allOf": [{"$ref": "#/$defs/D0"}], "$defs": row})[0]
+    assert started["properties"] == {}
+    many = {"properties": {f"p{n}": {} for n in range(300)}}
+    with pytest.raises(Unmappable, match="schema_too_large"):
+        normalise_parameters({"allOf": [many] * 20})

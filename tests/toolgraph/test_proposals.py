@@ -18,7 +18,6 @@ from astra.toolgraph.arguments import (
     STATED,
     Binder,
     Unsatisfiable,
-    bind_sources,
     replay,
     told_apart,
 )
@@ -385,7 +384,7 @@ def test_a_default_of_a_required_parameter_is_an_example() -> None:
     search = Tool(name="search-products", description="", parameters={"type": "object",
         "properties": {"keyword": keyword, "unit": {"const": "km"}, "count": {"default": 25}},
         "required": ["keyword", "unit"]})  # fmt: skip
-    (step,) = bind_sources([search])
+    (step,) = Binder([search]).bind([search.name])
     assert step.arguments["keyword"] == STATED
     assert step.arguments["unit"].value == "km"
     shop = workspace().model_copy(update={"tools": (search,)})

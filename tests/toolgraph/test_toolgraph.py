@@ -25,7 +25,7 @@ from astra.toolbank.config import FilterConfig
 from astra.toolbank.connectors import read_source
 from astra.toolbank.normalise import ServerNormaliser
 from astra.toolbank.sources import DocumentSource
-from astra.toolgraph.arguments import STATED, Unsatisfiable, bind_sources, replay
+from astra.toolgraph.arguments import STATED, Binder, Unsatisfiable, replay
 from astra.toolgraph.asks import (
     BACK_CHAIN,
     BACK_QUERY,
@@ -174,22 +174,27 @@ def test_more_walks_go_on_where_fewer_ended() -> None:
     assert len(many) > len(few)
 
 
+def bound(tools: list[Tool]) -> tuple[ChainStep, ...]:
+    """The sources that rules alone find for a chain of ``tools``."""
+    return Binder(tools).bind([one.name for one in tools])
+
+
 def test_arguments_get_their_sources() -> None:
     level = tool("rate", plot=THING, unit={"const": "m"}, size={"type": "integer", "default": 3})
-    steps = bind_sources([FIND, SHED, level])
+    steps = bound([FIND, SHED, level])
     assert steps[0].arguments["plot"].origin is ArgumentOrigin.TASK
     source = steps[1].arguments["grower"]
     assert (source.origin, source.step, source.path) == (ArgumentOrigin.OUTPUT, 0, ())
     assert steps[2].arguments["unit"].value == "m"
     assert steps[2].arguments["size"].origin is ArgumentOrigin.TASK
     nested = tool("get_booking", {"type": "object", "properties": {"shed": THING}}, guest=PERSON)
-    assert bind_sources([nested, KEY])[1].arguments["shed"].path == ("shed",)
+    assert bound([nested, KEY])[1].arguments["shed"].path == ("shed",)
 
 
 def test_what_our_rules_cannot_draw_a_person_can_still_state() -> None:
     code = {"type": "string", "pattern": "^(?=.*7)[0-9]{9}$"}
     odd = tool("use", code=code, plot=THING)
-    steps = bind_sources([odd])
+    steps = bound([odd])
     assert steps[0].arguments["code"] == STATED
     (call,) = replay(steps, {"use": odd}, random.Random(0))
     assert set(call) == {"plot"}
@@ -206,7 +211,7 @@ def test_a_parameter_that_admits_nothing_is_refused() -> None:
         parameters={"type": "object", "properties": {"code": False}, "required": ["code"]},
     )  # fmt: skip
     with pytest.raises(Unsatisfiable, match="use"):
-        replay(bind_sources([shut]), {"use": shut}, random.Random(0))
+        replay(bound([shut]), {"use": shut}, random.Random(0))
     with pytest.raises(Unsatisfiable, match=r"no source for \['plot'\]"):
         replay(
             (ChainStep(tool="find_grower", arguments={}),), {"find_grower": FIND}, random.Random(0)
@@ -526,8 +531,7 @@ def test_a_free_text_is_no_source_of_a_listed_value() -> None:
     other = tool("get_unit", {"title": "unit", "type": "string", "enum": ["mile"]}, plot=THING)
     strict = tool("convert", {"type": "integer"}, unit=unit)
     origins = [
-        bind_sources([producer, strict])[1].arguments["unit"].origin
-        for producer in (found, listed, other)
+        bound([producer, strict])[1].arguments["unit"].origin for producer in (found, listed, other)
     ]
     assert origins == [ArgumentOrigin.TASK, ArgumentOrigin.OUTPUT, ArgumentOrigin.TASK]
     of = server(found, strict, KEY)
@@ -546,7 +550,7 @@ def test_conditions_of_the_whole_schema_count() -> None:
         },
     )
     with pytest.raises(Unsatisfiable, match="look_up"):
-        replay(bind_sources([either]), {"look_up": either}, random.Random(0))
+        replay(bound([either]), {"look_up": either}, random.Random(0))
 
 
 def test_every_accepted_chain_of_the_committed_servers_replays(root: Path) -> None:

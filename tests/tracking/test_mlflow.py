@@ -10,9 +10,11 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from sqlalchemy.exc import OperationalError
 
 from astra.records.message import (
     CallStatus,
@@ -31,6 +33,7 @@ from astra.tracking.mlflow import (
     track,
     tracking_uri,
 )
+from astra.tracking.store import without_login
 
 
 class Inner(StageConfig):
@@ -217,6 +220,50 @@ def test_an_unusable_store_is_one_clear_error(tmp_path: Path) -> None:
     opened = track("sft", Config(), {}, runtime)
     with pytest.raises(TrackingError, match=r"runtime\.tracking_uri"), opened:
         pass
+
+
+def test_a_damaged_store_is_said_at_once_with_its_repair(tmp_path: Path) -> None:
+    store = tmp_path / "mlflow.db"
+    store.write_bytes(b"no database at all, certainly not one of SQLite" * 50)
+    opened = track("sft", Config(), {}, RuntimeConfig(tracking_uri=f"sqlite:///{store}"))
+    started = time.monotonic()
+    with pytest.raises(TrackingError, match=r"mlflow\.db cannot be opened.*move it away"), opened:
+        pass
+    assert time.monotonic() - started < 20  # not the minutes for which MLflow would try
+
+
+def test_what_a_database_driver_raises_is_a_clear_error_without_the_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    uri = "postgresql://astra:se/cr@et@127.0.0.1:9/runs"
+    said = OperationalError(None, None, Exception(f"connection to {uri} failed"))
+
+    def failing(**given: Any) -> None:
+        raise said
+
+    monkeypatch.setattr("mlflow.MlflowClient", failing)
+    opened = track("sft", Config(), {}, RuntimeConfig(tracking_uri=uri))
+    with pytest.raises(TrackingError, match=r"postgresql://127\.0\.0\.1:9/runs") as raised, opened:
+        pass
+    assert "connection to postgresql://127.0.0.1:9/runs failed" in str(raised.value)
+    assert "runtime.tracking_uri" in str(raised.value)
+    assert "astra" not in str(raised.value).replace("`astra doctor`", "")
+    assert "et@" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("http://u:secret@host:5000", "http://host:5000"),
+        ("postgresql://u:p@ss/w@host/db", "postgresql://host/db"),
+        ("https://token@host/a", "https://host/a"),
+        ("failed at http://u:s@h/a, then http://v:t@h/b", "failed at http://h/a, then http://h/b"),
+        ("http://host:5000/a/b", "http://host:5000/a/b"),
+        ("sqlite:////home/me@work/mlflow.db", "sqlite:////home/me@work/mlflow.db"),
+    ],
+)
+def test_addresses_are_shown_without_their_login(address: str, shown: str) -> None:
+    assert without_login(address) == shown
 
 
 def free_port() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from astra.rollout.errors import EngineError
 from astra.tracking.mlflow import Run
 from astra.train import launch, rl
 from astra.train.checkpoints import STATE_FILE
+from astra.train.curves import Curves
 from astra.train.errors import TrainingError
 from astra.train.groups import Group
 from astra.train.grpo import AdaptiveGRPOTrainer
@@ -28,7 +30,7 @@ from astra.train.launch import LAUNCHED, load_device, start_processes
 from astra.train.lora import add_adapters, merge_adapters
 from astra.train.sft import encode_samples, train_sft
 from astra.train.sft_trainer import AssistantSFTTrainer
-from astra.train.watch import explained
+from astra.train.watch import StepProgress, Watcher, explained
 from configs import rl_config, sft_config
 
 NO_RUN = Run(None, "", "")
@@ -91,6 +93,62 @@ def test_exhausted_memory_says_what_to_lower(error: Exception, tmp_path: Path) -
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="shape"), explained(tmp_path, "lower this"):
         raise RuntimeError("shape mismatch")
+
+
+def test_a_disk_is_blamed_for_what_was_torn_now_alone(tmp_path: Path) -> None:
+    torn = tmp_path / "checkpoint-5"
+    torn.mkdir()
+    with pytest.raises(RuntimeError, match="remote process"), explained(tmp_path, "lower this"):
+        raise RuntimeError("NCCL error: remote process exited")
+
+    def written_again() -> None:
+        with explained(tmp_path, "lower this"):
+            torn.rmdir()
+            time.sleep(0.02)  # a disk's clock ticks in hundredths
+            torn.mkdir()
+            raise OSError("no space")
+
+    with pytest.raises(TrainingError, match="checkpoint-5 cannot be written: no space"):
+        written_again()
+
+
+def test_progress_goes_on_where_the_checkpoint_stands(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    progress = StepProgress(400)
+    watcher = Watcher(Curves(), NO_RUN, progress)
+    loss = {"loss": [(step, 1.0) for step in range(1, 201)]}
+    watcher.restore({"curves": loss})
+    with caplog.at_level("INFO", "astra"):
+        for _ in range(20):
+            clock[0] += 10.0
+            progress.advance()
+        progress.close()
+    assert caplog.messages[-1].startswith("steps 220/400, 0.1/s, 30 min 0 s left")
+
+
+@pytest.mark.parametrize(("informative", "steps"), [(True, 3), (False, 1)])
+def test_a_run_that_made_all_its_steps_did_not_end_early(
+    policy: LoadedPolicy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    informative: bool,
+    steps: int,
+) -> None:
+    """Signal in the first step alone, so that patience runs out with the last one; and none in a
+    run of fewer steps than ``patience``, as one of scale ``test`` is."""
+    roller = ScriptedRoller(2, informative, every=1000)
+    monkeypatch.setattr(rl, "GroupRoller", lambda driver, config: roller)
+    config = rl_config(
+        steps=steps, groups=2, group_size=2, micro_batch_size=4, patience=2, max_rounds=1,
+        batch_filling=False,
+    )  # fmt: skip
+    arenas = rl.Arenas(train=[make_arena(seed) for seed in range(9)])
+    sandbox: Any = None
+    result = rl.train_rl(policy, arenas, config, sandbox, tmp_path, NO_RUN)
+    assert (result.steps, result.stopped_early) == (steps, False)
 
 
 def test_arenas_that_never_differ_in_reward_are_one_clear_error(

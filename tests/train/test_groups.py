@@ -144,6 +144,18 @@ def test_lost_groups_are_replaced_counted_and_in_the_end_named() -> None:
         collector([(None, 0)]).batch(5)
 
 
+def test_rewards_of_a_batch_are_of_every_group_that_was_rolled_for_it() -> None:
+    """Of three groups two carry signal and are the batch; nothing was ever solved in the third."""
+    driver = ScriptedDriver([(1.0, 0), (0.0, 0)] * 2 + [(0.0, 0)] * 4 + [(1.0, 0), (0.0, 0)] * 2)
+    stream, settings = PromptStream([make_arena(seed) for seed in range(9)], 0), config()
+    one = BatchCollector(GroupRoller(driver, settings), stream, settings, Exchange(60))
+    one.filler.rate = 2 / 3
+    collected = one.batch(0)
+    assert collected.filled.rolled == 3
+    assert mean_figures(collected.filled.groups)["reward"] == 0.5
+    assert collected.rewards == [0.5, 0.0, 0.5]
+
+
 def test_what_was_rolled_again_is_told() -> None:
     logs = {"loss": 0.5, "filling/infra_retries": 3.0, "filling/lost_to_infra": 1.0}
     assert _note(logs) == "loss 0.500, 3 episodes rolled again, 1 groups lost"

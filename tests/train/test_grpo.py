@@ -260,6 +260,7 @@ def test_filling_off_trains_on_what_was_rolled_first(policy: LoadedPolicy, tmp_p
         0.5
     ] * 4
     assert one.state.log_history[0]["filling/informative"] == 1
+    assert one.state.log_history[0]["filling/rolled_reward"] == 0.5
 
 
 def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_path: Path) -> None:
@@ -282,6 +283,8 @@ def test_surplus_groups_train_later_or_are_dropped(policy: LoadedPolicy, tmp_pat
         assert [entry["filling/rolled"] for entry in logged] == rolled
         assert [entry["filling/staleness"] for entry in logged] == ages
         assert [entry["filling/surplus"] for entry in logged] == surplus
+        told = ["filling/rolled_reward" in entry for entry in logged]
+        assert told == [count > 0 for count in rolled], "surplus alone was rolled before"
         assert len(roller.rolled) == sum(rolled)
 
 

@@ -49,6 +49,19 @@ def test_added_rows_are_the_chat_markers_alone(policy: LoadedPolicy) -> None:
     assert tokenizer.encode(" price")[0] not in moved
 
 
+def test_weight_decay_scales_the_rows_that_get_no_gradient_all_alike(policy: LoadedPolicy) -> None:
+    train_added_rows_only(policy.model, policy.codec.tokenizer)
+    weight: torch.Tensor = policy.model.get_input_embeddings().weight
+    before = weight.detach().clone()
+    optimizer = MuonAdamW(policy.model, muon_lr=0.01, adamw_lr=3e-3, weight_decay=0.1)
+    policy.model(input_ids=torch.tensor([[5, 6, 7]])).logits.sum().backward()
+    optimizer.step()
+    added = sorted(policy.codec.tokenizer.added_tokens_decoder)
+    others = torch.ones(len(weight), dtype=torch.bool)
+    others[added] = False
+    torch.testing.assert_close(weight.detach()[others], before[others] * (1 - 3e-3 * 0.1))
+
+
 def test_batch_rows_are_those_of_the_batch(policy: LoadedPolicy) -> None:
     train_batch_rows_only(policy.model)
     moved, batch = moved_rows(policy)

@@ -17,7 +17,10 @@ from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
 from astra.stage import Progress
 from astra.tracking.mlflow import Run
+from astra.train import rl_watch
+from astra.train.collector import Trouble
 from astra.train.curves import Curves
+from astra.train.errors import TrainingError
 from astra.train.rl_watch import RLWatcher
 from configs import rl_config
 
@@ -33,6 +36,8 @@ class Recorded:
     def __init__(self, faults: dict[str, int]) -> None:
         self.faults = faults
         self.asked: list[Any] = []
+        self.lost: set[str] = set()
+        """Arenas whose rollouts our machinery loses, after two more attempts."""
 
     def weights_are(self, version: int) -> None:
         self.asked.append(version)
@@ -40,8 +45,11 @@ class Recorded:
     def run(self, jobs: list[EpisodeJob], sampling: Sampling) -> list[Rollout]:
         assert sampling.temperature == 0.0
         self.asked.append([job.arena.id for job in jobs])
+        self.infra_retries += 2 * sum(job.arena.id in self.lost for job in jobs)
+        rewards = [None if job.arena.id in self.lost else REWARDS[job.arena.id] for job in jobs]
         return [
-            rollout(job, REWARDS[job.arena.id], calls=1 + len(job.arena.id) % 3) for job in jobs
+            rollout(job, reward, calls=1 + len(job.arena.id) % 3)
+            for job, reward in zip(jobs, rewards, strict=True)
         ]
 
 
@@ -89,6 +97,42 @@ def test_ranks_share_the_arenas_and_get_the_figures_of_one(world: int) -> None:
     played = [arena for _, driver in ranks for arena in driver.asked[1]]
     assert sorted(played) == sorted(REWARDS), "each arena once"
     assert faults == [{"stalled": sum(range(world)), "unreachable": world}] * world
+
+
+@pytest.mark.parametrize("lost", [1, 5])
+def test_means_over_too_few_arenas_are_refused(lost: int) -> None:
+    ranks = watchers(2)
+    for _, driver in ranks:
+        driver.lost = {arena.id for arena in DEV[:lost]}
+
+    def look(watcher: RLWatcher) -> str:
+        with pytest.raises(TrainingError) as raised:
+            watcher.evaluate(4)
+        return str(raised.value)
+
+    with ThreadPoolExecutor(2) as pool:
+        said = list(pool.map(lambda one: look(one[0]), ranks))
+    assert said[0] == said[1], "no rank is left waiting for one that gave up"
+    assert f"step 4: {lost} of 5 development rollouts have no score" in said[0]
+    assert "the last problem was: no room in time. Mend that" in said[0]
+
+
+def test_a_few_that_were_lost_are_counted_as_those_of_training_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rl_watch, "MOST_LOST", 0.2)
+    ((watcher, driver),) = watchers(1)
+    driver.lost = {DEV[0].id}
+    told: dict[str, float] = {}
+    monkeypatch.setattr(watcher.run, "metrics", lambda values, step: told.update(values))
+    assert watcher.evaluate(4)["reward"] == round(sum(REWARDS.values()) / 4, 4), "of the others"
+    assert (told["dev/infra_retries"], told["dev/lost_to_infra"]) == (2, 1)
+    assert watcher.trouble == Trouble(retries=2, problem="no room in time")
+    ((again, _),) = watchers(1)
+    again.restore(watcher.state())
+    assert again.trouble == watcher.trouble
+    again.restore({name: kept for name, kept in watcher.state().items() if name != "trouble"})
+    assert again.trouble == Trouble(), "a run goes on that began before they were counted"
 
 
 def test_the_first_look_is_taken_when_training_begins_and_once() -> None:

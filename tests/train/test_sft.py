@@ -147,6 +147,30 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
         assert torch.allclose(a, b, atol=1e-6)
 
 
+@pytest.mark.parametrize("killed_after", [(4,), (5, 6), (6, 7)])
+def test_a_resume_goes_on_in_the_order_of_its_epoch(
+    tmp_path: Path, killed_after: tuple[int, ...]
+) -> None:
+    """Epochs of three steps, and samples of like length together; a second kill is survived too."""
+
+    def run(folder: Path) -> LoadedPolicy:
+        torch.manual_seed(0)
+        one = load_policy(PolicyConfig.saved("policies/tiny", "float32"))
+        settings = config(
+            length_grouped=True, save_steps=1, keep_checkpoints=9, keep_optimizer_states=9
+        )
+        train_sft(one, encoded(one), encoded(one, 2, 10**6), settings, folder, NO_RUN)
+        return one
+
+    whole = resumed = run(tmp_path)
+    for last in killed_after:
+        for step in range(last + 1, 9):
+            shutil.rmtree(tmp_path / f"checkpoint-{step}")
+        resumed = run(tmp_path)
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
 def test_settings_that_bite_are_set(tmp_path: Path) -> None:
     """The trainer's own defaults: bfloat16, recomputed activations, a last good loss for NaN."""
     made = _arguments(config(), tmp_path, 8, True)
@@ -183,6 +207,12 @@ def test_stalled_evaluation_ends_training(policy: LoadedPolicy, tmp_path: Path) 
     )
     assert result.stopped_early
     assert result.steps < 20
+    full = settings.model_copy(update={"max_steps": result.steps})
+    again = train_sft(
+        policy, encoded(policy), encoded(policy, 2, 10**6), full, tmp_path / "full", NO_RUN
+    )
+    assert again.steps == result.steps
+    assert not again.stopped_early, "patience ran out with the last step"
 
 
 def test_nothing_to_train_on_is_one_clear_error(policy: LoadedPolicy, tmp_path: Path) -> None:

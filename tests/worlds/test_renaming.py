@@ -11,6 +11,7 @@ from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.tool import Tool
 from astra.records.trajectory import SFTSample
 from astra.records.world import OUTCOMES, World, WorldShape
+from astra.worlds.composition import lexicon
 from astra.worlds.domain import load_domains
 from astra.worlds.generator import generate
 from astra.worlds.renaming import renamed
@@ -99,6 +100,19 @@ def test_each_copy_has_names_of_its_own_and_is_drawn_alike(world: World) -> None
     assert not {t.name for t in first.tools} & {t.name for t in second.tools} - {
         "decline_request", "hand_over"}  # fmt: skip
     assert len({before.id, first.id, second.id}) == 3
+
+
+def test_made_up_names_are_spelled_as_words_are(world: World) -> None:
+    """A policy copies what it has met: doubled letters, and plurals that are not just an s."""
+    before = conversation(world)
+    usual = {*re.findall("[a-z]+", f"{lexicon()} {text(before)}".lower())}
+    told = " ".join(text(renamed(before, world, copy)) for copy in range(40))
+    told = re.sub("([a-z])([A-Z])", r"\1 \2", told).lower()
+    made_up = {word for word in re.findall("[a-z]+", told) if word not in usual}
+    doubled = [word for word in made_up if re.search(r"([bcdfglmnprstz])\1.", word)]
+    assert len(doubled) > 0.1 * len(made_up)
+    assert [word for word in made_up if re.search("[^aeiou]ies$", word)]
+    assert not [word for word in made_up if re.search("([^aeiou]y|ch|sh|x)s$", word)]
 
 
 def test_documents_stay_schemas_where_a_column_is_called_as_a_keyword() -> None:

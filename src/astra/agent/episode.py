@@ -31,7 +31,10 @@ from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.settings import StageConfig
 from astra.text.schemas import violation
-from astra.text.strict_json import STRICT
+from astra.text.strict_json import STRICT, depth
+
+MAX_DEPTH = 64
+"""Levels of a call's lists and objects; no protocol that carries calls takes many more."""
 
 
 class EpisodeLimits(StageConfig):
@@ -161,10 +164,13 @@ def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
         parsed = STRICT.decode(arguments)
         # Escaped lone surrogates parse, but no server, hash or file can take them.
         json.dumps(parsed, ensure_ascii=False).encode()
+        levels = depth(parsed)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"arguments of {tool.name} are not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
         raise ValueError(f"arguments of {tool.name} must be a JSON object")
+    if levels > MAX_DEPTH:
+        raise ValueError(f"arguments of {tool.name} are nested more than {MAX_DEPTH} deep")
     if problem := violation(parsed, tool.parameters):
         raise ValueError(f"arguments of {tool.name}: {problem}")
     return parsed

@@ -33,10 +33,13 @@ from astra.agent.walls import ServerWalls, WalledServer
 from astra.errors import StageStop
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import HttpLaunch, Launch
+from astra.text.strict_json import depth, finite, no_constant
 
 DATABASE_SCRIPT = ".sql"
 """The ending of scripts: setup file ``x.db.sql`` creates the SQLite database ``x.db``."""
 MAX_PAGES = 50
+MAX_DEPTH = 64
+"""Levels of a result's lists and objects; as deep as the sandbox lets a tool's result be."""
 _SOFT_ERROR_LINE = re.compile(
     r"(?!(?:the|an|this) )(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE
 )
@@ -94,6 +97,7 @@ class McpSession:
         try:
             with anyio.fail_after(self._timeout_s):
                 reply = await self._session.call_tool(name, dict(arguments))
+            return self._result(reply)
         except TimeoutError:
             return _failure(CallStatus.TIMEOUT, f"{name} gave no answer in {self._timeout_s:g} s")
         except MCPError as error:
@@ -102,10 +106,11 @@ class McpSession:
             return _failure(status, self._scrub(error.error.message))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             return _failure(CallStatus.UNREACHABLE, "the server process has ended")
-        except (RuntimeError, ValidationError) as error:
-            # The SDK's words for a result that violates the tool's own output schema.
-            return _failure(CallStatus.ERROR, self._scrub(str(error).splitlines()[0]))
-        return self._result(reply)
+        except (RuntimeError, ValueError) as error:
+            # The SDK's words for arguments that it cannot send and for a result that violates the
+            # tool's own output schema; ours for one that no record can hold.
+            said = str(error).splitlines() or [type(error).__name__]
+            return _failure(CallStatus.ERROR, self._scrub(said[0]))
 
     async def keep_state(self) -> None:
         """Remember the working directory as it is now. Raises AstraError."""
@@ -164,16 +169,35 @@ def _block_text(block: Any) -> str:
 
 
 def _payload(reply: mcp_types.CallToolResult, text: str, scrub: Any) -> Any:
-    """The typed result: structured content (unwrapped from a lone ``result``), else the text."""
+    """The typed result: structured content (unwrapped from a lone ``result``), else the text.
+
+    Content that no record can hold gives way to the text, and text of such JSON stays text.
+    Raises ValueError or RecursionError where there is only such content.
+    """
     value = reply.structured_content
-    if value is None:
+    if value is not None:
+        if isinstance(value, dict) and set(value) == {"result"}:
+            value = value["result"]
         try:
-            return json.loads(text)
+            return _decoded(scrub(json.dumps(value, ensure_ascii=False)))
         except (ValueError, RecursionError):
-            return text
-    if isinstance(value, dict) and set(value) == {"result"}:
-        value = value["result"]
-    return json.loads(scrub(json.dumps(value, ensure_ascii=False)))
+            if not text:
+                raise
+    try:
+        return _decoded(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _decoded(text: str) -> Any:
+    """The JSON value of a text. Raises ValueError or RecursionError for what is none, and for
+    NaN, infinities, halves of a surrogate pair and more than MAX_DEPTH levels.
+    """
+    value = json.loads(text, parse_constant=no_constant, parse_float=finite)
+    json.dumps(value, ensure_ascii=False).encode()
+    if depth(value) > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    return value
 
 
 def prepare_workdir(launch: Launch, workdir: Path) -> None:

@@ -25,7 +25,7 @@ AGENT_SYSTEM_PROMPT = (
     f"not given, '{NOT_FOUND}' if the tools report that there is none."
 )
 
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
 
 def final_message(lead: str, answers: Sequence[str]) -> str:
@@ -34,7 +34,10 @@ def final_message(lead: str, answers: Sequence[str]) -> str:
 
 
 def extract_answer(text: str) -> str | None:
-    """What stands in the last pair of answer tags, stripped; None if there is no pair."""
+    """What stands in the last pair of answer tags, stripped; None if there is no pair.
+
+    An opening tag belongs to no pair where another one follows before the closing tag.
+    """
     answers = _ANSWER.findall(text)
     return answers[-1].strip() if answers else None
 

@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +72,42 @@ class ServerEnvironments:
     def reads(self, name: str) -> tuple[Path, ...]:
         """What an environment's programs need to read: it, and the Python or node that runs them.
 
-        Raises ServerError as ``ensure`` does.
+        Raises ServerError as ``ensure`` does, and where that Python is not apart from a user's
+        files.
         """
         folder = self.ensure(name).parent
         marker = folder / "pyvenv.cfg"
         if not marker.is_file():
             node = shutil.which("node")
             return (folder, Path(node).resolve()) if node else (folder,)
-        lines = marker.read_text(encoding="utf-8").splitlines()
-        homes = [line.partition("=")[2].strip() for line in lines if line.startswith("home")]
-        return (folder, *(Path(home).resolve().parent for home in homes))
+        # `home` of pyvenv.cfg may be a user's ~/bin with a link to the program, so links are
+        # followed to where that lies; those on the way are shown one by one.
+        program = folder / "bin" / "python"
+        prefix = program.resolve().parent.parent
+        if _holds_a_home(prefix):
+            raise ServerError(
+                f"the Python of server environment {name!r} lies in {prefix}, which holds a user's "
+                "files: a server would read them all; run with a Python in a folder of its own"
+            )
+        shown = (folder, prefix)
+        way = [one for one in _way_from(program) if not any(map(one.is_relative_to, shown))]
+        return (folder, *way, prefix)
+
+
+def _way_from(link: Path) -> Iterator[Path]:
+    """A link, those that it leads to, and the file at their end, as the links spell them."""
+    yield link
+    while link.is_symlink():
+        link = link.parent / link.readlink()
+        yield link
+
+
+def _holds_a_home(place: Path) -> bool:
+    """Whether a place is the root, a user's home, or above one."""
+    homes = (Path.home().resolve(), Path("/root"), Path("/home/any"))
+    return place.parent in (Path("/home"), place) or any(
+        home.is_relative_to(place) for home in homes
+    )
 
 
 def _read_pins(path: Path) -> dict[str, list[str]]:

@@ -26,8 +26,12 @@ _RELATIVE = 1e-9
 """Two floats this close (relative) are one number written twice."""
 _SIGN = re.compile(r"^(?:[$€£¥₹₩]\s?)(?=\d)")
 """The sign of a currency before a number."""
-_TRUE, _FALSE = frozenset({"true", "yes"}), frozenset({"false", "no"})
+_MINUS = str.maketrans(dict.fromkeys("\u2212\uff0d", "-"))
+"""How a minus is written besides."""
+_TRUE = frozenset({"true", "yes", "是", "是的"})
+_FALSE = frozenset({"false", "no", "否", "不是", "不是的"})
 _DATE_FORMATS = ("%Y/%m/%d", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%d %b %Y", "%b %d, %Y")
+_CHINESE_DATE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?[日号]")
 SMALL_DOMAIN = 20
 """How many possible values an answer needs so that an equal one is no chance; our choice."""
 
@@ -269,7 +273,7 @@ _UNREADABLE = object()
 
 def _trim(text: str) -> str:
     """The text without surrounding spaces, quotes and a full stop that ends a sentence."""
-    text = text.strip()
+    text = text.strip().removesuffix("。").rstrip()
     if text.endswith(".") and not text.endswith(".."):
         text = text[:-1].rstrip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'`":
@@ -300,6 +304,7 @@ def _read_text(answer: Answer, text: str) -> Any:
 
 def _read_number(text: str, unit: str) -> Any:
     """A number, alone or with the answer's unit, usually spelt, before or after it: -$5, 5 USD."""
+    text = text.translate(_MINUS)
     found = _GROUPED.search(text) or _NUMBER.search(text)
     if found is None or len(text) > 64:
         return _UNREADABLE
@@ -326,6 +331,8 @@ def _read_boolean(text: str) -> Any:
 def _read_date(text: str) -> Any:
     if _as_date(text) is not None:
         return text
+    if match := _CHINESE_DATE.fullmatch(text):
+        text = "/".join(match.groups())
     for form in _DATE_FORMATS:
         try:
             return datetime.strptime(text, form).date().isoformat()

@@ -72,7 +72,8 @@ def _states(answer: Answer, text: str) -> bool:
             return any(final_matches(answer, one.text) for one in numbers_in(text))
         case AnswerType.BOOLEAN:
             opposite = answer.model_copy(update={"value": not value})
-            words = [one.text for one in _tokens(text)]
+            # In a Chinese sentence 是 says "is"; alone it says yes.
+            words = [one.text for one in _tokens(text) if one.text.isascii()] or [text]
             said = any(final_matches(answer, word) for word in words)
             return said and not any(final_matches(opposite, word) for word in words)
         case AnswerType.STRING | AnswerType.ENUM:

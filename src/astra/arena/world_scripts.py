@@ -44,7 +44,6 @@ _ENDINGS = {
     WorldScript.DECLINE: (ToolRole.DECLINE, OutcomeKind.DECLINED),
     WorldScript.HAND_OVER: (ToolRole.HAND_OVER, OutcomeKind.HANDED_OVER),
 }
-FLOORS = tuple(script for script in WorldScript if script != WorldScript.REFERENCE)
 
 
 class PlayedGoal(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from astra.devtools.programs import run_program
 from astra.errors import AstraError
 
 ablations_app = typer.Typer(help="The paper's ablations, queued.", no_args_is_help=True)
@@ -75,11 +75,7 @@ def queue(
     for experiment in experiments(read_grid(grid)):
         typer.echo(" ".join(experiment.command))
         if not dry:
-            process = subprocess.run(
-                experiment.command, capture_output=True, text=True, check=False
-            )
-            if process.returncode:
-                raise AstraError(f"{experiment.name} was not queued: {process.stderr.strip()}")
+            run_program(*experiment.command)
     if not dry:
         typer.echo("queued; `dvc queue start` runs them, `astra train ablations table` compares")
 
@@ -93,19 +89,10 @@ def table(
 ) -> None:
     """A Markdown table of what has finished: mean and spread over seeds of the RL policy."""
     planned = list(experiments(read_grid(grid)))
-    text = show.read_text(encoding="utf-8") if show else _ask_dvc()
+    text = show.read_text(encoding="utf-8") if show else run_program("dvc", "exp", "show", "--json")
     scores = finished(json.loads(text))
     for line in rows(planned, scores):
         typer.echo(line)
-
-
-def _ask_dvc() -> str:
-    process = subprocess.run(
-        ["dvc", "exp", "show", "--json"], capture_output=True, text=True, check=False
-    )
-    if process.returncode:
-        raise AstraError(f"dvc exp show: {process.stderr.strip()}")
-    return process.stdout
 
 
 def finished(document: Any) -> dict[str, dict[str, float]]:

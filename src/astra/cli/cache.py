@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +27,7 @@ Model = Annotated[str, typer.Option(help="Only answers of this model, as `cache 
 
 
 class CacheFileError(AstraError):
-    """A file cannot be imported; it names the line and what is wrong there."""
+    """A file cannot be imported or exported; of one that is imported it names the line."""
 
 
 @cache_app.command("stats")
@@ -54,17 +56,22 @@ def export(
     path: Annotated[Path, typer.Argument(help="The file to write, for example answers.jsonl.gz.")],
     model: Model = "",
 ) -> None:
-    """Write the answers to one compressed file; the same answers give the same bytes."""
-    cache = AnswerCache()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    count = 0
-    # No name and no time in the header: `dvc add` then sees the content alone.
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as handle:
-        for reply in cache.replies(model or None):
-            line = {"key": reply.key, "model": reply.model, "value": reply.value}
-            handle.write(f"{compact_json(line)}\n".encode())
-            count += 1
-    cache.close()
+    """Write the answers to one compressed file; the same answers give the same bytes.
+
+    Exit code 1 if there are none; an earlier file is then left as it was.
+    """
+    if path.is_dir():
+        raise CacheFileError(
+            f"{path} is a folder; name a file, such as {path / 'answers.jsonl.gz'}"
+        )
+    with closing(AnswerCache()) as cache:
+        models = cache.stats().models
+        if not models or (model and model not in models):
+            raise CacheFileError(
+                f"{path} was not written: {cache.path} has no answers of {model or 'any model'}; "
+                f"it has those of: {', '.join(models) or 'none'}"
+            )
+        count = _write(path, cache.replies(model or None))
     typer.echo(f"{count} answers written to {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -100,6 +107,24 @@ def prune(
     deleted = cache.prune(model or None, age)
     cache.close()
     typer.echo(f"{deleted} answers deleted")
+
+
+def _write(path: Path, replies: Iterator[CachedReply]) -> int:
+    """Write replies to a file, which is replaced once all are written; returns how many."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    count = 0
+    try:
+        # No name and no time in the header: `dvc add` then sees the content alone.
+        with partial.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as handle:
+            for reply in replies:
+                line = {"key": reply.key, "model": reply.model, "value": reply.value}
+                handle.write(f"{compact_json(line)}\n".encode())
+                count += 1
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
 
 
 def _counted(answers: Iterator[CachedReply], read: list[int]) -> Iterator[CachedReply]:

@@ -16,13 +16,13 @@ import httpx2
 import yaml
 
 from astra.errors import AstraError
-from astra.report.provenance import check_store
 from astra.sandbox.probe import NO_TIER, probe
 from astra.sandbox.servers import CageRefused, try_cage
 from astra.sandbox.zygote_process import TIERS
 from astra.settings import PARAMS, Endpoint, RuntimeConfig, load
 from astra.store.paths import cache_root
 from astra.tracking.mlflow import tracking_uri
+from astra.tracking.store import check_store, without_login
 
 PYTHON = (3, 11)
 DISK_GB = 5.0
@@ -63,9 +63,13 @@ def examine() -> list[Finding]:
     for check in checks:
         try:
             findings += check(runtime)
-        except (AstraError, OSError) as error:
+        except FAULTS as error:
             findings.append(Finding("error", f"{check.__name__.strip('_')}: {error}"))
     return findings
+
+
+FAULTS = (AstraError, OSError, yaml.YAMLError, configparser.Error, subprocess.SubprocessError)
+"""What a check meets in a set-up that is broken: the finding, not the end of the doctor."""
 
 
 def _python(runtime: RuntimeConfig) -> Iterator[Finding]:
@@ -88,7 +92,9 @@ def _gpu(runtime: RuntimeConfig) -> Iterator[Finding]:
     names: list[str] = []
     if listed:
         query = [listed, "--query-gpu=name,memory.total", "--format=csv,noheader"]
-        listing = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        listing = subprocess.run(
+            query, capture_output=True, text=True, timeout=REACH_S, check=False
+        )
         names = listing.stdout.strip().splitlines() if listing.returncode == 0 else []
     if names:
         yield Finding("ok", f"GPU: {'; '.join(names)}")
@@ -207,20 +213,21 @@ def _mlflow(runtime: RuntimeConfig) -> Iterator[Finding]:
     from mlflow import MlflowClient
 
     uri = tracking_uri(runtime)
+    shown = without_login(uri)
     try:
         check_store(uri)
         count = len(MlflowClient(tracking_uri=uri).search_experiments())
     except FileNotFoundError:
-        yield Finding("ok", f"MLflow store {uri} will be created by the first run")
+        yield Finding("ok", f"MLflow store {shown} will be created by the first run")
         return
     except Exception as error:  # stores raise what their drivers raise; all of it is the finding
         yield Finding(
             "error",
-            f"MLflow store {uri}: {str(error)[:200]}",
+            f"MLflow store {shown}: {without_login(str(error))[:200]}",
             "check runtime.tracking_uri or MLFLOW_TRACKING_URI; `mlflow db upgrade` for an old one",
         )
         return
-    yield Finding("ok", f"MLflow store {uri}, {count} experiments")
+    yield Finding("ok", f"MLflow store {shown}, {count} experiments")
 
 
 def _git(runtime: RuntimeConfig) -> Iterator[Finding]:
@@ -237,7 +244,7 @@ def _git(runtime: RuntimeConfig) -> Iterator[Finding]:
 
 
 def _remote(runtime: RuntimeConfig) -> Iterator[Finding]:
-    config = configparser.ConfigParser()
+    config = configparser.ConfigParser(interpolation=None)  # a URL may have a %20
     config.read([Path(".dvc/config"), Path(".dvc/config.local")])
     if not Path(".dvc").is_dir():
         yield Finding("error", "this folder is no DVC repository", "run it in the repository root")

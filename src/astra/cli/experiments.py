@@ -19,7 +19,7 @@ import typer
 import yaml
 
 from astra.devtools.nested import leaves
-from astra.devtools.programs import run_program
+from astra.devtools.programs import ProgramFailed, run_program
 from astra.errors import AstraError
 from astra.settings import PARAMS
 
@@ -71,7 +71,12 @@ def experiments_command(
 
 
 def listed(commits: int) -> list[ExperimentRow]:
-    """The workspace, the last commits, and the experiments that start from these."""
+    """The workspace, the last commits, and the experiments that start from these.
+
+    Raises AstraError outside the repository root.
+    """
+    if not Path("dvc.yaml").is_file():
+        raise AstraError(f"no dvc.yaml in {Path.cwd()}; run it in the repository root")
     stages = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"]
     document = json.loads(run_program("dvc", "exp", "show", "--json", "--num", str(commits)))
     return [row(state, executor, frozenset(stages)) for state, executor in states(document)]
@@ -191,7 +196,7 @@ def _read(path: Path, revision: str) -> dict[str, Any]:
             if revision == WORKSPACE
             else run_program("git", "show", f"{revision}:{path}")
         )
-    except (OSError, AstraError):
+    except (OSError, ProgramFailed):
         return {}
     # dvc writes YAML 1.2, in which `off` is a string and `1e-06` a number; PyYAML reads 1.1.
     return parse_yaml(text, str(path))

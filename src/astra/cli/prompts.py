@@ -79,6 +79,11 @@ def render(
 
     Without --params and --example: exactly what the stage would send for the data in data/.
     """
+    if template not in prompting.templates():
+        raise PromptError(
+            f"no prompt {template!r}: names are <domain>/<name>, for example qa/decompose; "
+            "`astra prompts list` has all"
+        )
     if example:
         typer.echo(prompting.example(template))
     elif params:
@@ -95,9 +100,13 @@ def render(
 
 
 def _variables(params: str) -> dict[str, Any]:
-    text = Path(params[1:]).read_text(encoding="utf-8") if params.startswith("@") else params
     try:
+        text = Path(params[1:]).read_text(encoding="utf-8") if params.startswith("@") else params
         values = json.loads(text or "{}")
+    except OSError as error:
+        raise PromptError(
+            f"--params {params} cannot be read: {error}; name a file that holds a JSON object"
+        ) from None
     except ValueError as error:
         raise PromptError(f"--params is no JSON: {error}") from None
     if not isinstance(values, dict):
@@ -110,7 +119,6 @@ def real_ask(template: str, text: str, nth: int) -> Captured:
 
     Raises PromptError if none does, saying why not.
     """
-    prompting.template_hash(template)  # an unknown template is refused first
     problems: list[str] = []
     runs = [(stage, params) for params in _parameters() for stage in stages_with(template)]
     for stage, params in runs:

@@ -11,11 +11,12 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import typer
 
 from astra.errors import AstraError
+from astra.tracking.store import without_login
 
 remote_app = typer.Typer(help="The bucket that data sets travel through.", no_args_is_help=True)
 NAME = "storage"
@@ -43,11 +44,12 @@ def set_(
     region: Annotated[str, typer.Option(help="Default: what the environment says.")] = "",
 ) -> None:
     """Make URL the default DVC remote, then check it. Commit .dvc/config afterwards."""
-    place = urlsplit(url)
+    place, server = _parts("the URL", url), _parts("--endpoint", endpoint)
     if place.scheme != "s3" or not place.netloc:
-        raise RemoteError(f"{url!r} is no s3://BUCKET/PATH; `dvc remote add` takes other stores")
-    for given in (url, endpoint):
-        if "@" in urlsplit(given).netloc or urlsplit(given).query:
+        shown = f"{without_login(url)!r}"
+        raise RemoteError(f"{shown} is no s3://BUCKET/PATH; `dvc remote add` takes other stores")
+    for given in (place, server):
+        if "@" in given.netloc or given.query:
             raise RemoteError(f"a URL is committed and must hold no key; {KEYS}")
     # Without `verify` dvc takes what the bucket holds for what was asked for.
     options = {"url": url, "verify": "true", "endpointurl": endpoint, "region": region}
@@ -56,6 +58,17 @@ def set_(
         config["core"]["remote"] = NAME
     typer.echo(f"{CONFIG}: remote {NAME} is {url}" + (f" at {endpoint}" if endpoint else ""))
     check()
+
+
+def _parts(name: str, url: str) -> SplitResult:
+    """The parts of a URL. Raises RemoteError, which does not repeat it: it may hold a key."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise RemoteError(
+            f"{name} cannot be read: look at its brackets; give s3://BUCKET/PATH, and as "
+            "--endpoint https://HOST:PORT"
+        ) from None
 
 
 @remote_app.command("check")

@@ -12,6 +12,7 @@ from astra.bench.figure import draw_scores
 from astra.errors import AstraError
 from astra.settings import PARAMS, RuntimeConfig, load
 from astra.tracking.mlflow import tracking_uri
+from astra.tracking.store import without_login
 
 TITLES = {
     "f1": "F1 (answer counts)",
@@ -35,13 +36,13 @@ def score_tables(path: Path) -> list[Table]:
     it has goals in worlds, these apart."""
     if not path.is_file():
         raise ScoresError(f"{path} not found; make it with `dvc repro bench` (or `make demo`)")
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         worlds = [_worlds(document["worlds"])] if document.get("worlds") else []
         return [_scores(document), _differences(document), *worlds]
-    except (KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ScoresError(
-            f"{path} is not of this version ({error}); run `dvc repro bench`"
+            f"{path} cannot be read, or is not of this version ({error}); run `dvc repro bench`"
         ) from None
 
 
@@ -124,6 +125,7 @@ def where_next() -> list[str]:
         lines.append("  every episode      astra show data/bench.parquet --where checkpoint=rl")
     lines.append("  all on one page    astra report   (runs/report.html)")
     lines.append("  by scenario, hops  dvc plots show   (plots/bench/)")
-    lines.append(f"  training curves    mlflow ui --backend-store-uri {tracking_uri(runtime)}")
+    store = without_login(tracking_uri(runtime))
+    lines.append(f"  training curves    mlflow ui --backend-store-uri {store}")
     lines.append("  compare runs       make experiments")
     return lines

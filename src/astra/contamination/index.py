@@ -122,8 +122,11 @@ class ContaminationIndex:
         ]
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), partial, compression="zstd")
-        os.replace(partial, path)
+        try:
+            pq.write_table(pa.Table.from_arrays(arrays, schema=schema), partial, compression="zstd")
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def shared_text(self, texts: Iterable[str]) -> Overlap | None:
         """The first suite (by name) with a gram of one of the texts."""

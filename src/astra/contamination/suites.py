@@ -68,7 +68,12 @@ def _read(place: Path) -> SuiteTexts:
 
 
 def _documents(path: Path) -> Iterator[Any]:
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteFilesError(
+            f"{path} cannot be read as UTF-8 text: {error}; convert it, or take it out of the suite"
+        ) from None
     try:
         yield json.loads(text)
         return

@@ -73,8 +73,8 @@ def checked(*, _root_: Any) -> str:
 
 def read_where(setting: Any, table: str, otherwise: str) -> str:
     """Resolver of a dependency that a stage has by one of its settings alone: ``table`` where that
-    is set, else a file that the stage depends on already, which adds nothing."""
-    return otherwise if setting is None else table
+    is set and not ``none``, else a file that the stage depends on already, which adds nothing."""
+    return otherwise if setting in (None, "none") else table
 
 
 def compose(output: Path, overrides: list[str]) -> None:

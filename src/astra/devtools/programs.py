@@ -7,12 +7,22 @@ import subprocess
 from astra.errors import AstraError
 
 
+class ProgramFailed(AstraError):
+    """A program ran and failed; it has the command and the program's own words."""
+
+
 def run_program(*command: str) -> str:
     """Run a program and return what it prints.
 
-    Raises AstraError with the command and the program's own words if it fails.
+    Raises ProgramFailed if it fails, and AstraError where it is not on PATH.
     """
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise AstraError(
+            f"{' '.join(command)}: {command[0]} is not on PATH; activate the environment "
+            "(`. .venv/bin/activate`), or install it"
+        ) from None
     if ended.returncode:
-        raise AstraError(f"{' '.join(command)}: {(ended.stderr or ended.stdout).strip()}")
+        raise ProgramFailed(f"{' '.join(command)}: {(ended.stderr or ended.stdout).strip()}")
     return ended.stdout

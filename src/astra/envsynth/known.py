@@ -17,6 +17,8 @@ from astra.text.source import parsed
 
 MOST_RECORDS = 500
 """Records read from one source: far more than a tool's data have."""
+MOST_LEVELS = 16
+"""Levels of keys and fields that are read of one literal; what lies deeper is left out."""
 Slot = tuple[Any, ...]
 Path = tuple[Any, ...]
 Record = dict[Slot, Any]
@@ -108,46 +110,75 @@ def _records(tree: ast.AST) -> list[Record]:
         node = waiting.pop(0)
         if isinstance(node, ast.List | ast.Tuple | ast.Dict | ast.Set):
             try:
-                records += _expanded(ast.literal_eval(node), 0)
+                records += _expanded(ast.literal_eval(node), 0, MOST_RECORDS - len(records))
                 continue
             except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
                 pass
         waiting += ast.iter_child_nodes(node)
-    return records[:MOST_RECORDS]
-
-
-def _expanded(value: Any, level: int) -> list[Record]:
-    """The records of a literal: a dict is read as one row, and as keys with what they lead to."""
-    if isinstance(value, Mapping):
-        return [*_row(value.items(), level), *_keyed(value, level)]
-    if not isinstance(value, list | tuple | set | frozenset):
-        return [{("value", level): value}]
-    items = list(value)
-    if any(isinstance(item, list | tuple | dict | set | frozenset) for item in items):
-        return [record for item in items for record in _expanded(item, level)]
-    return _row(enumerate(items), level)
-
-
-def _row(items: Any, level: int) -> list[Record]:
-    """One row with its scalars; nested values make several of it."""
-    scalars: Record = {}
-    nested: list[list[Record]] = []
-    for name, item in items:
-        if isinstance(item, list | tuple | dict | set | frozenset):
-            nested.append(_expanded(item, level + 1))
-        else:
-            scalars[(level, name)] = item
-    return [{**scalars, **record} for records in nested for record in records] or [scalars]
-
-
-def _keyed(value: Mapping[Any, Any], level: int) -> list[Record]:
-    """A record for each key and what it leads to."""
-    records: list[Record] = []
-    for key, item in value.items():
-        parts = key if isinstance(key, tuple) else (key,)
-        own = {("key", level, at): part for at, part in enumerate(parts)}
-        records += [{**own, **record} for record in _expanded(item, level + 1)]
     return records
+
+
+def _expanded(value: Any, level: int, most: int) -> list[Record]:
+    """The first ``most`` records of a literal: a dict is read as one row, and as keys with what
+    they lead to.
+    """
+    if level > MOST_LEVELS or most <= 0:
+        return []
+    if isinstance(value, Mapping):
+        return _mapped(value, level, most)
+    if not isinstance(value, list | tuple | set | frozenset):
+        return [_cells({("value", level): value})]
+    # Text has another hash in each process, so a set keeps no order of its own.
+    items = sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)
+    if not any(_is_nested(item) for item in items):
+        return [_cells({(level, at): item for at, item in enumerate(items)})]
+    records: list[Record] = []
+    for item in items:
+        if len(records) == most:
+            break
+        records += _expanded(item, level, most - len(records))
+    return records
+
+
+def _mapped(value: Mapping[Any, Any], level: int, most: int) -> list[Record]:
+    """The first ``most`` records of a dict: its rows, then each key with what it leads to."""
+    scalars = _cells({(level, key): item for key, item in value.items() if not _is_nested(item)})
+    rows: list[Record] = []
+    inner: dict[Any, list[Record]] = {}
+    for key, item in value.items():
+        if _is_nested(item):
+            # Expanded once for both readings: to do it for each doubles the work with every level.
+            inner[key] = _expanded(item, level + 1, most - len(rows))
+            rows += [{**scalars, **record} for record in inner[key]]
+        if len(rows) == most:
+            return rows
+    records = rows or [scalars]
+    for key, item in value.items():
+        if len(records) >= most:
+            break
+        parts = key if isinstance(key, tuple) else (key,)
+        own = _cells({("key", level, at): part for at, part in enumerate(parts)})
+        found = inner[key] if key in inner else _expanded(item, level + 1, 1)
+        records += [{**own, **record} for record in found]
+    return records[:most]
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list | tuple | dict | set | frozenset)
+
+
+def _cells(named: Record) -> Record:
+    """Those of a record's cells that a call can give; their names can be printed, too."""
+    return {slot: cell for slot, cell in named.items() if _is_json(slot) and _is_json(cell)}
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON can state a literal: no bytes, no infinity, no number too long to be printed."""
+    try:
+        canonical_json(value).encode()
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _readings(found: Sequence[Record], leaves: Mapping[Path, Any]) -> list[dict[Path, Slot]]:
@@ -186,7 +217,7 @@ def _beside(tree: ast.AST, found: Sequence[Record], value: Any) -> list[Any]:
         for outer in ast.walk(tree)
         if isinstance(outer, ast.Compare | ast.MatchValue)
         for node in ast.walk(outer)
-        if isinstance(node, ast.Constant)
+        if isinstance(node, ast.Constant) and _is_json(node.value)
     ]
     if any(same_value(value, one) for one in compared):
         cells += compared

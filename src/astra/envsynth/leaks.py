@@ -24,6 +24,8 @@ MIN_NUMBER = 10
 """Smaller numbers stand in too many texts to tell anything."""
 MIN_CATEGORIES = 3
 """Values that an enumeration needs where no column says what all of them are; our choice."""
+_APART = " | "
+"""Between texts that belong to different places, so that no phrase is found across them."""
 
 
 @dataclass(frozen=True)
@@ -92,22 +94,47 @@ def told_by_document(tool: Tool, secrets: Secrets) -> Any:
         tool.description,
         *_without_categories([tool.parameters, tool.output_schema], secrets),
     ]
-    text = json.dumps(open_parts, ensure_ascii=False)
+    text = texts_in(open_parts)
     return next((one for one in (*secrets.answers, *secrets.given) if mentions(text, one)), None)
 
 
 def told_by_error(error: str, secrets: Secrets, arguments: Mapping[str, Any]) -> Any:
     """The first secret that an error states and its call did not; None if none."""
     asked = [value for _, value in leaves_of(arguments)]
-    text = json.dumps([arguments], ensure_ascii=False)
+    stated, text = unescaped(error), unescaped(texts_in(arguments))
     return next(
         (
             one
             for one in (*secrets.answers, *secrets.given)
-            if one not in asked and mentions(error, one) and not mentions(text, one)
+            if one not in asked and mentions(stated, one) and not mentions(text, one)
         ),
         None,
     )
+
+
+def texts_in(value: Any) -> str:
+    """The keys, texts and other scalars of a JSON value, each on its own in one text.
+
+    As JSON they would be searched in vain: there a line break is the letter n before a word.
+    """
+    return _APART.join(_texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield str(key)
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
+    else:
+        yield value if isinstance(value, str) else json.dumps(value)
+
+
+def unescaped(text: str) -> str:
+    """A text with a space for each line break that it quotes, as a KeyError does its message."""
+    return re.sub(r"\\[nrt]", " ", text)
 
 
 def mentions(text: str, value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import date, timedelta
 from typing import Any
@@ -10,6 +11,8 @@ from astra.text.forms import clock
 
 SHORTEST_NAME = 4
 """Characters of a text that is also tried without its last letter, and with one more."""
+_COUNTED = re.compile(r"(?<!\d)\d{1,300}$")
+"""A number at a text's end; a longer run of digits counts nothing, and int() may refuse it."""
 
 
 def near_names(value: Any) -> tuple[str, ...]:
@@ -28,7 +31,7 @@ def near_names(value: Any) -> tuple[str, ...]:
     longer = value[: last.end()] + last[0] + value[last.end() :]
     levelled = re.sub(r"(?<=\w)[ -](?=\w)", _other_gap, value, count=1)
     first, _, rest = value.partition(" ")
-    counted = re.sub(r"\d+$", lambda number: str(int(number[0]) + 1), value)
+    counted = _COUNTED.sub(lambda number: str(int(number[0]) + 1), value)
     near = (
         value[: last.start()],
         longer,
@@ -45,16 +48,32 @@ def _other_gap(gap: re.Match[str]) -> str:
 
 
 def shifted(value: Any) -> list[Any]:
-    """Values near a number or a date, which code that computes will answer."""
+    """Values near a number or a date, which code that computes will answer.
+
+    What JSON or the calendar does not have is none of them.
+    """
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int | float):
         century = [value % 100] if value >= 1000 else []  # of a year its last two digits
-        return [value + 1, value * 2 + 3, *century]
+        return [near for near in (value + 1, value * 2 + 3, *century) if _is_finite(near)]
     day = as_date(value)
-    if day is not None:
-        return [(day + timedelta(days=3)).isoformat(), (day - timedelta(days=11)).isoformat()]
-    return []
+    return [] if day is None else [*_days_from(day, 3), *_days_from(day, -11)]
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer that no float holds
+        return False
+
+
+def _days_from(day: date, days: int) -> list[str]:
+    """The day so many days later, in a list; an empty one where the calendar ends before it."""
+    try:
+        return [(day + timedelta(days=days)).isoformat()]
+    except OverflowError:
+        return []
 
 
 def as_date(value: Any) -> date | None:

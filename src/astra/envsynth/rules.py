@@ -8,7 +8,7 @@ from typing import Any
 
 from astra.arena.answers import is_small_domain, matches, same_value
 from astra.envsynth.candidates import CandidateTool
-from astra.envsynth.leaks import mentions, told_by_error
+from astra.envsynth.leaks import mentions, texts_in, told_by_error, unescaped
 from astra.envsynth.outcomes import answered, call_text, is_clean, outcome_text, unclean
 from astra.envsynth.perturb import UNKNOWN_NAME, UNKNOWN_VALUES, Perturbation, PerturbationKind
 from astra.envsynth.schedule import Evidence, Purpose, TrialRun
@@ -350,9 +350,9 @@ def _leaks(
 ) -> bool:
     """Whether an error states the answer or another secret, and not just as the arguments did."""
     answer = evidence.call.answer.value
-    asked = canonical_json(perturbation.arguments)
+    asked = unescaped(texts_in(perturbation.arguments))
     hidden = not candidate.writes or answer in candidate.secrets.answers
-    if hidden and mentions(error, answer) and not mentions(asked, answer):
+    if hidden and mentions(unescaped(error), answer) and not mentions(asked, answer):
         return True
     return told_by_error(error, candidate.secrets, perturbation.arguments) is not None
 

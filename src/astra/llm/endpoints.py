@@ -3,8 +3,15 @@
 Who asks names neither an endpoint nor a key. A request goes to the endpoint with the least
 work in flight; one that answered 429 or 503 with Retry-After rests for that long, one that
 keeps failing rests for longer each time, and one that will not serve the model (wrong key,
-unknown model) is left alone. What every endpoint refuses, and a long outage, stops the stage:
+unknown model) is left alone. What every endpoint refuses, and an outage, stops the stage:
 dropping each item for it would pass an outage off as data.
+
+An outage is that no answer comes: no connection, no reply in time, 5xx or 429 at every try, or
+what is no chat completion. A refusal of the very ask (400, 422, a content filter) comes from an
+endpoint that works. Some asks get no answer whenever they are sent, and when a stage is run again
+they are all that is left to send. So neither an outage nor a model that cannot do its task is
+concluded before an ask that has an answer, from the cache or from this run, was sent once more;
+if it is answered again, what failed are those asks alone. The reply is not kept.
 """
 
 from __future__ import annotations
@@ -14,17 +21,18 @@ import json
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 
+from astra.errors import OutOfTokens
 from astra.llm.budget import Tokens, estimate
 from astra.llm.desk import Account
 from astra.llm.gateway import Gateway
-from astra.llm.protocol import ProviderError
-from astra.llm.served import served
+from astra.llm.protocol import ParseError, ProviderError
+from astra.llm.served import served, uncounted
 from astra.llm.servers import EndpointError, Server
 from astra.llm.structured import is_object
 from astra.llm.usage import Usage
@@ -32,9 +40,11 @@ from astra.llm.wire import (
     ChatReply,
     Fatal,
     Fault,
+    RefusedAsk,
     RefusedRequest,
     Retriable,
     classified,
+    error_instead,
     read_reply,
     reported_tokens,
 )
@@ -45,10 +55,11 @@ BACKOFF_S = 1.0
 """The longest pause before the second try of a request; it doubles with each further try."""
 BACKOFF_MAX_S = 30.0
 OUTAGE_ASKS = 8
-"""How many asks in a row without an answer are an outage; one is, if none was ever answered."""
+"""How many asks in a row without an answer look like an outage; one does, if this process was
+never answered."""
 UNUSABLE_ASKS = 50
-"""How many asks in a row without a usable reply, repairs included, show that the model cannot
-do it."""
+"""How many asks in a row that were refused, or got no usable reply, repairs included, look like a
+model that cannot do it."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,11 @@ class Attempts:
         return self.left >= 0
 
 
+Again = Callable[[Attempts], Awaitable[object]]
+"""Sends an ask that has an answer once more. Raises ProviderError, ParseError or OutOfTokens where
+it gets none."""
+
+
 class ChatTransport:
     """Sends chat requests of one role for one model."""
 
@@ -105,15 +121,33 @@ class ChatTransport:
         self._jitter = random.Random()
         self._failed_in_a_row = 0
         self._unusable_in_a_row = 0
+        self._refused = False
+        """Whether an endpoint refused an ask: then one is up."""
+        self._again: Again | None = None
+        """The last ask of this role that has an answer."""
 
     def attempts(self) -> Attempts:
         """The tries of one new ask; the caller closes their ``hold`` when the ask is done."""
         return Attempts(self.gateway.runtime.max_attempts, self.gateway.desk.hold())
 
     async def chat(self, bodies: ChatBodies, attempts: Attempts) -> ChatReply:
-        """One completion. Raises ProviderError once the attempts are spent, RefusedRequest at
-        once, and StageStop for faults that concern every request.
+        """One completion. Raises ProviderError once the attempts are spent, RefusedAsk at once, and
+        StageStop for faults that concern every request.
         """
+        try:
+            reply = await self.tried(bodies, attempts)
+        except RefusedAsk as error:
+            self._failed_in_a_row, self._refused = 0, True
+            await self.unusable(str(error), attempts)
+            raise
+        except ProviderError as error:
+            await self._unanswered(str(error), attempts)
+            raise
+        self._failed_in_a_row = 0
+        return reply
+
+    async def tried(self, bodies: ChatBodies, attempts: Attempts) -> ChatReply:
+        """``chat``, but what comes of it says nothing of an outage."""
         problem = "no attempt was left"
         tried = 0
         avoid: Server | None = None
@@ -122,10 +156,7 @@ class ChatTransport:
                 self.usage.retries += 1
             tried += 1
             try:
-                reply = await self._send(bodies, attempts, avoid)
-            except RefusedRequest as error:
-                self._count_failure(str(error), refused=True)
-                raise
+                return await self._send(bodies, attempts, avoid)
             except Fatal as error:
                 problem = str(error)
             except Retriable as error:
@@ -133,32 +164,68 @@ class ChatTransport:
                 log.debug("retrying: %s", problem)
                 if attempts.left > 0:
                     await self._pause(avoid, tried, error.retry_after_s)
-            else:
-                self._failed_in_a_row = 0
-                return reply
-        self._count_failure(problem, refused=False)
         raise ProviderError(f"no answer after {tried} attempts, the last: {problem}")
 
-    def usable(self, yes: bool) -> None:
-        """Note whether an ask's replies could be used. Raises EndpointError if none can."""
-        self._unusable_in_a_row = 0 if yes else self._unusable_in_a_row + 1
-        if self._unusable_in_a_row >= UNUSABLE_ASKS:
-            raise EndpointError(
-                f"the replies of {self.model} to {self._unusable_in_a_row} asks in a row could "
-                "not be used, repairs included; try `astra teacher check`, a larger max_tokens "
-                "or another model, and run the same command again"
-            )
+    def answered(self, again: Again) -> None:
+        """Note an ask that has an answer, from the cache or from an endpoint."""
+        self._again = self.gateway.answered[self.model] = again
 
-    def _count_failure(self, problem: str, refused: bool) -> None:
-        """Count an ask without an answer. Raises EndpointError where it shows an outage."""
+    def usable(self) -> None:
+        """Note that an endpoint's reply to an ask could be used."""
+        self._unusable_in_a_row = 0
+
+    async def unusable(self, problem: str, attempts: Attempts) -> None:
+        """Count an ask that was refused, or whose replies could not be used, repairs included.
+
+        Raises EndpointError where the model cannot do what this role asks. The ask is over.
+        """
+        self._unusable_in_a_row += 1
+        attempts.hold.close()
+        async with self.gateway.doubt(self.model):
+            if self._unusable_in_a_row < UNUSABLE_ASKS:
+                return
+            if await self._answers(self._again):
+                self._unusable_in_a_row = 0
+                return
+        raise EndpointError(
+            f"the replies of {self.model} to {self._unusable_in_a_row} asks in a row could not be "
+            f"used, repairs and refusals included, the last: {problem}. Try `astra teacher check`, "
+            "a larger max_tokens or another model, and run the same command again"
+        )
+
+    async def _unanswered(self, problem: str, attempts: Attempts) -> None:
+        """Count an ask without an answer. Raises EndpointError in an outage. The ask is over."""
         self._failed_in_a_row += 1
-        never = not refused and not any(s.answered[self.model] for s in self.servers)
-        if never or self._failed_in_a_row >= OUTAGE_ASKS:
-            raise EndpointError(
-                f"no endpoint answers for {self.model}: {self._failed_in_a_row} asks in a row "
-                f"failed, the last: {problem}. Check the endpoints (`astra teacher check`) and "
-                "run the same command again; committed answers are kept"
-            )
+        # Else asks that wait here would keep budget that the one sent once more needs.
+        attempts.hold.close()
+        async with self.gateway.doubt(self.model):
+            up = self._refused or any(server.answered[self.model] for server in self.servers)
+            if up and self._failed_in_a_row < OUTAGE_ASKS:
+                return
+            if await self._answers(self.gateway.answered.get(self.model)):
+                self._failed_in_a_row = 0
+                return
+        raise EndpointError(
+            f"no endpoint answers for {self.model}: {self._failed_in_a_row} asks in a row "
+            f"failed, the last: {problem}. Check the endpoints (`astra teacher check`) and "
+            "run the same command again; committed answers are kept"
+        )
+
+    async def _answers(self, again: Again | None) -> bool:
+        """Whether an ask that has an answer gets one once more; False without such an ask."""
+        if again is None:
+            return False
+        # As one that was tried before, it waits behind no new ask.
+        attempts = Attempts(self.gateway.runtime.max_attempts, self.gateway.desk.hold(), taken=1)
+        try:
+            with uncounted():
+                await again(attempts)
+        except (ProviderError, ParseError, OutOfTokens) as error:
+            log.warning("%s does not answer an ask that it has answered: %s", self.model, error)
+            return False
+        finally:
+            attempts.hold.close()
+        return True
 
     def _choose(self, avoid: Server | None) -> Server:
         """The server with the least in flight among those that can start, the failed one last."""
@@ -308,11 +375,15 @@ class ChatTransport:
             problem = f"connection failed: {error or type(error).__name__}"
             raise Retriable(problem, "connection") from error
         if response.status_code != 200:
-            raise classified(response.status_code, response.content, response.headers)
+            content, headers = response.content, response.headers
+            raise classified(response.status_code, content, headers, server.key)
         try:
-            return json.loads(response.content)
+            document = json.loads(response.content)
         except ValueError as error:
             raise Retriable(f"the response is no JSON: {error}", "no_completion") from error
+        if fault := error_instead(document, response.headers, server.key):
+            raise fault
+        return document
 
 
 class _RefusedSchema(Exception):

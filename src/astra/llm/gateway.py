@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from astra.errors import AstraError
 from astra.llm.budget import check_price
@@ -20,6 +21,9 @@ from astra.llm.usage import Usage
 from astra.settings import RuntimeConfig
 from astra.stage import Reporter
 from astra.tracking.mlflow import track
+
+if TYPE_CHECKING:
+    from astra.llm.endpoints import Again
 
 log = logging.getLogger("astra")
 
@@ -44,7 +48,10 @@ class Gateway:
         self.reporter.notes.append(self.note)
         self.paced = self.desk.limited or any(e.tokens_per_minute for e in runtime.endpoints)
         """Whether the tokens of a request have to be estimated before it is sent."""
+        self.answered: dict[str, Again] = {}
+        """The last ask of each model that has an answer, of any role, to be sent once more."""
         self._places: dict[str, Places] = {}
+        self._doubts: dict[str, asyncio.Lock] = {}
         self._stage = stage
         self._loop: asyncio.AbstractEventLoop | None = None
         self._life: AsyncGenerator[None] | None = None
@@ -65,6 +72,10 @@ class Gateway:
             places = self._places[model] = Places(self.runtime.concurrency)
         return places
 
+    def doubt(self, model: str) -> asyncio.Lock:
+        """Held while it is found out whether a model still answers, so that it is done once."""
+        return self._doubts.setdefault(model, asyncio.Lock())
+
     async def enter(self) -> None:
         """Open the connections in the running event loop; cheap where they are open already.
 
@@ -75,6 +86,7 @@ class Gateway:
             return
         self._loop = loop
         self._places.clear()
+        self._doubts.clear()
         for server in self.servers:
             server.open()
         # The loop ends its asynchronous generators, and this one then closes the connections.

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -36,6 +37,10 @@ from astra.prompting import render
 
 ECHO_CHARS = 4000
 """How much of an unusable reply the request for its repair shows again."""
+
+
+Chat = Callable[[ChatBodies, Attempts], Awaitable[ChatReply]]
+"""How a request is sent: ``ChatTransport.chat``, or ``tried`` for an ask that is sent once more."""
 
 
 def sampling_fields(config: ModelConfig) -> dict[str, Any]:
@@ -79,6 +84,7 @@ class OpenAITeacher:
                 self.usage.cache_hits += 1
             else:
                 reply = await self._answer(ask, key, prompt)
+            self._transport.answered(partial(self._converse, prompt, ask, self._transport.tried))
         self._gateway.reporter.tick()
         return reply
 
@@ -90,11 +96,14 @@ class OpenAITeacher:
         """Ask and commit. The ask's budget stays reserved until the answer is committed."""
         attempts = self._transport.attempts()
         try:
-            reply = await self._converse(prompt, ask, attempts)
+            reply = await self._converse(prompt, ask, self._transport.chat, attempts)
+            self._transport.usable()
             value = {"reply": reply.model_dump(mode="json")}
             await self._gateway.desk.commit(key, self.name, value)
         except (ProviderError, ParseError) as error:
             self.usage.failures += 1
+            if isinstance(error, ParseError):
+                await self._transport.unusable(str(error), attempts)
             place = f"[{self.usage.stage} {ask.template} sample {ask.sample}]"
             raise type(error)(f"{place} {error}") from error
         finally:
@@ -102,19 +111,20 @@ class OpenAITeacher:
         self.usage.answers += 1
         return reply
 
-    async def _converse(self, prompt: str, ask: Ask[Reply], attempts: Attempts) -> Reply:
+    async def _converse(
+        self, prompt: str, ask: Ask[Reply], chat: Chat, attempts: Attempts
+    ) -> Reply:
         """Ask, then ask for repairs while attempts are left."""
         response = ask.response
         repair: list[dict[str, str]] = []
         while True:
             bodies = chat_bodies(self._config.model, self._sampling, prompt, response, repair)
-            reply = await self._transport.chat(bodies, attempts)
+            reply = await chat(bodies, attempts)
             try:
-                parsed = ask.accepted(_parsed(reply, response))
+                return ask.accepted(_parsed(reply, response))
             except ParseError as error:
                 self.usage.faults[error.kind] += 1
                 if attempts.left <= 0:
-                    self._transport.usable(False)
                     raise type(error)(f"unusable after all attempts: {error}") from error
                 self.usage.repairs += 1
                 echo = without_thinking(reply.content).strip()[:ECHO_CHARS] or "(nothing)"
@@ -122,9 +132,6 @@ class OpenAITeacher:
                     {"role": "assistant", "content": echo},
                     _user(repair_request(str(error), response)),
                 ]
-            else:
-                self._transport.usable(True)
-                return parsed
 
 
 def teacher_key(config: ModelConfig, prompt: str, response: type[BaseModel], sample: int) -> str:

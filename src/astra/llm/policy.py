@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from astra.errors import OutOfTokens
 from astra.llm.cache import answer_key
 from astra.llm.endpoints import Attempts, ChatBodies, ChatReply, ChatTransport
 from astra.llm.gateway import Gateway
-from astra.llm.openai_backend import sampling_fields
+from astra.llm.openai_backend import Chat, sampling_fields
 from astra.llm.protocol import ModelConfig, ParseError, ProviderError
 from astra.llm.structured import opening_thought, without_thinking
 from astra.records.message import REASONING_KEYS, Message, MessageRole, ToolCall
@@ -63,12 +64,16 @@ class EndpointPolicy:
         if tools:
             body["tools"] = [tool.openai() for tool in tools]
         key = answer_key({"backend": "openai", "request": body, "sample": self._sample})
+        first_id = sum(len(one.tool_calls) for one in messages)
+        again = partial(self._turn, body, first_id, self._transport.tried)
         await self._gateway.enter()
         async with self._gateway.desk.claimed(key) as turn:
             if turn is not None:
                 self.usage.cache_hits += 1
+                self._transport.answered(again)
                 return self._message_of(turn)
-            turn = await self._asked(body, key, sum(len(one.tool_calls) for one in messages))
+            turn = await self._asked(body, key, first_id)
+        self._transport.answered(again)
         self.usage.answers += 1
         self._gateway.reporter.tick()
         return self._message_of(turn)
@@ -77,10 +82,13 @@ class EndpointPolicy:
         """Ask and commit. The turn's budget stays reserved until it is committed."""
         attempts = self._transport.attempts()
         try:
-            turn = await self._turn(body, first_id, attempts)
+            turn = await self._turn(body, first_id, self._transport.chat, attempts)
+            self._transport.usable()
             await self._gateway.desk.commit(key, self.name, turn)
-        except (ProviderError, ParseError, OutOfTokens):
+        except (ProviderError, ParseError, OutOfTokens) as error:
             self.usage.failures += 1
+            if isinstance(error, ParseError):
+                await self._transport.unusable(str(error), attempts)
             raise
         finally:
             attempts.hold.close()
@@ -106,21 +114,19 @@ class EndpointPolicy:
         return message
 
     async def _turn(
-        self, body: dict[str, Any], first_id: int, attempts: Attempts
+        self, body: dict[str, Any], first_id: int, chat: Chat, attempts: Attempts
     ) -> dict[str, Any]:
         """The next turn as it is cached: a message, and how its thoughts are spelled, if any."""
         while True:
-            reply = await self._transport.chat(ChatBodies(plain=body), attempts)
+            reply = await chat(ChatBodies(plain=body), attempts)
             message = _message(reply, first_id)
             if reply.truncated:
                 raise OutOfTokens("the turn was cut off at the token limit; raise max_tokens")
             if message.content or message.tool_calls:
-                self._transport.usable(True)
                 spelling = {SPELLING: reply.reasoning_key or IN_CONTENT}
                 return message.model_dump(mode="json") | (spelling if message.reasoning else {})
             self.usage.faults["empty_turn"] += 1
             if attempts.left <= 0:
-                self._transport.usable(False)
                 raise ParseError("the turn holds neither text nor a tool call")
             self.usage.repairs += 1
 

@@ -1,8 +1,10 @@
 """One strict parser from a model's text to the reply an ask expects.
 
-Accepted around the object: a thinking block, one code fence, prose. Refused: two different
-objects that both fit, duplicate keys, NaN, a value of the wrong JSON type (``"true"`` is no
-boolean, ``"0.9"`` no number), and anything the response model refuses. Nothing is filled in.
+Accepted around the object: a thinking block, one code fence, prose, also prose with names in
+braces (``{"city"}``) and fences of other things. Refused: two different objects that both fit,
+a broken or cut object wherever it stands, duplicate keys, NaN, a value of the wrong JSON type
+(``"true"`` is no boolean, ``"0.9"`` no number), and anything the response model refuses. Nothing
+is filled in.
 """
 
 from __future__ import annotations
@@ -27,31 +29,42 @@ _OPENING = re.compile(
     r"\s*(?:<(think|thinking|reasoning)>)?(.*?)</(?:think|thinking|reasoning)>", re.DOTALL
 )
 _FENCE = re.compile(r"```(?:[a-zA-Z0-9_-]*)[ \t]*\n(.*?)```", re.DOTALL)
-_START = re.compile(r"\{(?=\s*[\"}])")
+_STRING = r'"(?:[^{}"\\]|\\.)*"'
+_START = re.compile(rf'\{{(?=\s*["}}])(?!\s*{_STRING}(?:[^{{}}":]|{_STRING})*\}})')
+"""Where an object begins. Braces around strings without a colon are prose, or a set: no object,
+not even a broken one."""
+_TAG = re.compile(r"<(?=/?(?:think|thinking|reasoning)>)")
+_ANY = json.JSONDecoder()
 _MAX_PROBLEMS = 5
 
 
 def parse_reply(text: str, response: type[Reply]) -> Reply:
-    """The one object in ``text`` that is a valid ``response``. Raises ParseError saying why not."""
+    """The one object in ``text`` that is a valid ``response``. Raises ParseError saying why not.
+
+    What stands in code fences comes first. Prose is looked at only if no fence holds a try at the
+    reply, that is an object with one of its fields.
+    """
     whole = _decoded(text)
-    body = text if whole is not None else without_thinking(text)
-    candidates = [whole] if whole is not None else list(_objects(body))
-    if not candidates:
-        raise ParseError(
-            "the reply is empty" if not body.strip() else "the reply holds no complete JSON object"
-        )
-    valid: dict[str, Reply] = {}
+    body = text if whole is not None else without_thinking(_tags_escaped(text))
     problem = ""
-    for candidate in candidates:
-        try:
-            valid[canonical_json(candidate)] = _validated(candidate, response)
-        except ValueError as error:
-            problem = problem or str(error)
-    if len(valid) > 1:
-        raise ParseError(f"the reply holds {len(valid)} different objects that fit; give one")
-    if not valid:
+    for candidates in [[whole]] if whole is not None else _objects(body):
+        valid: dict[str, Reply] = {}
+        for candidate in candidates:
+            try:
+                valid[canonical_json(candidate)] = _validated(candidate, response)
+            except ValueError as error:
+                problem = problem or str(error)
+        if len(valid) > 1:
+            raise ParseError(f"the reply holds {len(valid)} different objects that fit; give one")
+        if valid:
+            return next(iter(valid.values()))
+        if any(response.model_fields.keys() & one.keys() for one in candidates):
+            break
+    if problem:
         raise ParseError(f"the JSON object is not the one asked for: {problem}")
-    return next(iter(valid.values()))
+    raise ParseError(
+        "the reply is empty" if not body.strip() else "the reply holds no complete JSON object"
+    )
 
 
 def without_thinking(text: str) -> str:
@@ -74,19 +87,41 @@ def opening_thought(text: str) -> str:
 
 def is_object(text: str) -> bool:
     """Whether nothing but one JSON object follows the thinking: what enforced decoding writes."""
-    return _decoded(text) is not None or _decoded(without_thinking(text)) is not None
+    return _decoded(text) is not None or _decoded(without_thinking(_tags_escaped(text))) is not None
 
 
-def _objects(body: str) -> Iterator[Any]:
-    """The outermost JSON objects: the whole text, else those in fences, else those in prose.
+def _tags_escaped(text: str) -> str:
+    """``text`` with the thinking tags in its complete objects as JSON escapes: a string that
+    mentions one begins or ends no thinking.
+    """
+    parts, at = list[str](), 0
+    start = _START.search(text) if _TAG.search(text) else None
+    while start:
+        try:
+            _, end = _ANY.raw_decode(text, start.start())
+        except ValueError as error:  # only what the decoder itself refuses has a place
+            end = max(getattr(error, "pos", 0), start.end())
+        except RecursionError:
+            break
+        else:
+            escaped = _TAG.sub(r"\\u003c", text[start.start() : end])
+            parts += [text[at : start.start()], escaped]
+            at = end
+        start = _START.search(text, end)
+    return "".join(parts) + text[at:]
 
-    A broken object ends the search: what is nested in it was not the reply.
+
+def _objects(body: str) -> Iterator[list[Any]]:
+    """The outermost JSON objects: the whole text, or those in fences, then those in prose.
+
+    A broken object in prose ends the search: what is nested in it was not the reply, and it may
+    have been the reply itself.
     """
     for parts in ([body.strip()], _FENCE.findall(body)):
         decoded = [value for part in parts if (value := _decoded(part)) is not None]
         if decoded:
-            yield from decoded
-            return
+            yield decoded
+            break
     objects: list[Any] = []
     start = _START.search(body)
     while start:
@@ -96,7 +131,7 @@ def _objects(body: str) -> Iterator[Any]:
             return
         objects.append(value)
         start = _START.search(body, end)
-    yield from objects
+    yield objects
 
 
 def _decoded(text: str) -> Any | None:

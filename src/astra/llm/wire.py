@@ -19,8 +19,28 @@ FATAL = frozenset({401, 402, 403, 404})
 RETRY_AFTER_MAX_S = 300.0
 
 
-class RefusedRequest(ProviderError):
-    """The server refused this very request (400 or 422); sending it again is no use."""
+NAMED = {
+    "context_length_exceeded": 400, "invalid_request_error": 400,
+    "content_filter": 400, "content_policy_violation": 400,
+    "invalid_api_key": 401, "authentication_error": 401, "permission_error": 403,
+    "model_not_found": 404, "not_found_error": 404,
+    "insufficient_quota": 429, "rate_limit_exceeded": 429, "rate_limit_error": 429,
+    "server_error": 500, "api_error": 500, "overloaded_error": 503,
+}  # fmt: skip
+"""The HTTP status that belongs to an error's name."""
+FILTERS = frozenset({"content_filter", "content_policy_violation"})
+SHOWN_CHARS = 300
+"""How much of a server's error text is told."""
+SECRET_CHARS = 8
+"""The least length of a key that is hidden in error texts; a shorter one stands in for none."""
+
+
+class RefusedAsk(ProviderError):
+    """A server that works will not answer this very ask; sending it again is no use."""
+
+
+class RefusedRequest(RefusedAsk):
+    """The server refused the request as it stands (400 or 422), perhaps for its schema."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +141,7 @@ class Refusal(Fault):
     """The model will not answer this ask."""
 
     def outcome(self) -> Exception:
-        return ProviderError(str(self))
+        return RefusedAsk(str(self))
 
 
 class BadRequest(Fault):
@@ -129,12 +149,42 @@ class BadRequest(Fault):
         return RefusedRequest(str(self))
 
 
-def classified(status: int, content: bytes, headers: Mapping[str, str]) -> Fault:
-    """What an HTTP error means for the request, by its status and the error that it states."""
-    text, code = _stated(content)
-    message = f"HTTP {status}: {text[:300]}"
+def classified(status: int, content: bytes, headers: Mapping[str, str], key: str = "") -> Fault:
+    """What an HTTP error means for the request, by its status and the error that it states.
+
+    ``key``: the endpoint's, which servers quote in errors and which is told to nobody.
+    """
+    try:
+        document = json.loads(content)
+        error = document.get("error", document)
+        error.get("message")
+    except (AttributeError, ValueError):
+        error = {"message": content.decode(errors="replace").strip()}
+    return _fault(status, error, headers, key)
+
+
+def error_instead(document: Any, headers: Mapping[str, str], key: str = "") -> Fault | None:
+    """The fault that a response with status 200 states in place of a completion, or None.
+
+    Servers answer so that find the fault while the model is at work. It means what it would with
+    the HTTP status that its code gives or names; one with an unknown code may not come again.
+    """
+    if not isinstance(document, dict) or document.get("choices") or not document.get("error"):
+        return None
+    stated = document["error"]
+    error = stated if isinstance(stated, dict) else {"message": stated}
+    status = next(filter(None, map(_status, _names(error))), None)
+    if status is not None:
+        return _fault(status, error, headers, key)
+    return Retriable(f"HTTP 200 with an error: {_told(error, key)}", "no_completion")
+
+
+def _fault(status: int, error: Mapping[str, Any], headers: Mapping[str, str], key: str) -> Fault:
+    message = f"HTTP {status}: {_told(error, key)}"
     kind = f"http_{status}"
-    if status in FATAL or (status == 429 and code == "insufficient_quota"):
+    if status in (400, 403, 422) and _flagged(error):
+        return Refusal(message, "refusal")
+    if status in FATAL or (status == 429 and "insufficient_quota" in _names(error)):
         return Fatal(message, kind)
     if status in RETRIED or status >= 500:
         wait = retry_after_s(headers)
@@ -144,14 +194,31 @@ def classified(status: int, content: bytes, headers: Mapping[str, str]) -> Fault
     return BadRequest(message, kind)
 
 
-def _stated(content: bytes) -> tuple[str, str]:
-    """Message and code of an error body, or its text."""
-    try:
-        document = json.loads(content)
-        error = document.get("error", document)
-        return str(error.get("message", error)), str(error.get("code") or error.get("type") or "")
-    except (AttributeError, ValueError):
-        return content.decode(errors="replace").strip(), ""
+def _flagged(error: Mapping[str, Any]) -> bool:
+    """Whether moderation stopped what was asked: that says nothing of the key."""
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and (metadata.get("reasons") or metadata.get("flagged_input")):
+        return True
+    return not FILTERS.isdisjoint(_names(error))
+
+
+def _names(error: Mapping[str, Any]) -> list[str]:
+    """What an error calls itself, the most telling first."""
+    return [str(error[field]) for field in ("code", "type", "status") if error.get(field)]
+
+
+def _status(name: str) -> int | None:
+    """The HTTP status that a number or name of an error stands for, if it stands for one."""
+    if name.isdecimal():
+        return int(name) if 400 <= int(name) < 600 else None
+    return NAMED.get(name)
+
+
+def _told(error: Mapping[str, Any], key: str) -> str:
+    text = str(error.get("message", error))
+    if len(key) >= SECRET_CHARS:
+        text = text.replace(key, "(key)")
+    return text[:SHOWN_CHARS]
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

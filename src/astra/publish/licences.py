@@ -67,16 +67,26 @@ class LicenceBook(StageConfig):
         return self._found[source]
 
     def _search(self, source: str) -> Iterator[Notice]:
-        kind, _, names = _VERSION.sub("", source).rpartition(":")
-        parts = [f"pypi:{name}" for name in names.split("+")] if kind == "pypi" else [source]
+        parts = _parts(source)
         for notice in self.notices:
             if any(fnmatchcase(part, pattern) for part in parts for pattern in notice.sources):
                 yield notice
 
     def unnoticed(self, source: str, licence: str) -> list[str]:
-        """Those of a source's licences that ask for a notice which the book does not have."""
-        noticed = {notice.licence for notice in self.notices_of(source)} | {*self.free_of_notices}
-        return [one for one in licence.split(" AND ") if one not in noticed]
+        """Those of a source's licences that ask for a notice which the book does not have.
+
+        Of several packages each that is under a licence needs its own.
+        """
+        asked = [one for one in licence.split(" AND ") if one not in self.free_of_notices]
+        return [one for one in asked if not self._noticed(source, one)]
+
+    def _noticed(self, source: str, licence: str) -> bool:
+        parts = _parts(source)
+        under = [part for part in parts if licence in self._entry(part).split(" AND ")]
+        return all(
+            any(notice.licence == licence for notice in self.notices_of(part))
+            for part in under or parts
+        )
 
     def admits_origin(self, origin: RowOrigin) -> bool:
         """Whether what comes from there may be published: licence admitted, notices known."""
@@ -87,10 +97,7 @@ class LicenceBook(StageConfig):
 
         A source of several packages, ``pypi:a==1+b==2``, has all their licences.
         """
-        kind, _, names = _VERSION.sub("", source).rpartition(":")
-        if kind != "pypi":
-            return self._entry(source)
-        return joined(self._entry(f"{kind}:{name}") for name in names.split("+"))
+        return joined(map(self._entry, _parts(source)))
 
     def _entry(self, source: str) -> str:
         if source in self.sources:
@@ -117,6 +124,12 @@ class RowOrigin:
 
     source: str
     licence: str
+
+
+def _parts(source: str) -> list[str]:
+    """The packages of a source ``pypi:a==1+b==2``, without versions; of others, the source."""
+    kind, _, names = _VERSION.sub("", source).rpartition(":")
+    return [f"pypi:{name}" for name in names.split("+")] if kind == "pypi" else [source]
 
 
 def stated(licence: str) -> str:

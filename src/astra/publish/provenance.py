@@ -36,8 +36,7 @@ class BuildProvenance:
         found = commit(Workspace(Path.cwd()))
         if not found:
             raise PublishError("a card names the git commit of its build, and there is none here")
-        changed = {line.split(" ", 1)[-1].strip() for line in found["changed"]}
-        unsaved = [str(file) for file in files if str(file) in changed]
+        unsaved = [str(file) for file in files if str(file) in found["changed"]]
         if unsaved:
             raise PublishError(
                 f"{', '.join(unsaved)}: not as in commit {found['revision'][:12]}, which the card "

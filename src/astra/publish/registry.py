@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra.publish.record import PublishError
-from astra.report.provenance import check_store, without_login
 from astra.tracking.mlflow import EXPERIMENTS, OUTPUT, file_digest
+from astra.tracking.store import check_store, without_login
 
 ALIAS = "published"
 

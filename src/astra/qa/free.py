@@ -29,7 +29,13 @@ from astra.qa.budgets import deepest, draw_budget
 from astra.qa.config import Corpus, Language, Mode, QAConfig
 from astra.qa.knowledge import chinese
 from astra.qa.knowledge.corpora import Item, items_of
-from astra.qa.knowledge.operations import ROUNDED, UNORDERED, writes_of
+from astra.qa.knowledge.operations import (
+    AGGREGATES,
+    ARITHMETIC,
+    ROUNDED,
+    UNORDERED,
+    writes_of,
+)
 from astra.qa.knowledge.references import EvaluationError
 from astra.qa.knowledge.worlds import name_stock
 from astra.qa.questions.outcomes import OUTCOMES, closing
@@ -66,6 +72,8 @@ ASKS = 2
 """How often a teacher is asked for a question: again, once, where a reply breaks a rule; ours."""
 ROUNDING = 0.01
 """Tolerance of a number that is rounded to two places."""
+COMPUTED = AGGREGATES | ARITHMETIC | {"convert"}
+"""Operations that round what they make; of those that are not ROUNDED it is whole as a rule."""
 Outcome = QAInstance | Rejection
 
 
@@ -277,15 +285,14 @@ def _sentence(text: str, language: Language) -> str:
 
 def _step(step: SynthesisStep, tables: Sequence[Table], stated: Mapping[int, Any]) -> SubQuestion:
     """The step with what its operation says of it; ``stated`` are the answers of all steps."""
-    answer, operation = step.answer, step.operation
+    operation = step.operation
+    answer = step.answer.model_copy(update={"tolerance": _tolerance(step.answer, operation)})
     writes: tuple[Write, ...] = ()
     if operation is not None:
         details: dict[str, Any] = {
             "domain_size": _domain_size(operation, tables),
             "ordered": operation.op not in UNORDERED,
         }
-        if operation.op in ROUNDED:
-            details["tolerance"] = max(answer.tolerance, ROUNDING)
         answer = answer.model_copy(update=details)
         with suppress(EvaluationError):  # the rules say why it cannot be carried out
             writes = writes_of(operation, stated)
@@ -298,6 +305,19 @@ def _step(step: SynthesisStep, tables: Sequence[Table], stated: Mapping[int, Any
         operation=operation,
         writes=writes,
     )
+
+
+def _tolerance(answer: Answer, operation: Operation | None) -> float:
+    """How far off a number may be: what rounding makes of it, and nothing where a cell is read.
+
+    A teacher may state less than rounding where the operation does not settle it, never more: its
+    own tolerance would make any number right.
+    """
+    if operation is not None and operation.op in ROUNDED:
+        return ROUNDING
+    if operation is not None and operation.op not in COMPUTED:
+        return 0.0
+    return min(max(0.0, answer.tolerance), ROUNDING)
 
 
 def _kind(steps: tuple[SubQuestion, ...]) -> QuestionKind:
@@ -327,16 +347,17 @@ def _final(
 
     Of several answers, the order counts only where two of them say the same of different things:
     the question lists the things, while the steps that tell different things of one come in any
-    order.
+    order. A list is held to no more tolerance than its parts.
     """
     if kind is QuestionKind.WRITE:
         outcomes = OUTCOMES[language]
         return Answer(type=AnswerType.ENUM, value=outcomes[kind], domain_size=len(outcomes))
     last = answering(steps)
     if len(last) != 1:
-        return answer.model_copy(
-            update={"ordered": any(_tell_alike(*pair) for pair in combinations(last, 2))}
-        )
+        most = max((step.answer.tolerance for step in last), default=0.0)
+        ordered = any(_tell_alike(*pair) for pair in combinations(last, 2))
+        tolerance = min(max(0.0, answer.tolerance), most)
+        return answer.model_copy(update={"ordered": ordered, "tolerance": tolerance})
     kept = {name: getattr(last[0].answer, name) for name in ("ordered", "domain_size", "tolerance")}
     return answer.model_copy(update=kept)
 

@@ -56,8 +56,8 @@ BARS = {
 }
 REFUSING = (QuestionKind.INFEASIBLE, QuestionKind.ALREADY_SATISFIED)
 """Kinds whose action the state refuses."""
-_STEP = re.compile(r"(?:\bsteps? |步骤)(\d+)")
-"""How a question refers to an earlier step's answer."""
+_STEP = re.compile(r"(?:\bsteps? |步骤)(\d{1,9})(?!\d)")
+"""How a question refers to an earlier step's answer; a longer run of digits names no step."""
 
 
 def check(
@@ -321,9 +321,21 @@ def same(derived: Any, answer: Answer) -> bool:
     """Typed equality: unordered lists as multisets, numbers within the answer's tolerance."""
     if answer.type is AnswerType.LIST and not answer.ordered and isinstance(derived, list):
         return sorted(map(canonical_json, derived)) == sorted(map(canonical_json, answer.value))
-    if answer.type is AnswerType.NUMBER and isinstance(derived, int | float):
-        return abs(derived - answer.value) <= answer.tolerance + 1e-9
-    return type(derived) is type(answer.value) and derived == answer.value
+    if answer.type is AnswerType.NUMBER and type(derived) in (int, float):
+        try:
+            return abs(derived - answer.value) <= answer.tolerance + 1e-9
+        except OverflowError:  # of a fraction and an integer that no float holds
+            return False
+    return type(derived) is type(answer.value) and _equal(derived, answer.value)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Equality of JSON values in which true is not the number 1, at any depth."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
+    return isinstance(one, bool) is isinstance(other, bool) and one == other
 
 
 def ends(steps: tuple[SubQuestion, ...]) -> list[SubQuestion]:
@@ -357,5 +369,5 @@ def _final(instance: QAInstance) -> Iterator[Problem]:
         if final.type is not AnswerType.LIST:
             yield ("final_answer", f"{len(last)} answers end the question, final is {final.type}")
             return
-    if final.value != expected:
+    if not _equal(final.value, expected):
         yield ("final_answer", f"says {final.value!r}, the sub-answers give {expected!r}")

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import sqlite3
 import subprocess
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import yaml
 
 from astra.errors import AstraError
 from astra.report.workspace import STAGES, Workspace
 from astra.settings import PARAMS, RuntimeConfig, load
-from astra.tracking.mlflow import EXPERIMENTS, OUTPUT, PARENT, reach_server, tracking_uri
+from astra.tracking.mlflow import EXPERIMENTS, OUTPUT, PARENT, tracking_uri
+from astra.tracking.store import check_store, without_login
 
-SQLITE = "sqlite:///"
 GIT_TIMEOUT_S = 30
 SHOWN_TAGS = ("sandbox_tier", "torch_device", "device", "threads", "dvc_exp_name", "git_commit")
 
 
 def commit(workspace: Workspace) -> dict[str, Any]:
-    """The commit that is checked out and whether tracked files differ from it."""
-    line = _git(workspace, "log", "-1", "--format=%H %cs %s")
+    """The commit that is checked out, and the paths of tracked files that differ from it.
+
+    A file that was renamed differs at both of its paths.
+    """
+    line = (_git(workspace, "log", "-1", "--format=%H %cs %s") or "").strip()
     if not line:
         workspace.lacks("no git commit: the folder is no repository or git is not installed")
         return {}
     revision, date, subject = [*line.split(" ", 2), ""][:3]
-    changed = _git(workspace, "status", "--porcelain", "--untracked-files=no") or ""
-    return {"revision": revision, "date": date, "subject": subject, "changed": changed.splitlines()}
+    # -z: paths as they are, with spaces and other letters, each followed by a zero byte.
+    listed = _git(workspace, "diff", "--name-only", "--no-renames", "--relative", "-z", "HEAD")
+    changed = [path for path in (listed or "").split("\0") if path]
+    return {"revision": revision, "date": date, "subject": subject, "changed": changed}
 
 
 def _git(workspace: Workspace, *arguments: str) -> str | None:
@@ -43,7 +43,7 @@ def _git(workspace: Workspace, *arguments: str) -> str | None:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return found.stdout.strip() if found.returncode == 0 else None
+    return found.stdout if found.returncode == 0 else None
 
 
 def stages(workspace: Workspace) -> list[dict[str, Any]]:
@@ -138,26 +138,6 @@ def machine(workspace: Workspace) -> dict[str, Any]:
         reason = without_login(str(error)[:300])
         workspace.lacks(f"MLflow store {shown} cannot be read: {reason}")
     return {}
-
-
-def without_login(text: str) -> str:
-    """An address without user name and password, since pages are sent around."""
-    return re.sub(r"//[^/@\s]*@", "//", text)
-
-
-def check_store(uri: str) -> None:
-    """Raise soon if no store answers. MLflow itself would try for minutes, or make an empty one.
-
-    Raises FileNotFoundError for an SQLite file that is not there yet.
-    """
-    if uri.startswith(("http://", "https://")):
-        reach_server(uri)
-    elif uri.startswith(SQLITE):
-        path = Path(uri.removeprefix(SQLITE))
-        if not path.is_file():
-            raise FileNotFoundError(path)
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as store:
-            store.execute("SELECT name FROM experiments LIMIT 1")
 
 
 def _newest_runs(uri: str) -> list[dict[str, Any]]:

@@ -58,7 +58,8 @@ class TurnEngine(Protocol):
     def admitted(self, tokens: int) -> AbstractAsyncContextManager[Talk]:
         """Wait until a conversation of at most ``tokens`` fits, and hold its memory.
 
-        Leaving it raises TurnLost where what was generated cannot be trusted after all.
+        Leaving it raises TurnLost where what was generated cannot be trusted after all, or where
+        TimeoutError (the episode's time is over) leaves a turn that the engine is to blame for.
         """
         ...
 
@@ -89,7 +90,7 @@ class Admission:
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
                     self._release(tokens)
-                else:
+                elif entry in self._waiting:  # not yet passed over, as where all are cancelled
                     self._waiting.remove(entry)
                     self._admit()
                 raise
@@ -120,7 +121,8 @@ class StreamingDriver:
     """Rolls jobs over a TurnEngine. ``timeout_s`` bounds an admitted episode's wall time.
 
     An episode that runs out of time keeps what it did and is scored like one that ran out of
-    tokens; one that never got its first turn is our own failure, and rolled again.
+    tokens; one that never got its first turn, or whose engine says TurnLost of the turn that it
+    waited for, is our own failure, and rolled again.
     """
 
     def __init__(

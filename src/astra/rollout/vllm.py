@@ -51,6 +51,8 @@ class _Server:
     talks: int = 0
     timeouts: int = 0
     """Turns in a row that got no answer in time."""
+    answers: int = 0
+    """Requests that it answered so far."""
 
     @property
     def url(self) -> str:
@@ -188,7 +190,9 @@ class VLLMEngine:
     async def admitted(self, tokens: int) -> AsyncGenerator[Talk]:
         """Wait until a server probably has room for the conversation, and hold that room.
 
-        A server where more grow than was expected preempts some, which costs time alone.
+        A server where more grow than was expected preempts some, which costs time alone. Where
+        the episode's time ends while a turn is waited for, that turn is lost: the server's silence
+        is never the policy's fault. Where its calls took the time, what was generated is kept.
         """
         server = min(self._somebody(), key=lambda server: server.talks / server.admission.capacity)
         whole = server.admission.capacity * self._config.ranks
@@ -197,12 +201,13 @@ class VLLMEngine:
                 f"one conversation may need {tokens} tokens of key-value memory, {server.url} has "
                 f"{whole}; lower rl.limits.max_response_tokens or give it more memory"
             )
-        grown = 0
+        grown, asked = 0, None  # asked: the server's answers when it was asked for a pending turn
 
         async def talk(ids: Sequence[int], budget: int, sampling: Sampling) -> Turn:
-            nonlocal grown
+            nonlocal grown, asked
+            asked = server.answers
             turn = await self._turn(server, ids, budget, sampling)
-            grown = len(ids) + len(turn.ids)
+            grown, asked = len(ids) + len(turn.ids), None
             return turn
 
         server.talks += 1
@@ -212,7 +217,9 @@ class VLLMEngine:
             ):
                 try:
                     yield talk
-                except TimeoutError:  # what was generated until then is kept
+                except TimeoutError:
+                    if asked is not None:
+                        raise self._cut_off(server, silent=server.answers == asked) from None
                     await self._same_process(server)
                     raise
                 await self._same_process(server)
@@ -226,6 +233,7 @@ class VLLMEngine:
         try:
             silent = aiohttp.ClientTimeout(total=min(MOST_SILENT_S, self._config.request_timeout_s))
             async with self._http.get(f"{server.url}/metrics", timeout=silent) as reply:
+                reply.raise_for_status()
                 if started_at(await reply.text()) == server.admin.started:
                     return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -244,6 +252,24 @@ class VLLMEngine:
         self.faults["turns_lost"] += 1
         self._somebody()
         return TurnLost(f"{server.url}: {server.problem}")
+
+    def _unanswered(self, server: _Server, problem: str) -> TurnLost:
+        """The turn is lost; the server too, once it left ``ATTEMPTS`` in a row unanswered."""
+        server.timeouts += 1
+        server.problem = problem
+        if server.timeouts >= ATTEMPTS:
+            return self._left_out(server, "stalled", problem)
+        return self._lost(server)
+
+    def _cut_off(self, server: _Server, silent: bool) -> TurnLost:
+        """The turn that was waited for when its episode's time ended is lost. It counts against
+        the server only if that was ``silent`` meanwhile: episodes that began together end together,
+        and a slow server that goes on answering is not stalled."""
+        problem = "no answer before its episode's time was over (rl.engine.timeout_s)"
+        if silent:
+            return self._unanswered(server, problem)
+        server.problem = problem
+        return self._lost(server)
 
     def _somebody(self) -> list[_Server]:
         """The servers that may be used. EngineError if none may."""
@@ -281,17 +307,14 @@ class VLLMEngine:
                 answer = await self._ask(server, body)
             except TimeoutError:
                 # Asked again it would be waited for as long again: elsewhere it goes on.
-                server.timeouts += 1
-                server.problem = f"no answer in {self._config.request_timeout_s:.0f} s"
-                if server.timeouts >= ATTEMPTS:
-                    raise self._left_out(server, "stalled", server.problem) from None
-                break
+                problem = f"no answer in {self._config.request_timeout_s:.0f} s"
+                raise self._unanswered(server, problem) from None
             except (aiohttp.ClientError, OSError) as error:
                 server.problem = str(error) or type(error).__name__
                 if attempt + 1 == ATTEMPTS:
                     raise self._left_out(server, "unreachable", server.problem) from None
                 continue
-            server.timeouts = 0
+            server.timeouts, server.answers = 0, server.answers + 1
             if answer is not None:
                 return self._read(server, answer, budget)
         raise self._lost(server)
@@ -301,7 +324,11 @@ class VLLMEngine:
         assert self._http is not None
         async with self._http.post(f"{server.url}/v1/completions", json=body) as reply:
             if reply.status == 200:
-                return await reply.json()
+                try:
+                    return await reply.json()
+                except ValueError as error:
+                    server.problem = f"an answer that is no JSON: {error}"
+                    return None
             text = (await reply.text())[:300]
             if reply.status in _RETRIED:
                 server.problem = f"HTTP {reply.status}: {text}"

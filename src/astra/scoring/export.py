@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from astra.records.message import Message, MessageRole
 from astra.records.trajectory import SFTSample
+from astra.scoring.view import object_or_text
 
 BATCH_ROWS = 512
 _SCHEMA = pa.schema(
@@ -105,19 +106,10 @@ def message_document(message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
+                "function": {"name": call.name, "arguments": object_or_text(call.arguments)},
             }
             for call in message.tool_calls
         ]
     if message.role == MessageRole.TOOL:
         document |= {"tool_call_id": message.tool_call_id, "name": message.name}
     return document
-
-
-def _arguments(text: str) -> Any:
-    """Call arguments as an object; text that is no JSON object stays text."""
-    try:
-        parsed: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return parsed if isinstance(parsed, Mapping) else text

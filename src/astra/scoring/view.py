@@ -7,6 +7,7 @@ the same thing. An agent's thoughts are no part of it: they are neither said nor
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypedDict
 
 from astra.records.message import MessageRole
@@ -29,7 +30,7 @@ class SeenCall(TypedDict):
 
     tool: str
     arguments: Any
-    """The parsed object; the raw text where it is no JSON object."""
+    """The parsed object; the raw text where it is none, or none that JSON knows."""
     status: str
     result: str
 
@@ -87,7 +88,7 @@ def _rounds(trajectory: Trajectory) -> list[Round]:
             calls.append(
                 SeenCall(
                     tool=call.name,
-                    arguments=_arguments(call.arguments),
+                    arguments=object_or_text(call.arguments),
                     status=str(outcome.result.status) if outcome else "infra",
                     result=next(results, ""),
                 )
@@ -97,12 +98,20 @@ def _rounds(trajectory: Trajectory) -> list[Round]:
     return rounds
 
 
-def _arguments(text: str) -> Any:
+def object_or_text(arguments: str) -> Any:
+    """A call's arguments as the object that they are, or else their text.
+
+    They are an object where an episode takes them for one: strict JSON that can be encoded. Text
+    with halves of characters, which no file takes, has these as escapes.
+    """
     try:
-        parsed: Any = STRICT.decode(text)
+        parsed: Any = STRICT.decode(arguments)
+        json.dumps(parsed, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        return text
-    return parsed if isinstance(parsed, dict) else text
+        parsed = None
+    if isinstance(parsed, dict):
+        return parsed
+    return arguments.encode("utf-8", "backslashreplace").decode()
 
 
 Place = tuple[int, int]

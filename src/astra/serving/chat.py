@@ -2,7 +2,8 @@
 
 A conversation that goes on is not rendered again: where its last assistant message is one that
 this server wrote, the prompt is the ids it was written with, followed by the template's
-difference, as in a rollout. (Decoding and encoding sampled ids changes a third of them.) Tools
+difference, as in a rollout. (Decoding and encoding sampled ids changes a third of them.) Replies
+with one text and different thoughts are told apart by the thoughts that a client sends back. Tools
 that come later, whose documents the user's message holds, change nothing before it. Where the
 template forgets thoughts once the user speaks again, it is rendered then.
 """
@@ -36,7 +37,8 @@ class ChatHistory:
         self.codec = codec
         self.continued = 0
         """Prompts that went on from remembered ids."""
-        self._known: OrderedDict[str, list[int]] = OrderedDict()
+        self._known: OrderedDict[str, dict[tuple[str, ...], list[int]]] = OrderedDict()
+        """Ids by conversation and then by the thoughts of its assistant messages."""
         self._remembered = remembered
 
     def prompt(self, request: ChatRequest) -> list[int]:
@@ -51,10 +53,8 @@ class ChatHistory:
         if 0 <= last < len(messages) - 1 and not forgets:
             before = _without_brought(request.tools, messages[last + 1 :])
             for tools in (request.tools, before):
-                key = _key(tools, messages[: last + 1])
-                known = self._known.get(key)
+                known = self._recall(tools, messages[: last + 1])
                 if known is not None:
-                    self._known.move_to_end(key)
                     self.continued += 1
                     return known + self.codec.suffix_ids(messages[last + 1 :])
         return self.codec.encode_prompt(messages, request.tools)
@@ -64,27 +64,38 @@ class ChatHistory:
         thought, spoken = split_thought(self.codec.decode(generated.ids))
         cut = min((at for stop in request.stop if (at := spoken.find(stop)) >= 0), default=-1)
         first = sum(len(message.tool_calls) for message in request.messages)
-        if cut >= 0:
-            message, rest = parse_assistant(spoken[:cut], first), ""
-        elif generated.finish == "length":
-            whole, rest = _whole(spoken)
-            message = parse_assistant(whole, first)
-        else:
-            message, rest = parse_assistant(spoken, first), ""
+        ended = cut < 0 and generated.finish == "eos"
+        whole, rest = (spoken, "") if ended else _whole(spoken[:cut] if cut >= 0 else spoken)
+        message = parse_assistant(whole, first)
         content = message.content + rest
         finish: Literal["stop", "tool_calls", "length"] = "stop"
         if cut < 0 and generated.finish == "length":
             finish = "length"
         elif message.tool_calls:
             finish = "tool_calls"
-        if cut < 0 and generated.finish == "eos":
-            self._remember(request, message, [*prompt, *generated.ids])
-        return Choice(content, _bare(thought), message.tool_calls, finish, generated.ids)
+        calls = message.tool_calls if request.parallel_calls else message.tool_calls[:1]
+        if ended and calls == message.tool_calls:
+            reply = message.model_copy(update={"reasoning": _bare(thought)})
+            self._remember(request, reply, [*prompt, *generated.ids])
+        return Choice(content, _bare(thought), calls, finish, generated.ids)
 
     def _remember(self, request: ChatRequest, reply: Message, ids: list[int]) -> None:
-        self._known[_key(request.tools, [*request.messages, reply])] = ids
-        while len(self._known) > self._remembered:
+        messages = [*request.messages, reply]
+        key = _key(request.tools, messages)
+        self._known.setdefault(key, {})[_thoughts(messages)] = ids
+        self._known.move_to_end(key)
+        while sum(map(len, self._known.values())) > self._remembered:
             self._known.popitem(last=False)
+
+    def _recall(self, tools: Sequence[Tool], messages: Sequence[Message]) -> list[int] | None:
+        """The ids of a conversation; None where none have its thoughts, or several that differ."""
+        key = _key(tools, messages)
+        sent = _thoughts(messages)
+        fitting = [ids for held, ids in self._known.get(key, {}).items() if _fits(sent, held)]
+        if not fitting or any(ids != fitting[0] for ids in fitting):
+            return None
+        self._known.move_to_end(key)
+        return fitting[0]
 
 
 def _bare(thought: str) -> str:
@@ -114,6 +125,15 @@ def _key(tools: Sequence[Tool], messages: Sequence[Message]) -> str:
         for one in messages
     ]
     return content_id([[tool.openai() for tool in tools], said])
+
+
+def _thoughts(messages: Sequence[Message]) -> tuple[str, ...]:
+    return tuple(one.reasoning.strip() for one in messages if one.role == MessageRole.ASSISTANT)
+
+
+def _fits(sent: Sequence[str], held: Sequence[str]) -> bool:
+    """Whether these thoughts may be those: clients send all of them, the latest, or none."""
+    return all(not one or one == other for one, other in zip(sent, held, strict=True))
 
 
 def _arguments(call: ToolCall) -> Any:

@@ -103,9 +103,9 @@ class LocalGenerator:
 
     def _advance(self) -> None:
         for turn in self._engine.step():
-            job = self._live.pop(turn.row)
+            # Answered first: one that is no longer live would wait for ever if the engine failed.
+            self._live.pop(turn.row).settle(Generated(turn.ids, turn.finish))
             self._engine.leave(turn.row, turn)
-            job.settle(Generated(turn.ids, turn.finish))
         for row in [row for row, job in self._live.items() if job.given_up]:
             del self._live[row]
             self._engine.leave(row, None)

@@ -1,7 +1,7 @@
 """Chat completions as OpenAI words them: a request's body read, a reply's body written.
 
-What would change the reply and is not supported (streaming, JSON schemas, forced calls) is
-refused rather than ignored; fields that nobody knows are ignored, as other servers do.
+What would change the reply and is not supported (streaming, JSON schemas, forced calls, penalties)
+is refused rather than ignored; fields that nobody knows are ignored, as other servers do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,16 @@ _ROLES = {
     "tool": MessageRole.TOOL,
 }
 _EMPTY_SCHEMA = {"type": "object", "properties": {}}
+_NEUTRAL: dict[str, Any] = {
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "repetition_penalty": 1,
+    "min_p": 0,
+    "min_tokens": 0,
+    "logit_bias": {},
+    "functions": [],
+}
+"""Fields that are not supported, with the value that changes nothing; neither does null."""
 MOST_CHOICES = 128
 
 
@@ -54,6 +64,8 @@ class ChatRequest:
     n: int
     stop: tuple[str, ...]
     return_token_ids: bool
+    parallel_calls: bool = True
+    """Whether a reply may hold several calls; else it ends with the first."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +89,12 @@ def read_request(body: Any) -> ChatRequest:
     read = tuple(_message(at, one) for at, one in enumerate(messages))
     limit = "max_tokens" if given.get("max_completion_tokens") is None else "max_completion_tokens"
     stop = given.get("stop") or ()
-    stops = (stop,) if isinstance(stop, str) else tuple(stop)
-    if not all(isinstance(one, str) and one for one in stops):
+    stops = (stop,) if isinstance(stop, str) else stop
+    if not isinstance(stops, list | tuple) or not all(isinstance(s, str) and s for s in stops):
         raise RequestError("stop must be text or a list of texts", "stop")
+    parallel = given.get("parallel_tool_calls")
+    if not isinstance(parallel, bool | None):
+        raise RequestError("parallel_tool_calls must be true or false", "parallel_tool_calls")
     return ChatRequest(
         model=str(given.get("model", "")),
         messages=read,
@@ -90,8 +105,9 @@ def read_request(body: Any) -> ChatRequest:
         top_k=max(0, _number(given, "top_k", 0, -1, None, whole=True)),
         seed=_number(given, "seed", None, -(2**63), 2**64 - 1, whole=True),
         n=_number(given, "n", 1, 1, MOST_CHOICES, whole=True),
-        stop=stops,
+        stop=tuple(stops),
         return_token_ids=bool(given.get("return_token_ids")),
+        parallel_calls=parallel is not False,
     )
 
 
@@ -100,8 +116,11 @@ def _refuse_unsupported(given: Mapping[str, Any]) -> None:
     wanted = {
         "stream": bool(given.get("stream")),
         "logprobs": bool(given.get("logprobs")),
-        "response_format": isinstance(form, dict) and form.get("type") != "text",
+        "response_format": form is not None
+        and not (isinstance(form, dict) and form.get("type") == "text"),
         "tool_choice": given.get("tool_choice") not in (None, "auto", "none"),
+        "function_call": given.get("function_call") not in (None, "auto", "none"),
+        **{name: given.get(name) not in (None, neutral) for name, neutral in _NEUTRAL.items()},
     }
     for name, asked in wanted.items():
         if asked:
@@ -130,10 +149,11 @@ def _message(at: int, document: Any) -> Message:
     if not isinstance(document, dict):
         raise RequestError(f"{where} must be an object", where)
     given = cast("dict[str, Any]", document)
-    role = _ROLES.get(given.get("role", ""))
+    named = given.get("role")
+    role = _ROLES.get(named) if isinstance(named, str) else None
     if role is None:
         raise RequestError(
-            f"{where}.role must be one of {', '.join(_ROLES)}, not {given.get('role')!r}",
+            f"{where}.role must be one of {', '.join(_ROLES)}, not {named!r}",
             f"{where}.role",
         )
     content = _content(given.get("content"), f"{where}.content")
@@ -141,7 +161,7 @@ def _message(at: int, document: Any) -> Message:
     thoughts = ""
     if role == MessageRole.ASSISTANT:
         thoughts, _ = reasoning_of(given)
-        calls = tuple(_call(one, f"{where}.tool_calls") for one in given.get("tool_calls") or ())
+        calls = _calls(given.get("tool_calls") or [], f"{where}.tool_calls")
     answered = given.get("tool_call_id") if role == MessageRole.TOOL else None
     if answered is not None and not isinstance(answered, str):
         raise RequestError(f"{where}.tool_call_id must be text", f"{where}.tool_call_id")
@@ -166,6 +186,12 @@ def _content(given: Any, where: str) -> str:
             raise RequestError(f"{where} must be text or a list of text parts", where)
         parts.append(text)
     return "".join(parts)
+
+
+def _calls(documents: Any, where: str) -> tuple[ToolCall, ...]:
+    if not isinstance(documents, list):
+        raise RequestError(f"{where} must be a list", where)
+    return tuple(_call(one, where) for one in cast("list[Any]", documents))
 
 
 def _call(document: Any, where: str) -> ToolCall:

@@ -10,7 +10,7 @@ from astra.records.tool import Tool
 from astra.tasking.stated import GivenValue, Standing, given_values
 from astra.text.language import UNKNOWN, detect_language
 from astra.text.paths import NoSuchPath, at_path
-from astra.text.schemas import parameter_schema, violation
+from astra.text.schemas import parameter_violation
 from astra.text.words import says, stands_in, words
 
 
@@ -141,7 +141,7 @@ def check_plan(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> None:
             if source.origin is ArgumentOrigin.CHOSEN and name not in required:
                 detail = f"{place} of {step.tool} is optional: leave it out if nobody says it"
                 raise TaskProblem("chosen_not_required", detail)
-            if problem := violation(source.value, parameter_schema(tool.parameters, name)):
+            if problem := parameter_violation(source.value, tool.parameters, name):
                 raise TaskProblem("value_violates_schema", f"{place}: {problem}")
 
 

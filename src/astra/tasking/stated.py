@@ -77,6 +77,26 @@ def given_values(
     ]
 
 
+def still_said(question: str, source: ArgumentSource, tool: Tool, name: str) -> bool:
+    """Whether a question says anything of a value, in whatever form, or the user's words for it."""
+    if says(source.said, question):
+        return True
+    stated = numbers(question)
+    return any(
+        _of_leaf(leaf, question, stated, tool, name) is Standing.STATED
+        or says(_written(leaf), question)
+        for leaf in _leaves(source.value)
+        if leaf is not None
+    )
+
+
+def _written(leaf: Any) -> str:
+    """A single value as text; a whole number has no decimals."""
+    if isinstance(leaf, float) and leaf.is_integer():
+        return str(int(leaf))
+    return leaf if isinstance(leaf, str) else canonical_json(leaf)
+
+
 def chosen_values(plan: Sequence[ChainStep]) -> dict[str, Any]:
     """The values that the agent picks, by place (``0.position``), in plan order."""
     return {

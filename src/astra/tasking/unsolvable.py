@@ -17,9 +17,10 @@ from astra.records.graph import ArgumentOrigin, ChainStep
 from astra.records.score import Rejection
 from astra.records.task import Task, TaskKind
 from astra.records.tool import Tool, ToolServer
-from astra.tasking.checks import TaskProblem, check_question, leaves, spoken
+from astra.tasking.checks import TaskProblem, check_question, spoken
 from astra.tasking.config import TasksConfig
 from astra.tasking.drafts import Draft, Origin
+from astra.tasking.stated import still_said
 from astra.tasking.variant_asks import (
     DROP_PARAMETER,
     SOLVABLE_ASK,
@@ -27,7 +28,7 @@ from astra.tasking.variant_asks import (
     solvable_ask,
 )
 from astra.tasking.writing import language_of
-from astra.text.words import plain, says, stands_in
+from astra.text.words import plain
 
 DONORS = 400
 """How many questions are kept to be put to servers that they do not belong to."""
@@ -91,6 +92,7 @@ async def leave_out_parameter(
     index, name = place
     source = task.plan[index].arguments[name]
     plan = _without(task.plan, index, name)
+    tool = _by_name(server)[task.plan[index].tool]
     try:
         reply = await teacher.ask(drop_parameter_ask(server, task, index, name))
     except (ProviderError, ParseError) as error:
@@ -98,8 +100,7 @@ async def leave_out_parameter(
     question = reply.question
     try:
         check_question(question, plan, server.tools, task.language, config.max_words)
-        still = [leaf for leaf in leaves(source.value) if stands_in(leaf, question)]
-        if still or says(source.said, question):
+        if still_said(question, source, tool, name):
             raise TaskProblem("value_still_stated", f"{source.value!r} in {question!r}")
     except TaskProblem as problem:
         return origin.refused(problem, question)
@@ -109,16 +110,21 @@ async def leave_out_parameter(
 
 def place_to_leave_out(server: ToolServer, task: Task) -> Place | None:
     """The value that a task can be asked without, drawn by hash; None if there is none."""
-    places = droppable(task.plan, {tool.name: tool for tool in server.tools})
+    places = droppable(task.question, task.plan, _by_name(server))
     return min(places, key=lambda place: content_id(["left out", task.id, *place]), default=None)
 
 
-def droppable(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> list[Place]:
+def _by_name(server: ToolServer) -> dict[str, Tool]:
+    return {tool.name: tool for tool in server.tools}
+
+
+def droppable(question: str, plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> list[Place]:
     """The places whose value can be left out: required, said once, in a plan without repeats.
 
     Without an optional value the call can still be made. A value that stands in a second argument
-    would still be stated. With a repeated tool the question is a list of equal requests, which
-    looks complete without one of them.
+    would still be stated; of one that no rule finds in the question, none could tell whether it
+    was left out. With a repeated tool the question is a list of equal requests, which looks
+    complete without one of them.
     """
     if len({step.tool for step in plan}) < len(plan):
         return []
@@ -132,7 +138,9 @@ def droppable(plan: Sequence[ChainStep], tools: Mapping[str, Tool]) -> list[Plac
     return [
         (index, name)
         for index, name, text in stated
-        if texts.count(text) == 1 and _is_needed(tools[plan[index].tool], name)
+        if texts.count(text) == 1
+        and _is_needed(tools[plan[index].tool], name)
+        and still_said(question, plan[index].arguments[name], tools[plan[index].tool], name)
     ]
 
 

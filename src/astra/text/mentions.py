@@ -11,18 +11,20 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from astra.text.figures import MONTHS, canonical, dates, spelled_numbers
+from astra.text.figures import MEASURES, MONTHS, canonical, dates, spelled_numbers
 from astra.text.figures import plain as plain_number
 from astra.text.words import CJK, numbers, plain, says, words
 
 LEAST_TYPO = 6
 """How many letters a word has at least that a typo leaves recognisable."""
 _NUMERIC = re.compile(r"[-+]?\d+(?:\.\d+)?")
+_HAN_COUNT = "〇零一二两三四五六七八九十"
 _NO_NUMBER = re.compile(
-    r"[^\W\d]\w*\d\w*"  # a code: pkr002
+    rf"[^\W\d{CJK}][^\W{CJK}]*\d[^\W{CJK}]*"  # a code: pkr002
+    r"|\d+(?:[.,]\d+)*(?=[a-z])(?!(?:hundred|dozen|thousand|k|million|billion)\b)"  # 25km
     r"|(?<!\d)\d+(?:(?:[-/:]\d+)+|(?:\.\d+){2,})"  # a date, time, range or version
     r"|\b(?:which|any|each|that|this|no) one\b|\bone of\b"
-    r"|(?<=[统唯同第])一|一(?![个间张次位份天晚本台辆件名人层周年月小杯瓶套只条])",
+    rf"|(?<=[统唯同第万])一(?![十百千])|(?<![{_HAN_COUNT}])一(?![{_HAN_COUNT}百千万亿{MEASURES}])",
     re.IGNORECASE,
 )
 """What holds digits, or words for numbers, and says none."""
@@ -41,10 +43,18 @@ _LATER_DAY = re.compile(rf"(?:\bthe |\bto |\btill |\buntil |[-–—至到] ?){_
 _ISO = re.compile(r"(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}:\d{2}))?(?::\d{2})?Z?")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _TIME = re.compile(
-    r"(?<![\w:.])(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::\d{2})?)?\s?(?P<half>[ap]\.?m\b)?"
-    r"|(?P<part>上午|早上|下午|晚上)?(?P<zh_hour>\d{1,2})[点时](?:(?P<zh_minute>\d{2})分?|(?P<zh_half>半))?",
+    r"(?P<part>上午|早上|凌晨|中午|下午|傍晚|晚上|夜里|[半深]夜|(?<=[今明昨当每])晚)?"
+    r"(?<!\d)(?P<zh_hour>\d{1,2})[点时](?:(?P<zh_minute>\d{2}|\d(?=分))分?|(?P<zh_half>半))?"
+    r"|(?<![\w:.])(?P<hour>\d{1,2})(?::(?P<minute>\d{2})(?::\d{2})?)?\s?(?P<half>[ap]\.?m\b)?",
     re.IGNORECASE,
 )
+_AFTER_NOON = {
+    "上午": range(0), "早上": range(0), "凌晨": range(0), "中午": range(10), "下午": range(12),
+    "傍晚": range(12),
+}  # fmt: skip
+"""Part of the day -> which hours, of twelve, lie after noon."""
+_EVENING = range(5, 12)
+"""Those of any night: 晚上12点 is midnight."""
 
 
 def mentions(text: str, value: Any) -> bool:
@@ -154,7 +164,7 @@ def _clock(match: re.Match[str]) -> Iterator[tuple[int, int]]:
     """Hour and minute of a time of day; both halves where a text leaves open which."""
     if match["zh_hour"]:
         minute = 30 if match["zh_half"] else int(match["zh_minute"] or 0)
-        yield (int(match["zh_hour"]) % 12 + 12 * (match["part"] in ("下午", "晚上")), minute)
+        yield (_zh_hour(int(match["zh_hour"]), match["part"]), minute)
         return
     if not (match["minute"] or match["half"]):
         return  # a bare number
@@ -165,3 +175,10 @@ def _clock(match: re.Match[str]) -> Iterator[tuple[int, int]]:
     yield (hour, minute)
     if 0 < hour < 12 and len(match["hour"]) == 1:
         yield (hour + 12, minute)
+
+
+def _zh_hour(hour: int, part: str | None) -> int:
+    """An hour as of 24; without a part of the day it is one already."""
+    if part is None:
+        return hour
+    return hour % 12 + 12 * (hour % 12 in _AFTER_NOON.get(part, _EVENING))

@@ -28,8 +28,20 @@ def violation(value: Any, schema: Any) -> str:
 
     A schema whose references do not resolve is violated by every value that meets them.
     """
+    return _violation(value, schema, schema)
+
+
+def parameter_violation(value: Any, parameters: Mapping[str, Any], name: str) -> str:
+    """How ``value`` violates the schema of one of a call's ``parameters``; empty if it does not.
+
+    References point into the whole of ``parameters``: some to another parameter, or to the root.
+    """
+    return _violation(value, parameters.get("properties", {}).get(name, {}), parameters)
+
+
+def _violation(value: Any, schema: Any, root: Any) -> str:
     try:
-        problem = best_match(validator(schema).iter_errors(value))
+        problem = best_match(validator_within(root, schema).iter_errors(value))
     except (Unresolvable, RecursionError) as error:
         return f"the schema cannot be resolved: {error}"[:MAX_TOLD]
     if problem is None:
@@ -59,15 +71,22 @@ def schema_fault(schema: Any) -> str:
 
 
 def parameter_schema(parameters: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The schema of one of a call's ``parameters``, with the definitions that it points to.
+    """The schema of one of a call's ``parameters``, to be read, with the definitions it points to.
 
-    An unknown parameter has an empty one, which every value satisfies.
+    One that is another parameter's has that one's keywords. An unknown parameter has an empty one,
+    which every value satisfies. Whether a value does is for ``parameter_violation`` to say.
     """
-    schema = parameters.get("properties", {}).get(name, {})
+    properties = parameters.get("properties", {})
+    schema = properties.get(name, {})
     if not isinstance(schema, Mapping):
         return {"not": {}} if schema is False else {}
     if "$ref" not in canonical_json(schema):
         return schema
+    prefix, pointer = "#/properties/", str(schema.get("$ref", ""))
+    other = pointer.removeprefix(prefix).replace("~1", "/").replace("~0", "~")
+    target = properties.get(other) if pointer.startswith(prefix) else None
+    if isinstance(target, Mapping):
+        schema = {**target, **{key: part for key, part in schema.items() if key != "$ref"}}
     return {**schema, **{key: parameters[key] for key in _DEFINITIONS if key in parameters}}
 
 
@@ -96,6 +115,12 @@ def descriptions_of(schema: Any) -> Iterator[str]:
 def validator(schema: Any) -> Draft202012Validator:
     """The compiled form of a valid schema, for callers that tell unresolvable references apart."""
     return _compiled(canonical_json(schema))
+
+
+def validator_within(root: Any, schema: Any) -> Draft202012Validator:
+    """The compiled form of a part of the valid schema ``root``, into which its references point."""
+    part: Any = validator(root).evolve(schema=schema)
+    return part
 
 
 @lru_cache(maxsize=4096)

@@ -28,6 +28,12 @@ def finite(text: str) -> float:
     return number
 
 
+def depth(value: Any) -> int:
+    """How many lists and objects lie in each other, 0 for any other value."""
+    inner: Any = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(depth, inner), default=0) if isinstance(value, dict | list) else 0
+
+
 STRICT = json.JSONDecoder(
     object_pairs_hook=unique_keys, parse_constant=no_constant, parse_float=finite
 )

@@ -7,6 +7,7 @@ know no Chinese and those of currencies no lengths, and each is larger than all 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -85,6 +86,16 @@ _DIMENSIONS = (
 )  # fmt: skip
 """Units of which one can stand for another, converted."""
 _TIMES = frozenset({"s", "min", "h", "day", "week", "month", "year"})
+_CASED = re.compile(
+    "[mM](?:[gmlsWVAJNFT]|Wh|Ah|VA|Hz|Pa|eV|Ω|bar|mol)|"  # milli and mega
+    "[MGTPE]i?[bB](?:ps)?|k[bB]ps|"  # bits and bytes; "kb" and "mb" are careless for either
+    "mM|nm|Nm|kn|kN|pA|Pa|ps|PS"
+)
+"""Symbols of which one in another case is another unit, a K written as k and an L as l."""
+_NEVER_PLURAL = re.compile(r".|[kmMGμ]?(?:[AWVNJ]|Pa)", re.DOTALL)
+"""After these an s is a second, or what is left no unit: ms, gs; Ws, mAs, mPas."""
+_AROUND = ' \t\n"“”„«»「」『』《》'
+"""What may stand around a unit."""
 _HOMONYMS = frozenset({"in", "real", "won", "yard", "foot"})
 """Units whose singular is a common word of another sense, even where a unit may stand."""
 _WORD = r"[^\s\d,.;:()（）/-]+"
@@ -100,14 +111,22 @@ def same_unit(expected: str, written: str) -> bool:
     """Whether ``written`` names the unit ``expected``, each in any usual spelling.
 
     Compound units are compared part by part ("USD per night", "dollars/night"); words outside
-    the table up to case, width, spaces and a plural's s. Nothing is converted: km is not m.
+    the table up to case, width, spaces and a plural's s. Case counts only where two symbols are
+    right and differ in nothing else: MW is not mW, KM is km. Nothing is converted: km is not m.
     """
+    one, other = _PER.split(expected.strip()), _PER.split(written.strip())
+    if len(one) == len(other) > 1:
+        return all(map(same_unit, one, other))
+    wanted, given = _singular_too(expected), _singular_too(written)
     if plain(expected) == plain(written):
-        return True
+        return not _differ_in_case(wanted[0], given[0])
     if _named(expected, _NAMES) & _named(written, _READINGS):
         return True
-    one, other = _PER.split(expected.strip()), _PER.split(written.strip())
-    return len(one) == len(other) > 1 and all(map(same_unit, one, other))
+    return any(
+        plain(unit) == plain(word) and not _differ_in_case(unit, word)
+        for unit in wanted
+        for word in given
+    )
 
 
 def says_unit(expected: str, written: str) -> bool:
@@ -184,15 +203,32 @@ def _longest(words: str) -> Iterator[tuple[str, set[str]]]:
 
 def _known(word: str) -> set[str]:
     """The units of the table that a word can mean."""
-    written = plain(word)
-    return _READINGS.get(written) or _READINGS.get(written.removesuffix("s")) or set()
+    return _named(word, _READINGS)
 
 
-def _named(text: str, meanings: Mapping[str, set[str]]) -> set[str]:
-    """The units that a text can mean; a word outside the table is a unit of its own."""
-    word = plain(text)
-    singular = word.removesuffix("s")
-    return meanings.get(word) or meanings.get(singular) or {singular}
+def _named(word: str, meanings: Mapping[str, set[str]]) -> set[str]:
+    """What a word, or else its singular, means; nothing where it is a symbol outside the table
+    but for its case: Mg is not mg."""
+    for one in _singular_too(word):
+        meant = meanings.get(plain(one), set())
+        if found := {unit for unit in meant if not _differ_in_case(one, unit)}:
+            return found
+    return set()
+
+
+def _singular_too(word: str) -> tuple[str, ...]:
+    """A word as it stands, and without the s of a plural where it may have one."""
+    word = unicodedata.normalize("NFKC", word).strip(_AROUND)
+    singular = word[:-1] if word[-1:] in ("s", "S") else word
+    is_plural = singular != word and singular and not _NEVER_PLURAL.fullmatch(singular)
+    return (word, singular) if is_plural else (word,)
+
+
+def _differ_in_case(one: str, other: str) -> bool:
+    """Whether two symbols are different units though equal but for their case."""
+    one, other = (text.replace("K", "k").replace("L", "l") for text in (one, other))
+    cased = _CASED.fullmatch(one) and _CASED.fullmatch(other)
+    return bool(cased) and one != other
 
 
 _NAMES: defaultdict[str, set[str]] = defaultdict(set)

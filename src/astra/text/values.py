@@ -19,7 +19,7 @@ from referencing.exceptions import Unresolvable
 from astra.records.base import canonical_json, content_id
 from astra.text.names import ENTITY, Pool, draw_names
 from astra.text.patterns import NoMatch, draw_match
-from astra.text.schemas import schema_fault, validator
+from astra.text.schemas import schema_fault, validator_within
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -72,22 +72,22 @@ def _validator(schema: Any, root: Any) -> Draft202012Validator | None:
         return None
     if not isinstance(schema, Mapping):
         raise NoValue(f"not a schema: {str(schema)[:100]}")
-    document = dict(schema)
-    if isinstance(root, Mapping):
-        document |= {key: root[key] for key in ("$defs", "definitions") if key in root}
     try:
-        text = canonical_json(document)
+        text = canonical_json(schema)
+        # References point into the root; without any, it is not compiled.
+        context = canonical_json(root) if '"$ref"' in text and isinstance(root, Mapping) else text
     except (TypeError, ValueError, RecursionError) as error:
         raise NoValue(f"not a JSON document: {error}") from None
-    return _compiled(text)
+    return _compiled(text, context)
 
 
 @lru_cache(maxsize=4096)
-def _compiled(schema: str) -> Draft202012Validator:
-    document = json.loads(schema)
-    if fault := schema_fault(document):
+def _compiled(schema: str, root: str) -> Draft202012Validator:
+    """The validator of a schema whose references point into ``root``, both as JSON."""
+    document, context = json.loads(schema), json.loads(root)
+    if fault := schema_fault(document) or schema_fault(context):
         raise NoValue(f"not a schema: {fault}")
-    return validator(document)
+    return validator_within(context, document)
 
 
 def _draw(schema: Any, rng: random.Random, name: str, root: Any, depth: int) -> Any:

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from astra.text.inline import lookup
-from astra.toolbank.types import MISFIT, coerce, is_number, map_type
+from astra.toolbank.types import MISFIT, coerce, is_number, type_keywords
 from astra.toolbank.validity import BRANCHES, COUNTS, FLAGS, MAPPINGS, SCHEMAS, compiles
 
 _DROPPED = frozenset(
@@ -138,15 +138,16 @@ class Cleaner:
             return
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         mapped: list[str] = []
-        for kind in kinds:
-            name, form = map_type(kind)
-            if form and "format" not in out:
-                out["format"] = form
-            if name and name not in mapped:
-                mapped.append(name)
-            if name is None:
+        items: Any = {}
+        for said in map(type_keywords, kinds):
+            if "format" in said and "format" not in out:
+                out["format"] = said["format"]
+            if "type" not in said:
                 mapped = []
                 break
+            own = said["type"] if isinstance(said["type"], list) else [said["type"]]
+            mapped += [name for name in own if name not in mapped]
+            items = said.get("items", items)
         if schema.get("nullable") is True and mapped and "null" not in mapped:
             mapped.append("null")
         if not mapped:
@@ -157,8 +158,9 @@ class Cleaner:
             self._note(where, f"type {str(schema['type'])[:40]!r} became {out.get('type')!r}")
         if "array" in mapped and "items" not in out and "prefixItems" not in out:
             # Chat APIs refuse an array that does not say what it holds.
-            out["items"] = {}
-            self._note(where, "array without items: any item")
+            out["items"] = items
+            if not items:
+                self._note(where, "array without items: any item")
 
     def _required(
         self, schema: dict[str, Any], out: dict[str, Any], where: str, branch: bool

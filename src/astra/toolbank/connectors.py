@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +23,7 @@ from astra.settings import RuntimeConfig
 from astra.toolbank.clean import storable
 from astra.toolbank.corpora import read_corpus
 from astra.toolbank.documents import parsed_servers, read_documents
-from astra.toolbank.outage import NOT_STARTED
+from astra.toolbank.outage import LISTED_SILENT, NOT_STARTED
 from astra.toolbank.raw import BadDocument, RawServer, raw_tools
 from astra.toolbank.registries import RegistryError, fetch_listing
 from astra.toolbank.sources import (
@@ -123,7 +124,8 @@ class Connectors:
                 launch=source.launch,
                 deterministic=source.deterministic,
                 hints=source.hints,
-            )
+            ),
+            NOT_STARTED,
         )
 
     async def _listing(self, source: ListingSource) -> AsyncGenerator[Page, None]:
@@ -155,12 +157,13 @@ class Connectors:
                     detail = "no tools are listed, and `connect` is off"
                     yield _rejected(raw.source, "listed_without_tools", detail)
             asked = [raw for raw in page.waiting if connect and not raw.obstacle]
-            async with aclosing(map_bounded(asked, self._ask, self._starting)) as answers:
+            ask = partial(self._ask, reason=LISTED_SILENT)
+            async with aclosing(map_bounded(asked, ask, self._starting)) as answers:
                 async for answer in answers:
                     yield answer
 
-    async def _ask(self, server: RawServer) -> Page:
-        """``server`` with the tools that it lists itself."""
+    async def _ask(self, server: RawServer, reason: str) -> Page:
+        """``server`` with the tools that it lists itself, or its rejection for ``reason``."""
         assert server.launch is not None
         environments = self._pinned() if server.launch.command else ServerEnvironments(pins={})
         timeout_s = self._runtime.mcp_timeout_s
@@ -174,7 +177,7 @@ class Connectors:
                     description = server.description or session.instructions
         except (ServerError, TimeoutError, OSError) as error:
             kind = type(error).__name__
-            return _rejected(server.name, NOT_STARTED, kind, str(error) or kind)
+            return _rejected(server.name, reason, kind, str(error) or kind)
         answered = replace(server, tools=raw_tools(listed), title=title, description=description)
         return Page(servers=(answered,))
 

@@ -15,6 +15,9 @@ from astra.toolbank.sources import load_sources
 
 log = logging.getLogger("astra")
 NOT_STARTED = "environment_or_start_failed"
+"""The reason of a server under ``live`` that did not start or list its tools."""
+LISTED_SILENT = "listed_did_not_answer"
+"""That of a server which a document or listing names: others may be long gone, ours are not."""
 Outcome = TypeVar("Outcome")
 
 

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 from astra.text.inline import lookup
+from astra.toolbank.branches import TooManyBranches, branches_merged, flat_hoisted
 from astra.toolbank.cleaner import Cleaner
 from astra.toolbank.validity import problem
 
@@ -86,6 +87,10 @@ def normalise_parameters(raw: Any, max_text: int = MAX_TEXT) -> tuple[dict[str, 
         raise Unmappable("parameters_not_object", f"parameters are {type(document).__name__}")
     repairs: list[str] = []
     document = _root_reference(_unwrap(document, repairs), repairs)
+    try:
+        document = branches_merged(flat_hoisted(document, repairs), repairs)
+    except TooManyBranches as error:
+        raise Unmappable("schema_too_large", str(error)) from None
     schema = _clean(document, repairs, max_text)
     if schema.get("type", "object") != "object":
         kinds = schema["type"]

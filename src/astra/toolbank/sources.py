@@ -156,6 +156,11 @@ def load_sources(path: Path) -> SourceList:
         raise SourceError(
             f"source list {path} not found in {Path.cwd()}; tools.sources names it"
         ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"source list {path} cannot be read: {error}; name a file in YAML and UTF-8, such as "
+            "sources/public.yaml"
+        ) from None
     except yaml.YAMLError as error:
         raise SourceError(f"source list {path} is no YAML: {error}") from None
     except ValidationError as error:

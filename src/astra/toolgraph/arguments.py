@@ -132,11 +132,6 @@ def _next_element(step: ChainStep) -> ChainStep | None:
     return step.model_copy(update={"arguments": {**sources, name: moved}})
 
 
-def bind_sources(tools: Sequence[Tool]) -> tuple[ChainStep, ...]:
-    """The sources that rules alone find for a chain of ``tools`` (see ``Binder``)."""
-    return Binder(tools).bind([tool.name for tool in tools])
-
-
 def only_value(schema: Mapping[str, Any]) -> ArgumentSource | None:
     """The source that a required parameter's only value is, if it has but one.
 

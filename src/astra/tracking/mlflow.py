@@ -22,16 +22,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from filelock import FileLock
 from pydantic import BaseModel
 
-from astra.errors import AstraError
 from astra.records.message import CallStatus, ExecutedCall, Message, MessageRole
 from astra.settings import RuntimeConfig
 from astra.store.paths import repository_root
-
-# MLflow must not report usage to anybody; it reads this when it is first imported.
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+from astra.tracking.store import TrackingError, open_experiment, without_login
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +41,6 @@ UNNAMED = "workspace"
 LIBRARIES = ("torch", "transformers", "trl", "accelerate", "tokenizers", "datasets", "mlflow")
 PARAM_LENGTH = 500
 TEXT_LENGTH = 4000
-LOCK_TIMEOUT_S = 300
-REACH_TIMEOUT_S = 10
-
-
-class TrackingError(AstraError):
-    """The MLflow store cannot be opened, or is lost on the way."""
 
 
 def tracking_uri(runtime: RuntimeConfig) -> str:
@@ -176,7 +166,8 @@ class Run:
             source = _place(folder, self._client.tracking_uri)
             self._client.create_model_version(name, source=source, run_id=self.id, tags=tags)
         except MlflowException as error:
-            raise TrackingError(f"MLflow model {name} cannot be registered: {error}") from error
+            said = without_login(str(error))
+            raise TrackingError(f"MLflow model {name} cannot be registered: {said}") from error
 
 
 def _place(folder: Path, store: str) -> str:
@@ -243,7 +234,7 @@ def track(
     if int(os.environ.get("RANK", "0")) != 0:
         yield Run(None, "", "")
         return
-    client, experiment_id = _open(tracking_uri(runtime), f"{EXPERIMENTS}/{stage}")
+    client, experiment_id = open_experiment(tracking_uri(runtime), f"{EXPERIMENTS}/{stage}")
     name = os.environ.get("DVC_EXP_NAME") or UNNAMED
     with _store_in_reach():
         created = client.create_run(experiment_id, run_name=f"{name}/{part}" if part else name)
@@ -286,8 +277,9 @@ def _store_in_reach() -> Generator[None]:
     try:
         yield
     except MlflowException as error:
+        said = without_login(str(error))
         raise TrackingError(
-            f"the MLflow store no longer takes what the run has to say: {error}; see that it "
+            f"the MLflow store no longer takes what the run has to say: {said}; see that it "
             "answers (`astra doctor`) and run the stage again, it goes on where it can"
         ) from error
 
@@ -299,7 +291,8 @@ def _close_failed(client: Any, run_id: str) -> None:
     try:
         client.set_terminated(run_id, "FAILED")
     except MlflowException as error:
-        log.warning("run %s could not be marked as failed: %s", run_id, error)
+        said = without_login(str(error))
+        log.warning("run %s could not be marked as failed: %s", run_id, said)
 
 
 def _maker(client: Any, inputs: Mapping[str, str]) -> str | None:
@@ -331,51 +324,6 @@ def _log_data(client: Any, run_id: str, inputs: Mapping[str, str]) -> None:
     ]
     if tables:
         client.log_inputs(run_id, tables)
-
-
-def _open(uri: str, experiment: str) -> tuple[Any, str]:
-    """A client of the store and the experiment's id, created once whoever comes first."""
-    import mlflow
-    from mlflow.exceptions import MlflowException
-
-    try:
-        mlflow.set_tracking_uri(uri)
-        if uri.startswith(("http://", "https://")):
-            reach_server(uri)
-        if not uri.startswith("sqlite:///"):
-            return _client_and_experiment(uri, experiment, None)
-        database = Path(uri.removeprefix("sqlite:///"))
-        database.parent.mkdir(parents=True, exist_ok=True)
-        artifacts = (database.parent / "runs" / "mlflow").absolute().as_uri()
-        # Concurrent first starts would run the schema migration twice, which breaks it.
-        with FileLock(f"{database}.lock", timeout=LOCK_TIMEOUT_S):
-            return _client_and_experiment(uri, experiment, artifacts)
-    except (MlflowException, OSError) as error:
-        raise TrackingError(
-            f"MLflow store {uri} cannot be opened: {error}; check runtime.tracking_uri or "
-            "MLFLOW_TRACKING_URI"
-        ) from error
-
-
-def reach_server(uri: str) -> None:
-    """Raise MlflowException soon where no server answers; MLflow's client tries for minutes."""
-    from mlflow.utils.credentials import get_default_host_creds
-    from mlflow.utils.rest_utils import http_request
-
-    http_request(
-        get_default_host_creds(uri), "/health", "GET",
-        timeout=REACH_TIMEOUT_S, max_retries=0, raise_on_status=False,
-    )  # fmt: skip
-
-
-def _client_and_experiment(uri: str, experiment: str, artifacts: str | None) -> tuple[Any, str]:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri)
-    existing = client.get_experiment_by_name(experiment)
-    if existing is not None:
-        return client, existing.experiment_id
-    return client, client.create_experiment(experiment, artifact_location=artifacts)
 
 
 def _log_params(client: Any, run_id: str, config: BaseModel) -> None:

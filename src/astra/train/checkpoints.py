@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -192,10 +192,52 @@ def _refuse_without_room(folder: Path, model: Any) -> None:
         )
 
 
-def torn_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint that was being written when a run or one of its phases ended, if any."""
-    every = [one for place in (folder, *folder.glob("phase-*")) for one in _checkpoints(place)]
-    return next((one for one in every if not (one / STATE_FILE).exists()), None)
+class EpochOrder(TrainerCallback):
+    """Carries through checkpoints the random state that the order of an epoch was drawn from.
+
+    The sampler of like lengths draws an epoch's order from torch's own generator, and a resume
+    restores that only after the draw. All ranks draw alike, so that of the first is everyone's.
+    """
+
+    def __init__(self) -> None:
+        self._begun = self._saved = b""
+        self._resumed: bytes | None = None
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self._resumed is not None:
+            torch.set_rng_state(torch.frombuffer(bytearray(self._resumed), dtype=torch.uint8))
+            self._resumed = None
+        self._begun = _generator_state()
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        ended = float(state.epoch or 0).is_integer()  # then the next step draws another order
+        self._saved = _generator_state() if ended else self._begun
+
+    def state(self) -> dict[str, Any]:
+        return {"drawn_from": self._saved.hex()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._resumed = bytes.fromhex(state["drawn_from"])
+
+
+def _generator_state() -> bytes:
+    return torch.get_rng_state().numpy().tobytes()
+
+
+def torn_checkpoints(folder: Path) -> dict[Path, int]:
+    """Checkpoints of a run and its phases that were not written to their end, and when each changed
+    last (ns, by its disk's clock)."""
+    torn: dict[Path, int] = {}
+    for place in (folder, *folder.glob("phase-*")):
+        for one in _checkpoints(place):
+            with suppress(FileNotFoundError):  # the first rank deletes those of an earlier run
+                if not (one / STATE_FILE).exists():
+                    torn[one] = one.stat().st_mtime_ns
+    return torn
 
 
 def restore_parts(checkpoint: str | None, parts: Mapping[str, Stateful]) -> None:

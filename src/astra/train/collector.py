@@ -40,6 +40,8 @@ class Collected:
     seconds: float
     failures: Failures
     """What every group that was rolled for it failed at, on all ranks."""
+    rewards: list[float]
+    """Mean reward of every group that was rolled for it, in the batch or not, on all ranks."""
 
 
 class BatchCollector:
@@ -102,12 +104,14 @@ class BatchCollector:
 
     def _collect(self, step: int) -> Collected:
         started, trouble, failures = time.monotonic(), Trouble(), Failures()
+        rewards: list[float] = []
 
         def roll(count: int, round_: int) -> list[Group]:
             nonlocal trouble, failures
             groups, cost = self._round(count, step, round_)
             trouble += cost
             failures = sum((group.failures for group in groups), failures)
+            rewards.extend(group.figures["reward"] for group in groups)
             return groups
 
         oldest = step - self._config.max_staleness
@@ -120,7 +124,7 @@ class BatchCollector:
                 f"{trouble.retries} episodes were rolled again; the last problem was: "
                 f"{trouble.problem or 'not told'}"
             ) from error
-        return Collected(filled, trouble, time.monotonic() - started, failures)
+        return Collected(filled, trouble, time.monotonic() - started, failures, rewards)
 
     def _round(self, count: int, step: int, round_: int) -> tuple[list[Group], Trouble]:
         """``count`` groups by all ranks together, less those that were lost, by their uid."""

@@ -18,7 +18,10 @@ REPLACEMENT_ROUNDS = 2
 
 @dataclass(frozen=True)
 class Filled(Generic[Group]):
-    """A batch: ``groups`` has the size asked for, its first ``informative`` carry signal."""
+    """A batch: ``groups`` has the size asked for, its first ``informative`` carry signal.
+
+    Those chosen for their signal say less of the policy than all that were ``rolled``.
+    """
 
     groups: list[Group]
     informative: int

@@ -40,7 +40,7 @@ class TrainingSample:
 
 @dataclass
 class Group:
-    """``samples`` are the kept ones; figures describe everything that was rolled."""
+    """``samples`` are the kept ones; figures describe every rollout of the group."""
 
     uid: int
     """Position in the prompt stream; ranks order groups by it."""

@@ -276,6 +276,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
     def _log_filling(self, collected: Collected, waited: float, staleness: float) -> None:
         filled, metrics = collected.filled, self._metrics["train"]
         kept = [sample.reward for sample in samples_of(filled.groups)]
+        rolled = collected.rewards  # none where surplus filled the batch
         for name, value in {
             "informative": filled.informative,
             "rolled": filled.rolled,
@@ -288,6 +289,7 @@ class AdaptiveGRPOTrainer(GRPOTrainer):
             "infra_retries": collected.trouble.retries,
             "lost_to_infra": collected.trouble.lost,
             "kept_reward": sum(kept) / len(kept),
+            **({"rolled_reward": sum(rolled) / len(rolled)} if rolled else {}),
         }.items():
             metrics[f"filling/{name}"].append(float(value))
 

@@ -109,6 +109,10 @@ def train_added_rows_only(model: Any, tokenizer: Any) -> None:
     A pretrained policy copies words it never trained on in a task because their rows lie where
     pretraining put them. Moving those that a small data set happens to hold takes them apart from
     the others; the markers, new to the policy, are all that needs to be placed.
+
+    An optimizer's weight decay asks for no gradient: it scales the other rows too, all of them by
+    one factor. With adapters (``lora.rank`` above 0) no embedding row trains, and this changes
+    nothing.
     """
     weight: torch.Tensor = model.get_input_embeddings().weight
     added = torch.zeros(weight.shape[0], 1, dtype=weight.dtype, device=weight.device)

@@ -22,7 +22,6 @@ from astra.rollout.chat import ChatCodec, LoadedPolicy
 from astra.rollout.driver import Driver, EpisodeSetting
 from astra.rollout.engine import EngineInputs
 from astra.sandbox.protocol import Sandbox
-from astra.stage import Progress
 from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
 from astra.train.checkpoints import (
@@ -47,7 +46,7 @@ from astra.train.prompts import prompt_lengths
 from astra.train.rl_config import RLConfig
 from astra.train.rl_watch import RLWatcher
 from astra.train.schedule import Passes, Phase, in_band, passes_of, phases
-from astra.train.watch import explained
+from astra.train.watch import StepProgress, explained
 
 
 @dataclass
@@ -64,10 +63,11 @@ class RLResult:
     steps: int
     curves: Curves
     stopped_early: bool
+    """Whether steps were left when no signal was found any more."""
     dev: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     """Means on the development arenas, ``before`` and ``after`` training."""
     trouble: Trouble = field(default_factory=Trouble)
-    """What our own machinery cost, over all ranks and steps."""
+    """What our own machinery cost, over all ranks, steps and looks at development arenas."""
     faults: dict[str, int] = field(default_factory=dict[str, int])
     """What went wrong with rollout servers since the process started, by kind, over all ranks."""
     curriculum: list[CurriculumArena] = field(default_factory=list[CurriculumArena])
@@ -134,7 +134,8 @@ def train_rl(
     """Train ``policy.model`` in place, phase after phase; resumes what a kill left in ``folder``.
 
     ``servers`` are URLs of vLLM servers, for engine vllm. Raises TrainingError if training cannot
-    go on, and where no group of rollouts ever differed in reward.
+    go on, and where no group of rollouts differed in reward in ``patience`` steps from the first.
+    A run of fewer steps ends as any other: scale ``test`` only shows that training runs.
     """
     start_afresh_if_finished(folder)
     if config.embedding_rows == "added":
@@ -179,7 +180,7 @@ class _Training:
         )  # fmt: skip
         self._engine = build_engine(config.engine, inputs)
         self._curves = Curves()
-        self._progress = Progress("steps", config.total_steps)
+        self._progress = StepProgress(config.total_steps)
         self._newest: str | None = None
         """The last checkpoint of the phase that ended before."""
         self._curriculum: list[CurriculumArena] = []
@@ -222,9 +223,9 @@ class _Training:
         return RLResult(
             steps,
             self._curves,
-            ended.stream.stopped,
+            ended.stream.stopped and steps < self._config.total_steps,
             {"before": ended.watcher.before or {}, "after": after},
-            ended.trainer.collector.trouble,
+            ended.trainer.collector.trouble + ended.watcher.trouble,
             dict(faults),
             self._curriculum,
             {

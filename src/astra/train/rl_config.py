@@ -147,8 +147,9 @@ class RLConfig(StageConfig):
     keep_optimizer_states: int = Field(ge=1)
     """How many of those keep their optimizer's state; the others keep weights."""
     embedding_rows: Literal["all", "added"]
-    """Which embedding rows train; ``added``: those of added tokens, such as chat markers, only
-    (optimizers.train_added_rows_only)."""
+    """Which embedding rows get gradients; ``added``: those of added tokens, such as chat markers,
+    only. ``weight_decay`` scales all rows in any case, and with adapters (``lora.rank`` above 0)
+    none trains (optimizers.train_added_rows_only)."""
     trace_every: int = Field(ge=1)
     """Steps from one look at rollouts, as MLflow traces, to the next."""
     trace_rollouts: int = Field(ge=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -13,22 +13,28 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from astra.arena.irrelevant import draw
 from astra.records.environment import Arena
 from astra.records.world import EventKind
-from astra.rollout.driver import Driver
+from astra.rollout.driver import INFRA_ATTEMPTS, Driver
 from astra.rollout.engine import Sampling
 from astra.rollout.live import EpisodeJob, Rollout
 from astra.stage import Progress
 from astra.tracking.mlflow import Run
+from astra.train.collector import Trouble
 from astra.train.curves import Curves
+from astra.train.errors import TrainingError
 from astra.train.exchange import Exchange
 from astra.train.filling import Filled
 from astra.train.groups import Group, mean_figures, rollout_figures
 from astra.train.rl_config import RLConfig
 from astra.train.watch import Watcher
 
+MOST_LOST = 0.1
+"""The share of development rollouts that may have no score (ours)."""
+
 
 class RLWatcher(Watcher):
     """Watches one phase: logs what the trainer logs, every batch's figures and sampled traces,
     and rolls the development arenas before the first step and every ``dev_every`` steps.
+    ``trouble`` is what our own machinery cost these.
 
     ``weights_are`` hands weights over and ``driver`` rolls with them, with the phase's limits;
     each rank rolls a share, which ``exchange`` gathers. ``offset`` is the phase's first step.
@@ -55,12 +61,17 @@ class RLWatcher(Watcher):
         self._model, self._config = model, config
         self._weights_are, self._driver, self._exchange = weights_are, driver, exchange
         self._jobs = [_greedy_job(arena, config) for arena in dev]
+        self.trouble = Trouble()
         self.before: dict[str, float] | None = None
         """Figures on development arenas before the first step of the whole training; None until
         they are known."""
 
     def on_batch(self, step: int, filled: Filled[Group]) -> None:
-        """Log means over every rollout of the step, before filtering and downsampling pick some."""
+        """Log means over the groups of the batch, each over all its rollouts before downsampling.
+
+        Groups that ``batch_filling`` left out, for their rewards did not differ, are not in them;
+        ``filling/rolled_reward``, which the trainer logs, is of every group that was rolled.
+        """
         means = mean_figures(filled.groups)
         for name, value in means.items():
             self.curves.add(f"train_{name}", step, value)
@@ -107,7 +118,7 @@ class RLWatcher(Watcher):
         """Roll the development arenas greedily, each with its irrelevant tools; log the figures.
 
         Each rank rolls its share of them. Returns the figures rounded to four digits; empty
-        without development arenas.
+        without development arenas. Raises TrainingError where too many rollouts have no score.
         """
         if not self._jobs:
             return {}
@@ -115,25 +126,44 @@ class RLWatcher(Watcher):
         self._model.eval()
         self._weights_are(step)
         world, rank = self._exchange.world, self._exchange.rank
-        greedy = Sampling(temperature=0.0, seed=0)
+        greedy, retries = Sampling(temperature=0.0, seed=0), self._driver.infra_retries
         mine = self._driver.run(self._jobs[rank::world], greedy)
         self._model.train(training)
         # What figures are not made of stays here: most of a rollout is ids.
         told = [replace(one, prompt_ids=[], completion_ids=[], logprobs=[]) for one in mine]
-        everyones = self._exchange.gather(told)
-        rollouts = [everyones[at % world][at // world] for at in range(len(self._jobs))]
+        everyones = self._exchange.gather((told, self._driver.infra_retries - retries))
+        rollouts = [everyones[at % world][0][at // world] for at in range(len(self._jobs))]
+        self._account(step, rollouts, sum(again for _, again in everyones))
         figures = {name: round(v, 4) for name, v in rollout_figures(rollouts).items()}
         for name, value in figures.items():
             self.curves.add(f"dev_{name}", step, value)
         self.run.metrics({f"dev/{name}": value for name, value in figures.items()}, step)
         return figures
 
+    def _account(self, step: int, rollouts: Sequence[Rollout], retries: int) -> None:
+        """Count and log what was rolled again and lost. Raises TrainingError where means over the
+        others would be means over other arenas than those of the look before."""
+        problems = [one.problem for one in rollouts if one.score is None]
+        self.trouble += Trouble(retries, problem=problems[-1] if problems else "")
+        if len(problems) > MOST_LOST * len(rollouts):
+            raise TrainingError(
+                f"step {step}: {len(problems)} of {len(rollouts)} development rollouts have no "
+                f"score, since our own machinery failed each {INFRA_ATTEMPTS} times; the last "
+                f"problem was: {problems[-1] or 'not told'}. Mend that (docs/training.md for "
+                "rollout servers, docs/sandbox.md for the sandbox), then run the same command "
+                "again: it goes on from the last checkpoint"
+            )
+        if retries or problems:
+            cost = {"dev/infra_retries": float(retries), "dev/lost_to_infra": float(len(problems))}
+            self.run.metrics(cost, step)
+
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "before": self.before}
+        return {**super().state(), "before": self.before, "trouble": asdict(self.trouble)}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.before = state["before"]
+        self.trouble = Trouble(**state.get("trouble", {}))  # older checkpoints do not know it
 
 
 def _greedy_job(arena: Arena, config: RLConfig) -> EpisodeJob:

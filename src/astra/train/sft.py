@@ -28,6 +28,8 @@ from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
 from astra.train.checkpoints import (
     CompleteCheckpoint,
+    EpochOrder,
+    Stateful,
     restore_parts,
     resume_point,
     start_afresh_if_finished,
@@ -40,7 +42,7 @@ from astra.train.lora import add_adapters, merge_adapters, refuse_sharded_adapte
 from astra.train.optimizers import MuonAdamW, RefuseRoundedUpdates, train_added_rows_only
 from astra.train.sft_config import SFTConfig
 from astra.train.sft_trainer import IGNORED, AssistantSFTTrainer
-from astra.train.watch import Watcher, explained
+from astra.train.watch import StepProgress, Watcher, explained
 
 COLLECTIVE_TIMEOUT_S = 7200
 """How long a rank waits for the others. The longest wait is for the first rank to write a
@@ -70,6 +72,7 @@ class SFTResult:
     steps: int
     curves: Curves
     stopped_early: bool
+    """Whether steps were left when the evaluation loss stalled."""
     weights: dict[str, Any] | None = None
     """The whole model's, where ranks share them; None: the policy's model holds them."""
 
@@ -107,8 +110,10 @@ def train_sft(
     _refuse_thoughtless(policy.codec, train)
     total = total_steps(len(train.rows), config)
     curves = Curves()
-    watcher = _Watcher(curves, run, Progress("steps", total), config.patience)
-    parts = {"watcher": watcher}
+    watcher = _Watcher(curves, run, StepProgress(total), config.patience)
+    order, parts = EpochOrder(), dict[str, Stateful](watcher=watcher)
+    if config.length_grouped:  # any other order follows from the seed and the epoch
+        parts["order"] = order
     if config.embedding_rows == "added":
         train_added_rows_only(policy.model, policy.codec.tokenizer)
     add_adapters(policy, config.lora)
@@ -122,7 +127,7 @@ def train_sft(
         eval_dataset=Dataset.from_list(evaluation.rows) if evaluation.rows else None,
         processing_class=policy.codec.tokenizer,
         optimizers=_optimizer(policy.model, config, total),
-        callbacks=[watcher, RefuseRoundedUpdates(), checkpoints],
+        callbacks=[watcher, RefuseRoundedUpdates(), order, checkpoints],
     )
     trainer.remove_callback(PrinterCallback)
     refuse_sharded_adapters(trainer, config.lora)
@@ -134,7 +139,8 @@ def train_sft(
             trainer.evaluate()
     weights = gathered_weights(trainer)
     merge_adapters(policy, config.lora)
-    return SFTResult(trainer.state.global_step, curves, watcher.stopped, weights)
+    steps = int(trainer.state.global_step)
+    return SFTResult(steps, curves, watcher.stopped and steps < total, weights)
 
 
 def _refuse_thoughtless(codec: ChatCodec, train: Encoded) -> None:

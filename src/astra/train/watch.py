@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +15,31 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from astra.stage import Progress
 from astra.tracking.mlflow import Run
-from astra.train.checkpoints import disk_state, size_of, torn_checkpoint
+from astra.train.checkpoints import disk_state, size_of, torn_checkpoints
 from astra.train.curves import Curves
 from astra.train.errors import TrainingError
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator"
 """The allocator that torch names in a plain RuntimeError where a CPU's memory is exhausted."""
+
+
+class StepProgress(Progress):
+    """The progress of a training. Steps that a checkpoint held come at once: they count as done,
+    and the rate and the time left are told by the steps that were made here."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__("steps", total)
+        self._before, self._since = 0, self._started
+
+    def reach(self, done: int, note: str = "") -> None:
+        now = time.monotonic()
+        if done != self._done + 1:
+            self._done = self._before = done
+            self._since = now
+            return
+        # As if every step had taken as long as those that were made here.
+        self._started = now - (now - self._since) * done / (done - self._before)
+        super().reach(done, note)
 
 
 class Watcher(TrainerCallback):
@@ -66,6 +86,7 @@ class Watcher(TrainerCallback):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.curves.replace(state["curves"])
+        self._progress.reach(self.curves.last_step("loss") or 0)
 
 
 def _note(logs: dict[str, float]) -> str:
@@ -82,11 +103,14 @@ def _note(logs: dict[str, float]) -> str:
 
 @contextmanager
 def _written(folder: Path) -> Generator[None]:
-    """Explain an error that a checkpoint of ``folder`` was being written at."""
+    """Explain an error that a checkpoint of ``folder`` was being written at. One that was torn
+    before, by a run that was killed, explains nothing."""
+    before = torn_checkpoints(folder)
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
-        torn = torn_checkpoint(folder)
+        after = torn_checkpoints(folder)
+        torn = next((one for one in after if before.get(one) != after[one]), None)
         if torn is None or isinstance(error, torch.OutOfMemoryError):
             raise
         reason = str(error).split("\n")[0][:200] or type(error).__name__

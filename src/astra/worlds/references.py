@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -98,8 +98,3 @@ def loose(
             if column not in dict(where) and fitting(left, fact) == [meant]:
                 return Predicate(where), fact
     return None
-
-
-def stated_cells(predicate: Predicate) -> Mapping[str, object]:
-    """The cells that a predicate tells."""
-    return dict(predicate.where)

@@ -29,11 +29,21 @@ _FIELDS = frozenset(
 _ENDING = frozenset({"decline_request", "hand_over"})
 _MADE_UP = 0.5
 """How often a word is made up; else it is one of the lexicon."""
-_SYLLABLES = (
-    "ba be bo ca co da de di do fa fi ga go ha he hi ja jo ka ke ki la le li lo ma me mi mo na ne "
-    "no pa pe po ra re ri ro sa se si so ta te ti to va vi wa we za an ar el en er in on or us at "
-    "est ist ant ment ing ard ell"
+_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
+"""Letters of prefixes of keys; I, O and Q look like digits or each other."""
+_ONSETS = (
+    "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p pl pr qu r s sc sh sl sp st str sw t th "
+    "tr v w wh y z"
 ).split()
+_NUCLEI = "a e i o u a e i o u ai ea ee ie oa oo ou ue".split()
+_CODAS = (
+    "ck d ft ge l ld ll m mp n nd ng nk nt p r rd rk rm rt ss sh st t th x y y ly er ing al ity "
+    "ment age ance ure"
+).split()
+_DOUBLES = frozenset("bcdfglmnprstz")
+_DOUBLED = 0.5
+"""How often the consonant between two syllables of a made-up word stands twice: copying ``pp`` has
+to be learned on its own, since what follows the first ``p`` is not what follows the second."""
 
 
 def renamed(sample: SFTSample, world: World, copy: int) -> SFTSample:
@@ -59,10 +69,9 @@ def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
         taken.add(tools[name])
     tools |= _codes(world, rng)
     swap_tools = _swap(tools, r"(?<![A-Za-z_])({})(?![A-Za-z_])")
-    prefixes = {_prefix(rows[0][world_key]): "" for world_key, rows in _keyed(world)}
-    letters = rng.sample("ABCDEFGHJKLMNPRSTUVWXYZ", 2 * len(prefixes))
-    for at, prefix in enumerate(prefixes):
-        prefixes[prefix] = "".join(letters[2 * at : 2 * at + 2])
+    old = {_prefix(rows[0][key]) for key, rows in _keyed(world)}
+    pairs = [a + b for a in _LETTERS for b in _LETTERS if a + b not in old]
+    prefixes = dict(zip(sorted(old), rng.sample(pairs, len(old)), strict=True))
     swap_keys = _swap(prefixes, r"(?<![A-Za-z])({})(?=[0-9]{{4}})")
     # A marker keeps the names of tools and codes out of the words' sight.
     marked = {new: f"\x00{at}\x00" for at, new in enumerate(tools.values())}
@@ -101,7 +110,7 @@ def _words(world: World, rng: random.Random) -> Iterator[tuple[str, str]]:
         if table.name == OUTCOMES:
             continue
         noun = _noun(rng, used)
-        yield table.name.replace("_", " "), f"{noun}s"
+        yield table.name.replace("_", " "), _many(noun)
         yield table.key.removesuffix("_id").replace("_", " "), noun
         for column in table.columns:
             if column.name != table.key and not column.references and column.name not in _KEPT:
@@ -118,11 +127,34 @@ def _noun(rng: random.Random, used: set[str]) -> str:
 def _drawn(rng: random.Random, used: set[str], usual: list[str]) -> str:
     """A word that was not used, nor any part of it: made up, or one of the usual."""
     while True:
-        made = "".join(rng.choices(_SYLLABLES, k=rng.randint(2, 3)))
-        word = made if rng.random() < _MADE_UP else rng.choice(usual)
+        word = _made_up(rng) if rng.random() < _MADE_UP else rng.choice(usual)
         if word not in _KEPT and not used & {*word.split()}:
             used.update(word.split())
             return word
+
+
+def _made_up(rng: random.Random) -> str:
+    """A word of one or two syllables and an ending, of whatever letters words have."""
+    word = ""
+    for _ in range(rng.choice((1, 2, 2))):
+        onset = rng.choice(_ONSETS)
+        alone = onset[0] in _DOUBLES and onset[1:] in ("", "l", "r")
+        if word and alone and rng.random() < _DOUBLED:
+            word += onset[0]
+        word += onset + rng.choice(_NUCLEI)
+    return word + rng.choice(_CODAS)
+
+
+def _many(noun: str) -> str:
+    """The plural of a noun, as the lexicon has it or by rule."""
+    for group in lexicon()["nouns"].values():
+        for word in group:
+            one, known, many = word.partition("/")
+            if known and one == noun:
+                return many
+    if re.search("[^aeiou]y$", noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if re.search("(s|x|z|ch|sh)$", noun) else f"{noun}s"
 
 
 def _names(name: str, words: dict[str, str], rng: random.Random) -> Iterator[str]:

@@ -13,8 +13,11 @@ import httpx2
 from astra.bench.harness.protocol import Decoding, Job, ModelEndpoint, Played
 from astra.bench.harness.relay import ENTRY_HEADER, OVERFLOW
 from astra.errors import AstraError
-from astra.llm.wire import ChatReply, Fault, read_reply, reported_tokens
+from astra.llm.wire import ChatReply, Fault, Refusal, read_reply, reported_tokens
 from astra.records.bench import SuiteOutcome
+
+FILTERED = "(content filter)"
+"""What a model has said whose reply was taken away whole."""
 
 
 class ContextOverflow(AstraError):
@@ -55,7 +58,7 @@ class ChatClient:
                 raise ContextOverflow(text)
             raise CompletionError(f"status {answer.status_code}: {text}")
         try:
-            reply = read_reply(document)
+            reply = _reply(document)
         except Fault as error:
             raise CompletionError(str(error)) from error
         used = reported_tokens(document)
@@ -65,6 +68,18 @@ class ChatClient:
 
     def close(self) -> None:
         self._http.close()
+
+
+def _reply(document: Any) -> ChatReply:
+    """The completion; a refusal is the model's own reply too: its text, without calls."""
+    try:
+        return read_reply(document)
+    except Refusal:
+        choice = document["choices"][0]
+        message = choice["message"]
+        said = message.get("refusal") or message.get("content") or FILTERED
+        spoken = {**message, "content": said, "tool_calls": None, "refusal": None}
+        return read_reply({"choices": [{"message": spoken, "finish_reason": "stop"}]})
 
 
 def sampling(decoding: Decoding, job: Job) -> dict[str, Any]:

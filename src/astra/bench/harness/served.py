@@ -117,10 +117,16 @@ class Checkpoints:
 
 
 def identity(config: ServeConfig) -> str:
-    """What the server's answers depend on: weights, template, limits and engine."""
+    """What the server's answers depend on: weights, template, limits, engine and its options.
+
+    vLLM's executable is a place on this machine; as torch's, its version is not in here.
+    """
     folder = Path(config.policy.path)
     weights = file_digest(folder) if folder.is_dir() else config.policy.revision or "main"
-    rest = config.model_dump_json(include={"policy", "engine", "context", "new_tokens"})
+    fields = {"policy", "engine", "context", "new_tokens"}
+    if config.engine == "vllm" and config.vllm_args:
+        fields.add("vllm_args")  # none are no field: what was played without keeps its identity
+    rest = config.model_dump_json(include=fields)
     return hashlib.sha256(f"{weights} {rest}".encode()).hexdigest()
 
 

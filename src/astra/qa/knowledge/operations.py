@@ -84,7 +84,7 @@ from datetime import date, timedelta
 from operator import gt, lt
 from typing import Any
 
-from astra.qa.knowledge.references import NEXT_PAGE, ROWS, EvaluationError, resolve
+from astra.qa.knowledge.references import NEXT_PAGE, ROWS, EvaluationError, as_number, resolve
 from astra.records.qa import Bar, Operation, QuestionKind, Table
 from astra.records.state import FieldClass, Write, WriteAction
 
@@ -280,8 +280,9 @@ def _calculate(op: str, arguments: Mapping[str, Any]) -> Any:
     return (start + timedelta(days=arguments["days"])).isoformat()
 
 
-def _combined(op: str, arguments: Mapping[str, Any]) -> Any:
+def _combined(op: str, given: Mapping[str, Any]) -> Any:
     """The number that an operation of ARITHMETIC makes, before it is rounded."""
+    arguments = {name: as_number(value) for name, value in given.items()}
     match op:
         case "multiply":
             return arguments["amount"] * arguments["times"]
@@ -319,7 +320,7 @@ def _query(operation: Operation, table: Table, arguments: Mapping[str, Any]) -> 
         return cells
     if op in ("lookup", "convert"):
         cell = _only(rows, table, filters)[position[select]]
-        return cell if op == "lookup" else _tidy(number * cell)
+        return cell if op == "lookup" else _tidy(as_number(number) * as_number(cell))
     return _aggregate(op, cells)
 
 

@@ -125,6 +125,18 @@ def _picked(reference: Mapping[str, Any], found: Sequence[Any]) -> Any:
     return row[field]
 
 
+def as_number(value: Any) -> Any:
+    """An argument or a cell to calculate with. Raises TypeError where it is no number, and
+    OverflowError where no float holds it.
+
+    Text times a number would be longer text: more, maybe, than there is memory.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{type(value).__name__} is no number")
+    float(value)
+    return value
+
+
 def rows_of(answer: Any) -> list[dict[str, Any]]:
     """The records of a list answer or of a page. Raises EvaluationError where it has none."""
     rows: Any = answer.get(ROWS) if isinstance(answer, dict) else answer

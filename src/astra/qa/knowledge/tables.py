@@ -10,6 +10,7 @@ of all of those; a row whose links lead to several splits is dropped, so no link
 from __future__ import annotations
 
 import csv
+import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -117,7 +118,7 @@ def _read_sqlite(path: Path, file: TableFile) -> list[Row]:
         quoted = '"' + file.table.replace('"', '""') + '"'
         cursor = connection.execute(f"SELECT * FROM {quoted} LIMIT {READ_ROWS + 1}")
         columns = [description[0] for description in cursor.description]
-        return [dict(zip(columns, row, strict=True)) for row in cursor]
+        return [dict(zip(columns, map(_plain, row), strict=True)) for row in cursor]
 
 
 _READERS = {
@@ -140,12 +141,20 @@ def _cell(text: str | None) -> Any:
             number = read(text)
         except ValueError:
             continue
-        return number if text.lower() not in ("nan", "inf", "-inf", "infinity") else text
+        return text if _is_endless(number) else number
     return text
 
 
 def _plain(value: Any) -> Any:
+    """A cell as JSON has it: a date as text, and what is no finite number as missing."""
+    if _is_endless(value):
+        return None  # files of other programs hold NaN where a number is missing
     return value.isoformat() if isinstance(value, date) else value
+
+
+def _is_endless(value: Any) -> bool:
+    """Whether a cell is NaN or an infinity, which no record can hold."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _kinds(table: str, spec: TableSource, raw: Mapping[str, list[Row]]) -> dict[str, CellType]:
@@ -170,7 +179,7 @@ def _kind(cells: Sequence[Any], keys: Sequence[set[Any]]) -> CellType | None:
     ``keys`` are the names of each table. Links are looked for before dates and categories, as
     names may look like either.
     """
-    values = [cell for cell in cells if cell is not None]
+    values = [cell for cell in cells if cell is not None and not _is_endless(cell)]
     if len(values) < len(cells) or not values:
         return None  # an unknown cell would be an unanswerable question
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):

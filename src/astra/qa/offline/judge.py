@@ -156,7 +156,8 @@ def _references(step: Step, steps: Sequence[Step]) -> set[int]:
                 used.add(other["id"])
         return used
     text: str = step["question"]
-    named = {int(number) for number in re.findall(r"\bsteps? (\d+)", text)}
+    # A longer run of digits names no step, and int() may refuse it.
+    named = {int(number) for number in re.findall(r"\bsteps? (\d{1,9})(?!\d)", text)}
     return named | {
         other["id"] for other in steps if other["id"] != step["id"] and str(other["answer"]) in text
     }

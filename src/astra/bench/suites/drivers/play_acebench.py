@@ -118,6 +118,8 @@ class Attempt:
         self.process: list[str] = []
         self.seen: list[dict[str, Any]] = []
         self.steps = self.prompt_tokens = self.completion_tokens = 0
+        self.model_error: APIError | None = None
+        """Raised by the endpoint of the model under test, as opposed to the user's."""
 
     def play(self) -> None:
         turns = self.sample["category"] == "multi_turn"
@@ -230,7 +232,12 @@ class Attempt:
 
     def _ask(self, role: str, messages: list[dict[str, Any]], fields: dict[str, Any]) -> Any:
         client, model = self.models[role]
-        reply = client.chat.completions.create(model=model, messages=messages, **fields)
+        try:
+            reply = client.chat.completions.create(model=model, messages=messages, **fields)
+        except APIError as error:
+            if role == "model":
+                self.model_error = error
+            raise
         if role == "model":
             self.steps += 1
             self.prompt_tokens += reply.usage.prompt_tokens
@@ -309,7 +316,7 @@ def attempt(
         valid = bool(verdict["valid"])
         reason = "" if valid else f"{verdict['error_type']}: {verdict['error']}"[: wire.MAX_REASON]
     except APIError as error:
-        if not wire.outgrown(error):
+        if error is not played.model_error or not wire.outgrown(error):
             raise
         outcome, reason = "overflow", wire.said(error)
     # Officially a task with the right end state has passed all its milestones.
