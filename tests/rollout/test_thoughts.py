@@ -115,6 +115,7 @@ def test_nobody_reads_thoughts_but_agents_policies_and_exports(root: Path) -> No
         "scoring/export.py",
         "train/rehearsal/world.py",  # whose stand-in tokenizer learns their words
         "train/sft.py",  # which counts them
+        "serving/chat.py",  # which tells replies apart by them
         "trajectories/trajectories.py",  # which may drop them
         "worlds/conversations.py",  # which may drop them
     }

@@ -25,7 +25,7 @@ MIN_NUMBER = 10
 MIN_CATEGORIES = 3
 """Values that an enumeration needs where no column says what all of them are; our choice."""
 _APART = " | "
-"""Between texts that belong to different places, so that no phrase is found across them."""
+"""Stands between texts that belong to different places, so that no phrase is found across them."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ _CASED = re.compile(
 )
 """Symbols of which one in another case is another unit, a K written as k and an L as l."""
 _NEVER_PLURAL = re.compile(r".|[kmMGμ]?(?:[AWVNJ]|Pa)", re.DOTALL)
-"""After these an s is a second, or what is left no unit: ms, gs; Ws, mAs, mPas."""
+"""What takes no plural s: ms and gs are seconds or no unit at all, as are Ws, mAs and mPas."""
 _AROUND = ' \t\n"“”„«»「」『』《》'
 """What may stand around a unit."""
 _HOMONYMS = frozenset({"in", "real", "won", "yard", "foot"})

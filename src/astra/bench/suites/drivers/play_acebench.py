@@ -119,7 +119,7 @@ class Attempt:
         self.seen: list[dict[str, Any]] = []
         self.steps = self.prompt_tokens = self.completion_tokens = 0
         self.model_error: APIError | None = None
-        """Raised by the endpoint of the model under test, as opposed to the user's."""
+        """What was raised by the endpoint of the model under test, as opposed to the user's."""
 
     def play(self) -> None:
         turns = self.sample["category"] == "multi_turn"
