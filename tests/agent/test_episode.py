@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from astra.agent.episode import MAX_DEPTH, Episode, parse_arguments
+from astra.agent.episode import Episode, parse_arguments
 from astra.agent.prompt import extract_answer
 from astra.records.message import CallStatus, Message, MessageRole, ToolCall, ToolResult
 from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
+from astra.text.strict_json import MAX_DEPTH
 from configs import episode_limits
 
 ADD = Tool(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -77,6 +77,16 @@ def over_http(
     return StreamingDriver(engine, codec, sandbox, LIMITS), engine
 
 
+Server = TypeVar("Server", bound=ScriptedVLLM)
+
+
+def answering(
+    reply: Callable[[Sequence[int]], list[int]], kind: type[Server] = ScriptedVLLM
+) -> Server:
+    """A server that answers every prompt as ``reply`` does."""
+    return kind(lambda body, _: reply(body["prompt"]))
+
+
 def paths(server: ScriptedVLLM) -> list[str]:
     return [path for path, _ in server.posted]
 
@@ -88,7 +98,7 @@ def test_an_episode_over_http_is_token_in_token_out(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
+    with answering(reply) as server:
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
         driver.weights_are(3)
         (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling(0.7, seed=5))
@@ -114,7 +124,7 @@ def test_it_equals_the_same_script_through_the_wave_driver(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
+    with answering(reply) as server:
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
         (streamed,) = driver.run([EpisodeJob(ARENA)], Sampling())
     encoded = [codec.tokenizer.encode(turn, add_special_tokens=False) for turn in TURNS]
@@ -131,8 +141,8 @@ def test_a_lost_server_costs_nothing_but_time(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as kept:
-        with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as lost:
+    with answering(reply) as kept:
+        with answering(reply) as lost:
             driver, engine = over_http(codec, sandbox, [lost.url, kept.url], tmp_path)
         rollouts = driver.run([EpisodeJob(ARENA)] * 6, Sampling())
         assert solved(rollouts) == [True] * 6
@@ -163,7 +173,7 @@ def test_passing_server_errors_are_asked_again(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
+    with answering(reply) as server:
         server.faults.status = {0: 503, 2: 500}
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
         rollouts = driver.run([EpisodeJob(ARENA)], Sampling())
@@ -176,10 +186,7 @@ def test_a_server_that_stalls_is_left_out_and_its_episodes_move(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with (
-        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as stuck,
-        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as well,
-    ):
+    with answering(reply) as stuck, answering(reply) as well:
         stuck.faults.stalls = True
         driver, engine = over_http(
             codec, sandbox, [stuck.url, well.url], tmp_path, request_timeout_s=0.5
@@ -199,10 +206,7 @@ def test_a_turn_that_its_episodes_clock_cuts_off_is_lost_and_never_scored(
 ) -> None:
     """The clock runs out before the server's own time does, which is then never told."""
     reply = expert(codec)
-    with (
-        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as stuck,
-        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as well,
-    ):
+    with answering(reply) as stuck, answering(reply) as well:
 
         def last(body: dict[str, Any], _: int) -> list[int]:
             stuck.faults.stalls = True
@@ -230,7 +234,7 @@ def test_an_episode_whose_calls_took_its_time_is_scored(
         return executed(pairs)
 
     monkeypatch.setattr(streaming, "execute_batch", slow)
-    with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
+    with answering(reply) as server:
         _, engine = over_http(codec, sandbox, [server.url], tmp_path)
         driver = StreamingDriver(engine, codec, sandbox, LIMITS, timeout_s=2.0)
         (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling())
@@ -283,7 +287,7 @@ def test_an_answer_that_is_no_json_is_asked_again(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with Ailing(lambda body, _: reply(body["prompt"])) as server:
+    with answering(reply, Ailing) as server:
         driver, _ = over_http(codec, sandbox, [server.url], tmp_path)
         assert solved(driver.run([EpisodeJob(ARENA)], Sampling())) == [True]
     assert (driver.infra_retries, len(server.requests)) == (0, 4)
@@ -293,10 +297,7 @@ def test_a_server_whose_metrics_are_an_error_page_is_left_out(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with (
-        Ailing(lambda body, _: reply(body["prompt"])) as ailing,
-        ScriptedVLLM(lambda body, _: reply(body["prompt"])) as well,
-    ):
+    with answering(reply, Ailing) as ailing, answering(reply) as well:
         driver, engine = over_http(codec, sandbox, [ailing.url, well.url], tmp_path)
         ailing.well = False
         assert solved(driver.run([EpisodeJob(ARENA)] * 2, Sampling())) == [True] * 2
@@ -657,7 +658,7 @@ def test_memory_is_held_for_what_a_conversation_may_grow_to(
     codec: ChatCodec, sandbox: LocalSandbox, tmp_path: Path
 ) -> None:
     reply = expert(codec)
-    with ScriptedVLLM(lambda body, _: reply(body["prompt"])) as server:
+    with answering(reply) as server:
         server.faults.delay_s = 0.01
         driver, engine = over_http(codec, sandbox, [server.url], tmp_path, kv_tokens=1500)
         assert solved(driver.run([EpisodeJob(ARENA)] * 7, Sampling())) == [True] * 7

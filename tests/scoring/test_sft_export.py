@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,19 @@ def test_arguments_that_json_does_not_know_stay_as_written(tmp_path: Path, writt
     write_openai([sample(one)], tmp_path)
     exported = loaded(tmp_path, "train")[0]["messages"][2]["tool_calls"][0]
     assert exported["function"]["arguments"] == written
+
+
+def test_an_export_that_fails_leaves_the_last_one_and_nothing_else(tmp_path: Path) -> None:
+    write_openai(SAMPLES, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def cut_short() -> Iterator[SFTSample]:
+        yield from SAMPLES[:1]
+        raise OSError("the table is cut short")
+
+    with pytest.raises(OSError, match="cut short"):
+        write_openai(cut_short(), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_the_same_samples_give_the_same_bytes(tmp_path: Path) -> None:

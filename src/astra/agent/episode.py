@@ -15,7 +15,6 @@ and infra are the driver's to report through ``abort``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,10 +30,7 @@ from astra.records.tool import Tool
 from astra.records.trajectory import StopReason
 from astra.settings import StageConfig
 from astra.text.schemas import violation
-from astra.text.strict_json import STRICT, depth
-
-MAX_DEPTH = 64
-"""Levels of a call's lists and objects; no protocol that carries calls takes many more."""
+from astra.text.strict_json import STRICT, refuse_unstorable
 
 
 class EpisodeLimits(StageConfig):
@@ -162,15 +158,11 @@ def parse_arguments(tool: Tool, arguments: str) -> dict[str, Any]:
     """Arguments as an object that satisfies the tool's schema. Raises ValueError saying why."""
     try:
         parsed = STRICT.decode(arguments)
-        # Escaped lone surrogates parse, but no server, hash or file can take them.
-        json.dumps(parsed, ensure_ascii=False).encode()
-        levels = depth(parsed)
+        refuse_unstorable(parsed)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"arguments of {tool.name} are not valid JSON: {error}") from None
     if not isinstance(parsed, dict):
         raise ValueError(f"arguments of {tool.name} must be a JSON object")
-    if levels > MAX_DEPTH:
-        raise ValueError(f"arguments of {tool.name} are nested more than {MAX_DEPTH} deep")
     if problem := violation(parsed, tool.parameters):
         raise ValueError(f"arguments of {tool.name}: {problem}")
     return parsed

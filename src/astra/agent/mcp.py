@@ -33,13 +33,11 @@ from astra.agent.walls import ServerWalls, WalledServer
 from astra.errors import StageStop
 from astra.records.message import CallStatus, ToolResult
 from astra.records.tool import HttpLaunch, Launch
-from astra.text.strict_json import depth, finite, no_constant
+from astra.text.strict_json import finite, no_constant, refuse_unstorable
 
 DATABASE_SCRIPT = ".sql"
 """The ending of scripts: setup file ``x.db.sql`` creates the SQLite database ``x.db``."""
 MAX_PAGES = 50
-MAX_DEPTH = 64
-"""Levels of a result's lists and objects; as deep as the sandbox lets a tool's result be."""
 _SOFT_ERROR_LINE = re.compile(
     r"(?!(?:the|an|this) )(?:[a-z]+ )?error(?: [a-z ]{1,40})?:", re.IGNORECASE
 )
@@ -190,13 +188,11 @@ def _payload(reply: mcp_types.CallToolResult, text: str, scrub: Any) -> Any:
 
 
 def _decoded(text: str) -> Any:
-    """The JSON value of a text. Raises ValueError or RecursionError for what is none, and for
-    NaN, infinities, halves of a surrogate pair and more than MAX_DEPTH levels.
+    """The JSON value of a text. Raises ValueError or RecursionError for what is none, for NaN and
+    infinities, and for what ``refuse_unstorable`` refuses.
     """
     value = json.loads(text, parse_constant=no_constant, parse_float=finite)
-    json.dumps(value, ensure_ascii=False).encode()
-    if depth(value) > MAX_DEPTH:
-        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    refuse_unstorable(value)
     return value
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +19,7 @@ import typer
 from astra.errors import AstraError
 from astra.llm.cache import AnswerCache, CachedReply, cache_path
 from astra.records.base import compact_json
+from astra.store.replacing import replacing
 
 cache_app = typer.Typer(help="The cache of teacher answers.", no_args_is_help=True)
 KEY = re.compile(r"[0-9a-f]{64}")
@@ -111,19 +111,17 @@ def prune(
 
 def _write(path: Path, replies: Iterator[CachedReply]) -> int:
     """Write replies to a file, which is replaced once all are written; returns how many."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
-    try:
-        # No name and no time in the header: `dvc add` then sees the content alone.
-        with partial.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as handle:
-            for reply in replies:
-                line = {"key": reply.key, "model": reply.model, "value": reply.value}
-                handle.write(f"{compact_json(line)}\n".encode())
-                count += 1
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    # No name and no time in the header: `dvc add` then sees the content alone.
+    with (
+        replacing(path) as partial,
+        partial.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as handle,
+    ):
+        for reply in replies:
+            line = {"key": reply.key, "model": reply.model, "value": reply.value}
+            handle.write(f"{compact_json(line)}\n".encode())
+            count += 1
     return count
 
 

@@ -26,6 +26,8 @@ from astra.tracking.store import check_store, without_login
 
 PYTHON = (3, 11)
 DISK_GB = 5.0
+FAULTS = (AstraError, OSError, yaml.YAMLError, configparser.Error, subprocess.SubprocessError)
+"""What a check meets in a set-up that is broken: the finding, not the end of the doctor."""
 REACH_S = 5.0
 
 
@@ -66,10 +68,6 @@ def examine() -> list[Finding]:
         except FAULTS as error:
             findings.append(Finding("error", f"{check.__name__.strip('_')}: {error}"))
     return findings
-
-
-FAULTS = (AstraError, OSError, yaml.YAMLError, configparser.Error, subprocess.SubprocessError)
-"""What a check meets in a set-up that is broken: the finding, not the end of the doctor."""
 
 
 def _python(runtime: RuntimeConfig) -> Iterator[Finding]:

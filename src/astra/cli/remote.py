@@ -46,8 +46,8 @@ def set_(
     """Make URL the default DVC remote, then check it. Commit .dvc/config afterwards."""
     place, server = _parts("the URL", url), _parts("--endpoint", endpoint)
     if place.scheme != "s3" or not place.netloc:
-        shown = f"{without_login(url)!r}"
-        raise RemoteError(f"{shown} is no s3://BUCKET/PATH; `dvc remote add` takes other stores")
+        shown = without_login(url)
+        raise RemoteError(f"{shown!r} is no s3://BUCKET/PATH; `dvc remote add` takes other stores")
     for given in (place, server):
         if "@" in given.netloc or given.query:
             raise RemoteError(f"a URL is committed and must hold no key; {KEYS}")

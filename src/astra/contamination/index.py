@@ -8,7 +8,6 @@ valid and finds nothing.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from astra.contamination.grams import text_hashes, tool_hashes
 from astra.contamination.suites import SuiteTexts
 from astra.errors import AstraError
 from astra.settings import StageConfig
+from astra.store.replacing import replacing
 
 NGRAM = 10
 """How many words a gram has; the literature has 8 (PaLM) to 13 (GPT-3)."""
@@ -120,13 +120,9 @@ class ContaminationIndex:
         arrays = [
             pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)
         ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        try:
-            pq.write_table(pa.Table.from_arrays(arrays, schema=schema), partial, compression="zstd")
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        with replacing(path) as partial:
+            pq.write_table(table, partial, compression="zstd")
 
     def shared_text(self, texts: Iterable[str]) -> Overlap | None:
         """The first suite (by name) with a gram of one of the texts."""

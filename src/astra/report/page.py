@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from astra.report import data, provenance, published, rejections, rollouts, scor
 from astra.report.charts import Charts, named, number
 from astra.report.workspace import STAGES, Workspace
 from astra.report.worlds import worlds_view
+from astra.store.replacing import replacing
 
 TABLE_ROWS = 25
 """The most rows of the table that a curve is also given as."""
@@ -25,13 +25,8 @@ def write_report(root: Path, out: Path, examples: int) -> list[str]:
     """Write the page, replacing ``out`` in one step. Returns what the page says is missing."""
     workspace = Workspace(root)
     text = render(workspace, examples)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
+    with replacing(out) as partial:
         partial.write_text(text, encoding="utf-8")
-        os.replace(partial, out)
-    finally:
-        partial.unlink(missing_ok=True)
     return workspace.missing
 
 

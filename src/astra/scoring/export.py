@@ -10,7 +10,6 @@ which the templates of thinking models know them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from astra.records.message import Message, MessageRole
 from astra.records.trajectory import SFTSample
 from astra.scoring.view import object_or_text
+from astra.store.replacing import replacing
 
 BATCH_ROWS = 512
 _SCHEMA = pa.schema(
@@ -37,8 +37,10 @@ _SCHEMA = pa.schema(
 
 
 def write_openai(samples: Iterable[SFTSample], folder: Path) -> dict[str, int]:
-    """Write ``<folder>/<split>.parquet`` for every split, atomically; returns rows by split."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``<folder>/<split>.parquet`` for every split, each in one step; returns rows by split.
+
+    Where a sample cannot be written, none is replaced.
+    """
     batches: dict[str, list[dict[str, Any]]] = {}
     counts: dict[str, int] = {}
     writers: dict[str, pq.ParquetWriter] = {}
@@ -46,9 +48,8 @@ def write_openai(samples: Iterable[SFTSample], folder: Path) -> dict[str, int]:
         for sample in samples:
             rows = batches.setdefault(sample.split, [])
             if sample.split not in writers:
-                writer = pq.ParquetWriter(
-                    _partial(folder, sample.split), _SCHEMA, compression="zstd"
-                )
+                partial = files.enter_context(replacing(folder / f"{sample.split}.parquet"))
+                writer = pq.ParquetWriter(partial, _SCHEMA, compression="zstd")
                 writers[sample.split] = files.enter_context(writer)
             rows.append(_row(sample))
             counts[sample.split] = counts.get(sample.split, 0) + 1
@@ -56,13 +57,7 @@ def write_openai(samples: Iterable[SFTSample], folder: Path) -> dict[str, int]:
                 _flush(writers[sample.split], rows)
         for split, rows in batches.items():
             _flush(writers[split], rows)
-    for split in writers:
-        os.replace(_partial(folder, split), folder / f"{split}.parquet")
     return counts
-
-
-def _partial(folder: Path, split: str) -> Path:
-    return folder / f".{split}.{os.getpid()}.partial"
 
 
 def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]]) -> None:

@@ -101,7 +101,7 @@ def _rounds(trajectory: Trajectory) -> list[Round]:
 def object_or_text(arguments: str) -> Any:
     """A call's arguments as the object that they are, or else their text.
 
-    They are an object where an episode takes them for one: strict JSON that can be encoded. Text
+    They are an object where they are strict JSON that can be encoded, however deep. Text
     with halves of characters, which no file takes, has these as escapes.
     """
     try:

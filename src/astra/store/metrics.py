@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from astra.records.score import Rejection
+from astra.store.replacing import replacing
 
 
 class StageMetrics:
@@ -98,8 +98,6 @@ def histogram_rows(histogram: Mapping[str, int]) -> list[Sequence[object]]:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write indented JSON atomically; NaN is refused."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    with replacing(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")

@@ -10,7 +10,6 @@ bytes.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from astra.errors import AstraError
 from astra.records.base import Record, canonical_json, compact_json
+from astra.store.replacing import replacing
 from astra.store.sqlite import scratch
 
 BATCH_ROWS = 1024
@@ -119,20 +119,17 @@ class TableWriter(Generic[RecordType]):
 
     def commit(self) -> int:
         """Replace the table atomically; returns the row count."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
         count = 0
         schema = arrow_schema(self._model, set(self._model.sparse) - self._used)
-        try:
-            with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-                cursor = self._spool.execute("SELECT row FROM rows ORDER BY id")
-                while batch := cursor.fetchmany(BATCH_ROWS):
-                    rows = [json.loads(row) for (row,) in batch]
-                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                    count += len(rows)
-            os.replace(partial, self._path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with (
+            replacing(self._path) as partial,
+            pq.ParquetWriter(partial, schema, compression="zstd") as writer,
+        ):
+            cursor = self._spool.execute("SELECT row FROM rows ORDER BY id")
+            while batch := cursor.fetchmany(BATCH_ROWS):
+                rows = [json.loads(row) for (row,) in batch]
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                count += len(rows)
         return count
 
 

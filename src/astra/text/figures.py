@@ -18,12 +18,13 @@ _TENS = {
     word: 10 * n
     for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
 }
-_SIZES = {
+SIZES = {
     "hundred": 10**2, "dozen": 12, "thousand": 10**3, "k": 10**3, "million": 10**6,
     "billion": 10**9,
 }  # fmt: skip
-_FIGURE = re.compile(rf"({NUMBER})(?:\s?({'|'.join(_SIZES)})(?![a-z]))?(?![a-z])", re.IGNORECASE)
-_SIZE = rf"(?:{'|'.join(_SIZES)})(?![a-z])"
+"""Words, and a letter, that a number is multiplied by."""
+_FIGURE = re.compile(rf"({NUMBER})(?:\s?({'|'.join(SIZES)})(?![a-z]))?(?![a-z])", re.IGNORECASE)
+_SIZE = rf"(?:{'|'.join(SIZES)})(?![a-z])"
 _COUNT = rf"(?:{'|'.join(_TENS | _SMALL)})(?![a-z])"
 _COMMA = rf"(?:(?<=thousand)|(?<=million)|(?<=billion)), (?={_COUNT}[ -]hundred)"
 _WORDED = re.compile(
@@ -39,7 +40,7 @@ _GROUP = re.compile(
 )
 MEASURES = "个间张次位份天晚本台辆件名人层周年月小杯瓶套只条"
 """Signs before which a Chinese numeral counts things."""
-_HAN_DIGITS = {sign: n for n, sign in enumerate("〇一二三四五六七八九")} | {"两": 2, "零": 0}
+HAN_DIGITS = {sign: n for n, sign in enumerate("〇一二三四五六七八九")} | {"两": 2, "零": 0}
 _HAN_PLACES = {"十": 10, "百": 10**2, "千": 10**3}
 _HAN_SIZES = {"万": 10**4, "亿": 10**8}
 _ABOUT = "一[二两]|[二两]三|三[四五]|四五|五六|六七|七八|八九"
@@ -61,8 +62,8 @@ _HAN_ROW = (
 )
 """Digits in a row, as of a year."""
 _HAN_NUMBER = re.compile(
-    rf"(?=[{''.join(_HAN_DIGITS)}十]|{_SIGN}(?<!\d)\d[\d,.]{{0,24}}\s?[百千万亿])"
-    rf"(?:(?P<row>{_HAN_ROW})|{_HAN_WHOLE}|[{''.join(_HAN_DIGITS)}])"
+    rf"(?=[{''.join(HAN_DIGITS)}十]|{_SIGN}(?<!\d)\d[\d,.]{{0,24}}\s?[百千万亿])"
+    rf"(?:(?P<row>{_HAN_ROW})|{_HAN_WHOLE}|[{''.join(HAN_DIGITS)}])"
 )
 _MONTHS = "january february march april may june july august september october november december"
 MONTHS = {month: n for n, month in enumerate(_MONTHS.split(), start=1)}
@@ -109,7 +110,7 @@ def spelled_numbers(text: str) -> set[str]:
     text = _HAN_NUMBER.sub(" ", text)
     for digits, size in _FIGURE.findall(text):
         amount = Decimal(canonical(digits))  # a product is rounded: none of a long code
-        numbers.add(amount * _SIZES[size.lower()] if size else amount)
+        numbers.add(amount * SIZES[size.lower()] if size else amount)
     numbers.update(one for match in _WORDED.finditer(text) for one in _worded_numbers(match))
     return {canonical(format(number, "f")) for number in numbers}
 
@@ -128,7 +129,7 @@ def _worded(run: str) -> Iterator[int]:
     """The numbers of a run: what is no smaller than what comes before it begins another."""
     total, least = 0, 0
     for group, size in _GROUP.findall(run):
-        factor = _SIZES.get(size, 1)
+        factor = SIZES.get(size, 1)
         if least and factor >= least:
             yield total
             total = 0
@@ -151,7 +152,7 @@ def _han_numbers(match: re.Match[str]) -> Iterator[Decimal]:
     """The number of a run of Chinese numerals; both where two digits stand for either."""
     run = match.group()
     if match["row"]:
-        yield Decimal("".join(str(_HAN_DIGITS[sign]) for sign in run))
+        yield Decimal("".join(str(HAN_DIGITS[sign]) for sign in run))
         return
     yield _han(re.sub(_ABOUT, lambda pair: pair[0][0], run))
     yield _han(re.sub(_ABOUT, lambda pair: pair[0][1], run))
@@ -172,7 +173,7 @@ def _han(run: str) -> Decimal:
         elif sign in "〇零":
             place = 10
         else:
-            digit = Decimal(_HAN_DIGITS[sign] if sign in _HAN_DIGITS else canonical(sign))
+            digit = Decimal(HAN_DIGITS[sign] if sign in HAN_DIGITS else canonical(sign))
     return total + part + digit * place / 10
 
 

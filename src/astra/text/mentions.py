@@ -11,20 +11,28 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from astra.text.figures import MEASURES, MONTHS, canonical, dates, spelled_numbers
+from astra.text.figures import (
+    HAN_DIGITS,
+    MEASURES,
+    MONTHS,
+    SIZES,
+    canonical,
+    dates,
+    spelled_numbers,
+)
 from astra.text.figures import plain as plain_number
 from astra.text.words import CJK, numbers, plain, says, words
 
 LEAST_TYPO = 6
 """How many letters a word has at least that a typo leaves recognisable."""
 _NUMERIC = re.compile(r"[-+]?\d+(?:\.\d+)?")
-_HAN_COUNT = "〇零一二两三四五六七八九十"
+_HAN_SIGNS = "".join(HAN_DIGITS) + "十"
 _NO_NUMBER = re.compile(
     rf"[^\W\d{CJK}][^\W{CJK}]*\d[^\W{CJK}]*"  # a code: pkr002
-    r"|\d+(?:[.,]\d+)*(?=[a-z])(?!(?:hundred|dozen|thousand|k|million|billion)\b)"  # 25km
+    rf"|\d+(?:[.,]\d+)*(?=[a-z])(?!(?:{'|'.join(SIZES)})\b)"  # 25km
     r"|(?<!\d)\d+(?:(?:[-/:]\d+)+|(?:\.\d+){2,})"  # a date, time, range or version
     r"|\b(?:which|any|each|that|this|no) one\b|\bone of\b"
-    rf"|(?<=[统唯同第万])一(?![十百千])|(?<![{_HAN_COUNT}])一(?![{_HAN_COUNT}百千万亿{MEASURES}])",
+    rf"|(?<=[统唯同第万])一(?![十百千])|(?<![{_HAN_SIGNS}])一(?![{_HAN_SIGNS}百千万亿{MEASURES}])",
     re.IGNORECASE,
 )
 """What holds digits, or words for numbers, and says none."""

@@ -28,10 +28,21 @@ def finite(text: str) -> float:
     return number
 
 
-def depth(value: Any) -> int:
-    """How many lists and objects lie in each other, 0 for any other value."""
+MAX_DEPTH = 64
+"""Levels of lists and objects that are taken; as deep as the sandbox lets a result be."""
+
+
+def refuse_unstorable(value: Any) -> None:
+    """Raises ValueError for parsed JSON that no file, hash or protocol takes: halves of surrogate
+    pairs, which parse where they are escaped, and more than MAX_DEPTH levels."""
+    json.dumps(value, ensure_ascii=False).encode()
+    if _depth(value) > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
+
+
+def _depth(value: Any) -> int:
     inner: Any = value.values() if isinstance(value, dict) else value
-    return 1 + max(map(depth, inner), default=0) if isinstance(value, dict | list) else 0
+    return 1 + max(map(_depth, inner), default=0) if isinstance(value, dict | list) else 0
 
 
 STRICT = json.JSONDecoder(

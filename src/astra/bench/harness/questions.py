@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from astra.bench.harness.protocol import DriverProcess, SuiteError
 from astra.records.base import Frozen, canonical_json, content_id
 from astra.settings import StageConfig
 from astra.store.paths import cache_root
+from astra.store.replacing import replacing
 
 
 class QuestionSource(StageConfig):
@@ -97,9 +97,7 @@ def questions_driver(name: str, questions: Iterable[Question]) -> DriverProcess:
     if not lines:
         raise SuiteError(f"suite {name} has no problems")
     path = cache_root() / "suites" / f"{name}-{content_id(lines)}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    with replacing(path) as partial:
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
     driver = caged_driver("questions", QUESTIONS=str(path.resolve()))
     return replace(driver, reads=(*driver.reads, path.resolve()))
