@@ -21,6 +21,9 @@ from chat_server import Answer, ChatServer
 
 ASKS = 2000
 STAGE = Path(__file__).with_name("word_stage.py")
+TIMEOUT_S = 6.0
+"""Long enough that a busy machine answers in time; one reply more that comes too late would be a
+fault which the server did not draw."""
 HOPELESS = {7: "reply_unparsable", 13: "ask_failed"}
 """Numbers with this remainder by 100 never get a usable reply."""
 
@@ -40,7 +43,7 @@ def faults(number: int) -> list[Answer]:
         Answer(status=500),
         Answer(status=503, error="busy"),
         Answer(drop=True),
-        Answer(good(number), delay_s=1.5),
+        Answer(good(number), delay_s=TIMEOUT_S + 1),
         Answer(raw=b"<html>gateway</html>"),
         Answer('{"word": "tr'),
         Answer('{"word": 3}'),
@@ -81,7 +84,7 @@ def runs(root: Path) -> Iterator[Runs]:
 
 
 def start(runs: Runs, server: ChatServer, concurrency: int) -> None:
-    given = {"place": str(Path.cwd()), "url": server.url, "count": ASKS}
+    given = {"place": str(Path.cwd()), "url": server.url, "count": ASKS, "timeout_s": TIMEOUT_S}
     runs.start({**given, "concurrency": concurrency})
 
 
