@@ -24,6 +24,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -45,7 +46,9 @@ from astra.records.world import EventKind, TraceEvent, World
 from astra.rollout.chat import PolicyConfig, load_codec
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.limits import SandboxLimits
+from astra.sandbox.local import LocalSandbox
 from astra.store.tables import read_records, write_records
+from astra.worlds.goal_copies import goal_copy
 from astra.worlds.renaming import renamed
 from worlds import played as by_rule
 
@@ -76,7 +79,7 @@ class Part(NamedTuple):
 PARTS = (
     Part("plain", "conversations", 760, 500),
     Part("renamed", "renamed_short", 760, 600),
-    Part("start", "renamed_long", 1300, 2400),
+    Part("start", "renamed_long", 1300, 3000),
 )
 RENAMED = {"renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1400)}
 """Which copies under other names stand beside conversations of so many tokens at most."""
@@ -89,9 +92,10 @@ RL = (
     "rl.limits.max_turn_tokens=112", "rl.groups=4", "rl.micro_batch_size=16", "rl.layout=tree",
 )  # fmt: skip
 ARMS = {
-    "rl": "all goals to train on, each with its user",
-    "alone": "those that need no user who talks, without their users",
-    "worlds_4": "those of 4 worlds", "worlds_16": "those of 16", "worlds_48": "those of 48",
+    "rl": "goals to train on, each with its user, in copies of their worlds under other names",
+    "own_names": "the same goals in their own worlds",
+    "alone": "copies of those that need no user who talks, without their users",
+    "worlds_4": "copies of those of 4 worlds", "worlds_16": "of 16", "worlds_48": "of 48",
     "lookups": "look-up arenas of data/envs_merged.parquet, paid by F1, in place of goals",
 }  # fmt: skip
 """What RL trains on."""
@@ -195,26 +199,48 @@ def trained(arm: str, origin: int, seed: int) -> Path:
     folder = arm_folder(arm, origin, seed)
     paid = ("rl.reward=f1",) if arm == "lookups" else ()
     prepare(folder, [*RL, *paid, f"rl.seed={seed}"])
-    arenas = folder / "data/envs_merged.parquet"
-    if not arenas.exists():
-        write_records(arenas, by_draw(arenas_of(arm))[:OFFERED], Arena)
-    link_to(folder / "data/worlds.parquet", DATA / "data/worlds.parquet")
+    if not (folder / "data/envs_merged.parquet").exists():
+        offer(folder / "data", arm)
     link_to(folder / "models/sft", start(origin) / "models/sft")
     run(folder, "rl", Path("models/rl"))
     return folder
 
 
+def offer(data: Path, arm: str) -> None:
+    """Write the arenas of an arm that the band is looked for in, and the worlds they play in."""
+    arenas = by_draw(arenas_of(arm))
+    if arm in ("lookups", "own_names"):
+        arenas = arenas[:OFFERED]
+        link_to(data / "worlds.parquet", DATA / "data/worlds.parquet")
+    else:
+        arenas, worlds = copied(arenas)
+        write_records(data / "worlds.parquet", worlds, World)
+    arenas = [without_user(one) for one in arenas] if arm == "alone" else arenas
+    write_records(data / "envs_merged.parquet", arenas, Arena)
+
+
+def copied(goals: Iterable[Arena]) -> tuple[list[Arena], list[World]]:
+    """So many goals as are offered, each in a copy of its world under names of its own."""
+    worlds = {one.id: one for one in read_records(DATA / "data/worlds.parquet", World)}
+    with LocalSandbox(SandboxLimits(cpu_s=600, call_timeout_s=30.0)) as sandbox:
+        made = (goal_copy(one, worlds[one.world_id], 1, sandbox) for one in goals)
+        pairs = list(islice((pair for pair in made if pair), OFFERED))
+    return [arena for arena, _ in pairs], [world for _, world in pairs]
+
+
 def arenas_of(arm: str) -> list[Arena]:
-    """The training arenas of an arm, by id."""
+    """The training arenas of an arm, by id, as the project's tables have them."""
     if arm == "lookups":
         merged = read_records(ROOT / "data/envs_merged.parquet", Arena)
         return [one for one in merged if one.split is Split.TRAIN and not one.world_id]
     goals = read_records(DATA / "data/goals.parquet", Arena)
     goals = [one for one in goals if one.split is Split.TRAIN]
     if arm == "alone":
-        return [without_user(one) for one in goals if not goal_of(one).needs_user]
+        return [one for one in goals if not goal_of(one).needs_user]
+    if not arm.startswith("worlds_"):
+        return goals
     worlds = sorted({one.world_id for one in goals}, key=lambda one: content_id(["drawn", one]))
-    chosen = worlds[: int(arm.removeprefix("worlds_"))] if arm != "rl" else worlds
+    chosen = worlds[: int(arm.removeprefix("worlds_"))]
     return [one for one in goals if one.world_id in chosen]
 
 
@@ -252,7 +278,6 @@ def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float)
     from astra.rollout.chat import load_policy
     from astra.rollout.driver import RolloutDriver
     from astra.rollout.engine import Sampling
-    from astra.sandbox.local import LocalSandbox
 
     limits = RolloutLimits.model_validate(composed(["scale=smoke", *RL])["rl"]["limits"])
     loaded = load_policy(PolicyConfig.saved(str(policy), "float32"))
@@ -330,8 +355,6 @@ def _along(policy: Path, split: Split) -> dict[str, float]:
 
 def floors() -> dict[str, Any]:
     """What agents that follow a rule reach on the held-out goals: reached, tried, interval."""
-    from astra.sandbox.local import LocalSandbox
-
     worlds = read_records(DATA / "data/worlds.parquet", World)
     heldout = [world for world in worlds if world.split is Split.HELDOUT]
     with LocalSandbox(SandboxLimits(cpu_s=600)) as sandbox:

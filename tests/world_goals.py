@@ -27,12 +27,13 @@ def worlds_and_goals(
     shape: WorldShape = WorldShape.FULL,
     goals: int = 10,
     late_tools: bool = False,
+    variant: int = 0,
 ) -> tuple[World, tuple[Arena, ...]]:
     """One world and arenas with goals in it, those that need a user among them.
 
     ``late_tools``: a tool of each goal comes while the conversation goes on.
     """
-    world = generate(load_domains()[domain], 0, shape, 0)
+    world = generate(load_domains()[domain], variant, shape, 0)
     stated = OmegaConf.to_container(OmegaConf.load(ROOT / "conf/goals/base.yaml"))
     assert isinstance(stated, dict)
     stated |= {"instances": {world.split: goals}, "sandbox": {"cpu_s": 600}, "draws": 60}

@@ -148,7 +148,7 @@ class _Workshop:
             return fault.reason, f"{fault.detail}: {said}"
         if fault := next(script_faults(self._view, goal), None):
             return fault.reason, f"{fault.detail}: {said}"
-        if why := self._unsolved(goal):
+        if why := unsolved(self._world, goal, self._executions):
             return "not_solvable_with_user", f"{why}: {said}"
         counts = MutantCounts()
         mutants = Mutants(self._view, self._executions, self._pool, goal, self._undone)
@@ -163,17 +163,18 @@ class _Workshop:
         self.counts.add(counts)
         return arena_of(self._world, goal)
 
-    def _unsolved(self, goal: WorldGoal) -> str:
-        """What keeps the goal's own trace from reaching it with its user; empty if nothing does."""
 
-        def execute(events: Sequence[TraceEvent]) -> tuple[Sequence[TraceEvent], Tables]:
-            return self._executions.run(events, goal.withheld)
+def unsolved(world: World, goal: WorldGoal, executions: Executions) -> str:
+    """What keeps the goal's own trace from reaching it with its user; empty if nothing does."""
 
-        played = converse(self._world, goal, goal.trace, ScriptedUser(self._world, goal), execute)
-        if played.success:
-            return ""
-        acts = [event.act for event in played.trace if event.kind == EventKind.USER]
-        return f"{played.ends} after {[*map(str, acts)]}, {played.verdict.reasons}"
+    def execute(events: Sequence[TraceEvent]) -> tuple[Sequence[TraceEvent], Tables]:
+        return executions.run(events, goal.withheld)
+
+    played = converse(world, goal, goal.trace, ScriptedUser(world, goal), execute)
+    if played.success:
+        return ""
+    acts = [event.act for event in played.trace if event.kind == EventKind.USER]
+    return f"{played.ends} after {[*map(str, acts)]}, {played.verdict.reasons}"
 
 
 _KEPT = frozenset({GoalTrait.CHOICE, GoalTrait.CHANGES_MIND, GoalTrait.LATE_TOOL})

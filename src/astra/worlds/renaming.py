@@ -1,9 +1,11 @@
-"""A conversation once more with the names of its world replaced, so that they have to be read.
+"""A conversation or a goal once more with the names of its world replaced, so that they have to be
+read.
 
 Tables, columns, tools, codes of refusals and the prefixes of keys get names of made-up or other
 words, the same in every text of the conversation: documents, policy, what was said, called and
-answered. What happened stays as it was. A small policy that meets few worlds learns their names by
-heart; of names that never come twice it can only learn to copy them.
+answered; of a goal, in its world's rows, rules and tools' code as well. What happened stays as it
+was. A small policy that meets few worlds learns their names by heart; of names that never come
+twice it can only learn to copy them.
 """
 
 from __future__ import annotations
@@ -11,13 +13,17 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
-from astra.records.base import content_id
+from pydantic import BaseModel
+
+from astra.records.base import Record, content_id
 from astra.records.trajectory import SFTSample
-from astra.records.world import OUTCOMES, World
+from astra.records.world import OUTCOMES, World, WorldGoal
 from astra.worlds.composition import lexicon
 
+Model = TypeVar("Model", bound=BaseModel)
 _KEPT = frozenset({"name", "email", "days", "page", "reason", "summary"})
 """Columns and arguments that every world calls so."""
 _FIELDS = frozenset(
@@ -50,10 +56,22 @@ def renamed(sample: SFTSample, world: World, copy: int) -> SFTSample:
     """The conversation with other names, drawn by its id and ``copy``."""
     rng = random.Random(int(content_id(["renamed", sample.trajectory_id, copy]), 16))
     change = _changes(world, rng)
-    told = _mapped(sample.model_dump(mode="json", include={"tools", "messages"}), change)
-    trajectory = f"{sample.trajectory_id}.{copy}"
     kept = sample.model_dump(mode="json", exclude={"id"})
-    return SFTSample.model_validate(kept | told | {"trajectory_id": trajectory})
+    told = {
+        "tools": _mapped(sample.tools, change), "messages": _mapped(sample.messages, change),
+        "trajectory_id": f"{sample.trajectory_id}.{copy}",
+    }  # fmt: skip
+    return SFTSample.model_validate(kept | told)
+
+
+def renamed_goal(goal: WorldGoal, world: World, copy: int) -> tuple[WorldGoal, World]:
+    """A goal of the world, and the world, with other names, drawn by the goal and ``copy``.
+
+    Keys of rows that calls make are as they were but for their table: ``goal_copies.py``.
+    """
+    told = goal.model_dump(mode="json")
+    change = _changes(world, random.Random(int(content_id(["renamed", world.id, told, copy]), 16)))
+    return _renamed_record(goal, change), _renamed_record(world, change)
 
 
 def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
@@ -163,7 +181,8 @@ def _names(name: str, words: dict[str, str], rng: random.Random) -> Iterator[str
     camel = name != name.lower()
     spaced = re.sub(r"([A-Z])", r" \1", name).lower() if camel else name.replace("_", " ")
     while True:
-        verbs = [verb.partition("_")[0] for group in lexicon()["verbs"].values() for verb in group]
+        starts = [verb.partition("_")[0] for group in lexicon()["verbs"].values() for verb in group]
+        verbs = [one for one in starts if "{" not in one]
         parts = _swap(words, r"(?<![a-z])({})(?![a-z])")(spaced, lambda new: f"<{new}>").split("<")
         turned: list[str] = []
         for part in parts:
@@ -191,10 +210,21 @@ _FORMS: tuple[Callable[[str], str], ...] = (str, _snake, str.capitalize)
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """A value with all its texts changed, keys among them; names of a record's fields stay."""
+    if isinstance(value, BaseModel):
+        return _renamed_record(value, change)
     if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_mapped(one, change) for one in value]
+        return value if isinstance(value, StrEnum) else change(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_mapped(one, change) for one in value)
     if isinstance(value, dict):
-        return {change(key): _mapped(one, change) for key, one in value.items()}
+        return {_mapped(key, change): _mapped(one, change) for key, one in value.items()}
     return value
+
+
+def _renamed_record(record: Model, change: Callable[[str], str]) -> Model:
+    """The record anew, so that its id is that of what it says now."""
+    fields = {name: _mapped(getattr(record, name), change) for name in type(record).model_fields}
+    if isinstance(record, Record):
+        del fields["id"]
+    return type(record)(**fields)
