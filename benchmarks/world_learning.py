@@ -247,7 +247,8 @@ def arenas_of(arm: str) -> list[Arena]:
 def without_user(arena: Arena) -> Arena:
     """The goal with nobody who answers: the first message without calls ends the episode."""
     goal = goal_of(arena).model_copy(update={"script": None})
-    return arena.model_copy(update={"goal": compact_json(goal.model_dump(mode="json"))})
+    told = compact_json(goal.model_dump(mode="json"))
+    return Arena.model_validate(arena.model_dump(exclude={"id"}) | {"goal": told})
 
 
 def control(origin: int, seed: int) -> Path:
