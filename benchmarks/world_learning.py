@@ -80,12 +80,16 @@ PARTS = (
     Part("plain", "conversations", 760, 500),
     Part("renamed", "renamed_short", 760, 600),
     Part("start", "renamed_long", 1300, 3000),
+    Part("whole", "renamed_whole", 2048, 700),
 )
-RENAMED = {"renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1400)}
+RENAMED = {
+    "renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1400),
+    "renamed_whole": (range(21, 24), 2048),
+}  # fmt: skip
 """Which copies under other names stand beside conversations of so many tokens at most."""
 RL = (
     "runtime.rl_launch=''", "rl.reward=state", "rl.dev_arenas=0", "rl.save_steps=10",
-    "rl.schedule=[{steps: 60, band: {rollouts: 4, least: 1, most: 3}}]",
+    "rl.schedule=[{steps: 40, band: {rollouts: 4, least: 1, most: 3}}]",
     "rl.min_reward_std=0.05",
     "rl.irrelevant_tools=none", "rl.limits.max_turns=8", "rl.limits.max_calls=8",
     "rl.limits.max_response_tokens=1400", "rl.limits.max_result_chars=2048",

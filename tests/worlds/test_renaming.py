@@ -102,6 +102,16 @@ def test_each_copy_has_names_of_its_own_and_is_drawn_alike(world: World) -> None
     assert len({before.id, first.id, second.id}) == 3
 
 
+def test_keys_begin_with_any_letter_that_a_domain_uses(world: World) -> None:
+    """A policy that never copied a Q misread every key of the applicants of a permit office."""
+    told = " ".join(text(renamed(conversation(world), world, copy)) for copy in range(80))
+    used = {
+        letter for pair in re.findall("(?<![A-Za-z])([A-Z]{2})[0-9]{4}", told) for letter in pair
+    }
+    nouns = [noun for domain in load_domains().values() for noun in domain.nouns.values()]
+    assert used >= {letter for noun in nouns for letter in noun.prefix}
+
+
 def test_made_up_names_are_spelled_as_words_are(world: World) -> None:
     """A policy copies what it has met: doubled letters, and plurals that are not just an s."""
     before = conversation(world)

@@ -1,5 +1,4 @@
-"""A conversation or a goal once more with the names of its world replaced, so that they have to be
-read.
+"""A conversation or a goal once more under other names, so that names have to be read.
 
 Tables, columns, tools, codes of refusals and the prefixes of keys get names of made-up or other
 words, the same in every text of the conversation: documents, policy, what was said, called and
@@ -35,8 +34,8 @@ _FIELDS = frozenset(
 _ENDING = frozenset({"decline_request", "hand_over"})
 _MADE_UP = 0.5
 """How often a word is made up; else it is one of the lexicon."""
-_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
-"""Letters of prefixes of keys; I, O and Q look like digits or each other."""
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Letters of prefixes of keys: all that a world's nouns may begin with."""
 _ONSETS = (
     "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p pl pr qu r s sc sh sl sp st str sw t th "
     "tr v w wh y z"
