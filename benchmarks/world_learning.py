@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -43,7 +44,7 @@ from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.records.trajectory import SFTSample
 from astra.records.world import EventKind, TraceEvent, World
-from astra.rollout.chat import PolicyConfig, load_codec
+from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
 from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
@@ -80,7 +81,7 @@ PARTS = (
     Part("plain", "conversations", 760, 500),
     Part("renamed", "renamed_short", 760, 600),
     Part("start", "renamed_long", 1300, 3000),
-    Part("whole", "renamed_whole", 2048, 700),
+    Part("whole", "renamed_whole", 2048, 1400),
 )
 RENAMED = {
     "renamed_short": (range(1, 4), 1000), "renamed_long": (range(11, 14), 1400),
@@ -103,7 +104,7 @@ ARMS = {
     "lookups": "look-up arenas of data/envs_merged.parquet, paid by F1, in place of goals",
 }  # fmt: skip
 """What RL trains on."""
-OFFERED = 400
+OFFERED = 240
 """Arenas that the band of RL is looked for in."""
 TRIES = 8
 TRIED = 32
@@ -141,7 +142,7 @@ def make_data(worlds: Sequence[str] = WORLDS, folder: Path = DATA) -> None:
 
 def write_renamed(data: Path, name: str, copies: Sequence[int], most: int) -> None:
     """Conversations of at most ``most`` tokens, with copies of those to train on."""
-    codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
+    codec, words = tiny_codec(), tiny_words()
     worlds = {world.id: world for world in read_records(data / "worlds.parquet", World)}
     of = {goal.id: worlds[goal.world_id] for goal in read_records(data / "goals.parquet", Arena)}
     made: list[SFTSample] = []
@@ -150,13 +151,23 @@ def write_renamed(data: Path, name: str, copies: Sequence[int], most: int) -> No
             made.append(one)
         elif len(codec.encode_conversation(one.messages, one.tools)[0]) <= most:
             world = of[goal_id(one)]
-            made += [one, *(renamed(one, world, copy) for copy in copies)]
+            made += [one, *(renamed(one, world, copy, words) for copy in copies)]
     write_records(data / f"{name}.parquet", sorted(made, key=lambda one: one.id), SFTSample)
+
+
+def tiny_codec() -> ChatCodec:
+    return load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
+
+
+def tiny_words() -> list[str]:
+    """The words that are one token of the tiny policy each, in lower case."""
+    tokens = {one.removeprefix("\u0120") for one in tiny_codec().tokenizer.get_vocab()}
+    return sorted(one for one in tokens if re.fullmatch("[a-z]{2,}", one))
 
 
 def lengths() -> dict[str, Any]:
     """Tokens of prompts, and of the scripted agent's whole conversations, beside the context."""
-    codec = load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
+    codec = tiny_codec()
     config = json.loads((ROOT / "policies/tiny/config.json").read_text())
     prompts = [
         len(codec.encode_prompt(initial_messages(arena), [one.tool for one in arena.tools]))
@@ -226,8 +237,9 @@ def offer(data: Path, arm: str) -> None:
 def copied(goals: Iterable[Arena]) -> tuple[list[Arena], list[World]]:
     """So many goals as are offered, each in a copy of its world under names of its own."""
     worlds = {one.id: one for one in read_records(DATA / "data/worlds.parquet", World)}
+    words = tiny_words()
     with LocalSandbox(SandboxLimits(cpu_s=600, call_timeout_s=30.0)) as sandbox:
-        made = (goal_copy(one, worlds[one.world_id], 1, sandbox) for one in goals)
+        made = (goal_copy(one, worlds[one.world_id], 1, sandbox, words) for one in goals)
         pairs = list(islice((pair for pair in made if pair), OFFERED))
     return [arena for arena, _ in pairs], [world for _, world in pairs]
 

@@ -6,6 +6,8 @@ own key takes its place wherever the goal says the old one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from astra.arena.worlds import goal_of
 from astra.records.base import compact_json
 from astra.records.environment import Arena
@@ -17,7 +19,7 @@ from astra.worlds.renaming import renamed_goal
 
 
 def goal_copy(
-    arena: Arena, world: World, copy: int, sandbox: Sandbox
+    arena: Arena, world: World, copy: int, sandbox: Sandbox, words: Sequence[str] = ()
 ) -> tuple[Arena, World] | None:
     """The arena of the copied goal, and its world; None where the goal's trace does not reach it.
 
@@ -25,7 +27,7 @@ def goal_copy(
     Raises SandboxError.
     """
     goal = goal_of(arena)
-    renamed, other = renamed_goal(goal, world, copy)
+    renamed, other = renamed_goal(goal, world, copy, words)
     with Executions(world, sandbox) as executions:
         before = executions.run(goal.trace, goal.withheld)
     with Executions(other, sandbox) as executions:

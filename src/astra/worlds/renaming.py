@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -21,10 +21,9 @@ from astra.records.base import Record, content_id
 from astra.records.trajectory import SFTSample
 from astra.records.world import OUTCOMES, World, WorldGoal
 from astra.worlds.composition import lexicon
+from astra.worlds.name_draw import KEPT, NameDraw
 
 Model = TypeVar("Model", bound=BaseModel)
-_KEPT = frozenset({"name", "email", "days", "page", "reason", "summary"})
-"""Columns and arguments that every world calls so."""
 _FIELDS = frozenset(
     "type format properties required enum items description title default examples minimum maximum "
     "pattern string number integer boolean object array null date true false role content user "
@@ -32,29 +31,20 @@ _FIELDS = frozenset(
 )
 """Words that mean something in a schema or a message: a column of that name keeps it."""
 _ENDING = frozenset({"decline_request", "hand_over"})
-_MADE_UP = 0.5
-"""How often a word is made up; else it is one of the lexicon."""
+_KEPT_VERBS = 0.5
+"""How often a word of a tool's name that is no noun stays."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Letters of prefixes of keys: all that a world's nouns may begin with."""
-_ONSETS = (
-    "b bl br c ch cl cr d dr f fl fr g gl gr h j k l m n p pl pr qu r s sc sh sl sp st str sw t th "
-    "tr v w wh y z"
-).split()
-_NUCLEI = "a e i o u a e i o u ai ea ee ie oa oo ou ue".split()
-_CODAS = (
-    "ck d ft ge l ld ll m mp n nd ng nk nt p r rd rk rm rt ss sh st t th x y y ly er ing al ity "
-    "ment age ance ure"
-).split()
-_DOUBLES = frozenset("bcdfglmnprstz")
-_DOUBLED = 0.5
-"""How often the consonant between two syllables of a made-up word stands twice: copying ``pp`` has
-to be learned on its own, since what follows the first ``p`` is not what follows the second."""
 
 
-def renamed(sample: SFTSample, world: World, copy: int) -> SFTSample:
-    """The conversation with other names, drawn by its id and ``copy``."""
+def renamed(sample: SFTSample, world: World, copy: int, words: Sequence[str] = ()) -> SFTSample:
+    """The conversation with other names, drawn by its id and ``copy``.
+
+    Names are drawn from ``words`` as well, as they are or with an ending: give those that the
+    policy's tokenizer knows, since a policy learns to copy the tokens that it has met.
+    """
     rng = random.Random(int(content_id(["renamed", sample.trajectory_id, copy]), 16))
-    change = _changes(world, rng)
+    change = _changes(world, NameDraw(rng, words))
     kept = sample.model_dump(mode="json", exclude={"id"})
     told = {
         "tools": _mapped(sample.tools, change), "messages": _mapped(sample.messages, change),
@@ -63,32 +53,35 @@ def renamed(sample: SFTSample, world: World, copy: int) -> SFTSample:
     return SFTSample.model_validate(kept | told)
 
 
-def renamed_goal(goal: WorldGoal, world: World, copy: int) -> tuple[WorldGoal, World]:
+def renamed_goal(
+    goal: WorldGoal, world: World, copy: int, words: Sequence[str] = ()
+) -> tuple[WorldGoal, World]:
     """A goal of the world, and the world, with other names, drawn by the goal and ``copy``.
 
     Keys of rows that calls make are as they were but for their table: ``goal_copies.py``.
     """
     told = goal.model_dump(mode="json")
-    change = _changes(world, random.Random(int(content_id(["renamed", world.id, told, copy]), 16)))
+    rng = random.Random(int(content_id(["renamed", world.id, told, copy]), 16))
+    change = _changes(world, NameDraw(rng, words))
     return _renamed_record(goal, change), _renamed_record(world, change)
 
 
-def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
+def _changes(world: World, draw: NameDraw) -> Callable[[str], str]:
     """What is done to each text: names of tools and codes first, then words, then keys."""
-    words = {old: new for old, new in _words(world, rng) if old not in _FIELDS}
+    words = {old: new for old, new in _words(world, draw) if old not in _FIELDS}
     spelled = {form(old): form(new) for old, new in words.items() for form in _FORMS}
     swap_words = _swap(spelled, r"(?<![A-Za-z])({})(?![A-Za-z])")
     tools = {one.tool.name: one.tool.name for one in world.tools}
     taken: set[str] = set()
     for name in tools:
         if name not in _ENDING:
-            tools[name] = next(new for new in _names(name, words, rng) if new not in taken)
+            tools[name] = next(new for new in _names(name, words, draw) if new not in taken)
         taken.add(tools[name])
-    tools |= _codes(world, rng)
+    tools |= _codes(world, draw)
     swap_tools = _swap(tools, r"(?<![A-Za-z_])({})(?![A-Za-z_])")
     old = {_prefix(rows[0][key]) for key, rows in _keyed(world)}
     pairs = [a + b for a in _LETTERS for b in _LETTERS if a + b not in old]
-    prefixes = dict(zip(sorted(old), rng.sample(pairs, len(old)), strict=True))
+    prefixes = dict(zip(sorted(old), draw.rng.sample(pairs, len(old)), strict=True))
     swap_keys = _swap(prefixes, r"(?<![A-Za-z])({})(?=[0-9]{{4}})")
     # A marker keeps the names of tools and codes out of the words' sight.
     marked = {new: f"\x00{at}\x00" for at, new in enumerate(tools.values())}
@@ -103,11 +96,11 @@ def _changes(world: World, rng: random.Random) -> Callable[[str], str]:
     return change
 
 
-def _codes(world: World, rng: random.Random) -> dict[str, str]:
+def _codes(world: World, draw: NameDraw) -> dict[str, str]:
     """The codes of ``decline_request``, each with what it is called instead."""
     used: set[str] = set()
     codes = dict.fromkeys([*(rule.reason for rule in world.rules), *world.refusals])
-    return {one: _snake(f"{_noun(rng, used)} {_noun(rng, used)}") for one in codes}
+    return {one: _snake(f"{draw.noun(used)} {draw.noun(used)}") for one in codes}
 
 
 def _keyed(world: World) -> Iterator[tuple[str, Any]]:
@@ -120,46 +113,18 @@ def _prefix(key: str) -> str:
     return re.sub(r"[0-9].*", "", key)
 
 
-def _words(world: World, rng: random.Random) -> Iterator[tuple[str, str]]:
+def _words(world: World, draw: NameDraw) -> Iterator[tuple[str, str]]:
     """Nouns with their plurals, and columns, each with what it is called instead."""
     used: set[str] = set()
     for table in world.tables:
         if table.name == OUTCOMES:
             continue
-        noun = _noun(rng, used)
+        noun = draw.noun(used)
         yield table.name.replace("_", " "), _many(noun)
         yield table.key.removesuffix("_id").replace("_", " "), noun
         for column in table.columns:
-            if column.name != table.key and not column.references and column.name not in _KEPT:
-                drawn = _drawn(rng, used, [word for of in lexicon()["columns"].values()
-                                           for group in of.values() for word in group])  # fmt: skip
-                yield column.name.replace("_", " "), drawn
-
-
-def _noun(rng: random.Random, used: set[str]) -> str:
-    groups = lexicon()["nouns"].values()
-    return _drawn(rng, used, [word.partition("/")[0] for group in groups for word in group])
-
-
-def _drawn(rng: random.Random, used: set[str], usual: list[str]) -> str:
-    """A word that was not used, nor any part of it: made up, or one of the usual."""
-    while True:
-        word = _made_up(rng) if rng.random() < _MADE_UP else rng.choice(usual)
-        if word not in _KEPT and not used & {*word.split()}:
-            used.update(word.split())
-            return word
-
-
-def _made_up(rng: random.Random) -> str:
-    """A word of one or two syllables and an ending, of whatever letters words have."""
-    word = ""
-    for _ in range(rng.choice((1, 2, 2))):
-        onset = rng.choice(_ONSETS)
-        alone = onset[0] in _DOUBLES and onset[1:] in ("", "l", "r")
-        if word and alone and rng.random() < _DOUBLED:
-            word += onset[0]
-        word += onset + rng.choice(_NUCLEI)
-    return word + rng.choice(_CODAS)
+            if column.name != table.key and not column.references and column.name not in KEPT:
+                yield column.name.replace("_", " "), draw.column(used)
 
 
 def _many(noun: str) -> str:
@@ -174,7 +139,7 @@ def _many(noun: str) -> str:
     return f"{noun}es" if re.search("(s|x|z|ch|sh)$", noun) else f"{noun}s"
 
 
-def _names(name: str, words: dict[str, str], rng: random.Random) -> Iterator[str]:
+def _names(name: str, words: dict[str, str], draw: NameDraw) -> Iterator[str]:
     """Names for a tool without end: its nouns renamed, its other words kept or replaced, in the
     style that it has."""
     camel = name != name.lower()
@@ -188,8 +153,8 @@ def _names(name: str, words: dict[str, str], rng: random.Random) -> Iterator[str
             noun, closed, rest = part.rpartition(">")
             turned += noun.split() if closed else []
             for word in rest.split():
-                other = rng.choice([*verbs, *(_drawn(rng, set(), verbs) for _ in range(4))])
-                turned.append(word if rng.random() < _MADE_UP else other)
+                other = draw.rng.choice([*verbs, *(draw.word(set(), verbs) for _ in range(4))])
+                turned.append(word if draw.rng.random() < _KEPT_VERBS else other)
         first, *others = turned
         yield first + "".join(map(str.capitalize, others)) if camel else "_".join(turned)
 
