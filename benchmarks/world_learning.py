@@ -8,7 +8,7 @@
 
 The real stages run in folders of their own under ``runs/world_learning``: small-shape worlds of 240
 composed domains and of the project's ten, their goals and conversations; SFT of the tiny policy in
-three parts (``PARTS``), short conversations first, then more of them under other names
+four parts (``PARTS``), short conversations first, then more of them under other names
 (``worlds/renaming.py``), then longer ones; from this start RL on the worlds' goals, on other arenas
 (``ARMS``), and as much SFT as the CPU time of RL buys. RL can only begin where the start reaches
 some goals, so the first part tells pass@8 of the start, and partial credit along SFT: the share of

@@ -116,7 +116,7 @@ def test_made_up_names_are_spelled_as_words_are(world: World) -> None:
     """A policy copies what it has met: doubled letters, and plurals that are not just an s."""
     before = conversation(world)
     usual = {*re.findall("[a-z]+", f"{lexicon()} {text(before)}".lower())}
-    told = " ".join(text(renamed(before, world, copy)) for copy in range(40))
+    told = " ".join(text(renamed(before, world, copy)) for copy in range(150))
     told = re.sub("([a-z])([A-Z])", r"\1 \2", told).lower()
     made_up = {word for word in re.findall("[a-z]{3,}", told) if word not in usual}
     doubled = [word for word in made_up if re.search(r"([bcdfglmnprstz])\1.", word)]
