@@ -204,10 +204,8 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
     # Gold episodes are played by the limits of bench, RL's arenas are those of the band.
     own, other = (settings.rl, ()) if name == "rl" else (settings.sft, (settings.bench,))
     config = [one.model_dump(mode="json") for one in (own, *other)]
-    read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()), *((BAND,) if name == "rl" else ()))
-    files = [content_id([one.read_bytes().hex()]) for one in read]
     parent = str(policy_folder(PARENTS[name]))
-    folder = keyed(WORK, f"{name}-run", config, files, parent)
+    folder = keyed(WORK, f"{name}-run", config, contents(name), parent)
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, __file__, name, "--worker", str(folder), "--set", *sets]
     started = time.monotonic()
@@ -222,6 +220,21 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
     export(name, folder, {"cpu_s": round(used), "wall_s": round(time.monotonic() - started)})
     if process.returncode and used <= 60 * cpu_minutes:
         raise SystemExit(f"{name} ended with {process.returncode}; the same command goes on")
+
+
+def contents(name: str) -> list[str]:
+    """Of each file that a part trains on, an id of what it holds."""
+    read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()), *((BAND,) if name == "rl" else ()))
+    return [content_id([one.read_bytes().hex()]) for one in read]
+
+
+def curves_of(checkpoint: Path) -> dict[str, dict[str, float]]:
+    """What was watched until a checkpoint: values by step, by curve."""
+    curves = json.loads((checkpoint / STATE_FILE).read_text())["watcher"]["curves"]
+    return {
+        curve: {str(step): round(value, 4) for step, value in points}
+        for curve, points in curves.items()
+    }
 
 
 def export(name: str, folder: Path, took: dict[str, int]) -> None:
@@ -244,11 +257,7 @@ def export(name: str, folder: Path, took: dict[str, int]) -> None:
     entry = journal.setdefault(name, {"parts": [], "curves": {}})
     run = {"run": folder.name, **took}
     entry["parts"].append({**run, "to_step": int(newest.name.rsplit("-", 1)[1])})
-    curves = json.loads((newest / STATE_FILE).read_text())["watcher"]["curves"]
-    entry["curves"] = {
-        curve: {str(step): round(value, 4) for step, value in points}
-        for curve, points in curves.items()
-    }
+    entry["curves"] = curves_of(newest)
     write_json(JOURNAL, journal)
 
 

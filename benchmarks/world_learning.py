@@ -9,12 +9,13 @@
 The real stages run in folders of their own under ``runs/world_learning``: small-shape worlds of 240
 composed domains and of the project's ten, their goals and conversations; SFT of the tiny policy in
 four parts (``PARTS``), short conversations first, then more of them under other names
-(``worlds/renaming.py``), then longer ones; from this start RL on the worlds' goals, on other arenas
-(``ARMS``), and as much SFT as the CPU time of RL buys. RL can only begin where the start reaches
-some goals, so the first part tells pass@8 of the start, and partial credit along SFT: the share of
-the calls that a goal's own trace makes, with those arguments. Every policy plays all goals of the
-held-out domains, greedily. Seeds are those of RL and the control; ``--start`` is the seed of SFT.
-What exists is not run again. The last part writes ``docs/world-learning.json``.
+(``worlds/renaming.py``), then longer ones; from this start RL on the worlds' goals, in copies of
+their worlds under other names, on other arenas (``ARMS``), and as much SFT as the CPU time of RL
+buys. RL can only begin where the start reaches some goals, so the first part tells pass@8 of the
+start, and partial credit along SFT: the share of the calls that a goal's own trace makes, with
+those arguments. Every policy plays all goals of the held-out domains, greedily. Seeds are those of
+RL and the control; ``--start`` is the seed of SFT. What exists is not run again. The last part
+writes ``docs/world-learning.json``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
@@ -155,6 +157,7 @@ def write_renamed(data: Path, name: str, copies: Sequence[int], most: int) -> No
     write_records(data / f"{name}.parquet", sorted(made, key=lambda one: one.id), SFTSample)
 
 
+@cache
 def tiny_codec() -> ChatCodec:
     return load_codec(PolicyConfig.saved(str(ROOT / "policies/tiny"), "float32"))
 

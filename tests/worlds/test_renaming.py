@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
 import pytest
@@ -14,6 +15,7 @@ from astra.records.world import OUTCOMES, World, WorldShape
 from astra.worlds.composition import lexicon
 from astra.worlds.domain import load_domains
 from astra.worlds.generator import generate
+from astra.worlds.name_draw import KEPT, NameDraw
 from astra.worlds.renaming import renamed
 
 
@@ -110,6 +112,17 @@ def test_keys_begin_with_any_letter_that_a_domain_uses(world: World) -> None:
     }
     nouns = [noun for domain in load_domains().values() for noun in domain.nouns.values()]
     assert used >= {letter for noun in nouns for letter in noun.prefix}
+
+
+def test_names_begin_with_vowels_are_words_given_and_never_keywords() -> None:
+    """A policy that never copied such a name wrote ``shlete`` for ``athlete``; a column called
+    ``with`` is no argument that code can have."""
+    names = NameDraw(random.Random(0), ["hexagon", "athlete", "at", "with", "from", "else"])
+    drawn = [names.word(set(), ["loan"]) for _ in range(2000)]
+    assert {"hexagon", "athlete", "loan"} <= {*drawn}
+    assert not {"at", "with", "from", "else", *KEPT} & {*drawn}
+    made_up = [NameDraw(random.Random(at)).word(set(), ["loan"]) for at in range(400)]
+    assert 0.1 < sum(one[0] in "aeiou" for one in made_up) / len(made_up) < 0.25
 
 
 def test_made_up_names_are_spelled_as_words_are(world: World) -> None:

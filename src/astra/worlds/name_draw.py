@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
+from keyword import iskeyword
 
 from astra.worlds.composition import lexicon
 
@@ -48,19 +50,18 @@ class NameDraw:
 
     def noun(self, used: set[str]) -> str:
         """A name for what rows are; its words become ``used``."""
-        groups = lexicon()["nouns"].values()
-        return self.word(used, [word.partition("/")[0] for group in groups for word in group])
+        return self.word(used, _nouns())
 
     def column(self, used: set[str]) -> str:
         """A name for a cell; its words become ``used``."""
-        groups = [group for of in lexicon()["columns"].values() for group in of.values()]
-        return self.word(used, [word for group in groups for word in group])
+        return self.word(used, _columns())
 
     def word(self, used: set[str], usual: Sequence[str]) -> str:
-        """A name that was not used, nor any word of it, as often as not one of the usual."""
+        """A name that was not used, nor any word of it, and that code may have; two in five are of
+        the usual."""
         while True:
             word = self._drawn(usual)
-            if word not in KEPT and not used & {*word.split()}:
+            if word not in KEPT and not iskeyword(word) and not used & {*word.split()}:
                 used.update(word.split())
                 return word
 
@@ -88,3 +89,15 @@ class NameDraw:
                 word += onset[0]
             word += onset + rng.choice(_NUCLEI)
         return word + rng.choice(_CODAS)
+
+
+@cache
+def _nouns() -> tuple[str, ...]:
+    groups = lexicon()["nouns"].values()
+    return tuple(word.partition("/")[0] for group in groups for word in group)
+
+
+@cache
+def _columns() -> tuple[str, ...]:
+    groups = [group for of in lexicon()["columns"].values() for group in of.values()]
+    return tuple(word for group in groups for word in group)

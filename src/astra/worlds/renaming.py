@@ -144,10 +144,10 @@ def _names(name: str, words: dict[str, str], draw: NameDraw) -> Iterator[str]:
     style that it has."""
     camel = name != name.lower()
     spaced = re.sub(r"([A-Z])", r" \1", name).lower() if camel else name.replace("_", " ")
+    starts = [verb.partition("_")[0] for group in lexicon()["verbs"].values() for verb in group]
+    verbs = [one for one in starts if "{" not in one]
+    parts = _swap(words, r"(?<![a-z])({})(?![a-z])")(spaced, lambda new: f"<{new}>").split("<")
     while True:
-        starts = [verb.partition("_")[0] for group in lexicon()["verbs"].values() for verb in group]
-        verbs = [one for one in starts if "{" not in one]
-        parts = _swap(words, r"(?<![a-z])({})(?![a-z])")(spaced, lambda new: f"<{new}>").split("<")
         turned: list[str] = []
         for part in parts:
             noun, closed, rest = part.rpartition(">")

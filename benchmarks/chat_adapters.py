@@ -1,11 +1,11 @@
 """Adapters or all weights: which learns more of the chat model's SFT in a CPU second?
 
-    python benchmarks/chat_tenth.py
+    python benchmarks/chat_adapters.py
 
 25 steps of ``chat_model.py sft_arenas`` from the base, a quarter of its conversations, by adapters
 of rank 16 and by all weights in float32, at two learning rates each, along a cosine of its own.
 The held-out loss after every fifth step and the CPU seconds go to
-``policies/chat-model/tenth.json``; the weights are not kept. What was run is not run again.
+``policies/chat-model/adapters.json``; the weights are not kept. What was run is not run again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import os
 import subprocess
 import sys
 
-from chat_model import KEPT, WORK, Settings, policy_folder, write_json
+from chat_model import KEPT, WORK, Settings, contents, curves_of, policy_folder, write_json
 from staged import ROOT, children_cpu_s, keyed
-
-from astra.train.checkpoints import STATE_FILE
 
 STEPS = 25
 ARMS = {
@@ -29,13 +27,13 @@ ARMS = {
 }
 COMMON = (f"sft.max_steps={STEPS}", f"sft.save_steps={STEPS}", "sft.eval_steps=5",
           "sft.micro_batch_size=2", "runtime.threads=1")  # fmt: skip
-FOUND = KEPT / "tenth.json"
+FOUND = KEPT / "adapters.json"
 
 
 def learned(changes: tuple[str, ...]) -> dict[str, object]:
     """Train in a process of its own; held-out loss by step, and CPU seconds."""
     config = Settings.of([*COMMON, *changes]).sft.model_dump(mode="json")
-    folder = keyed(WORK, "tenth", config, str(policy_folder("base")))
+    folder = keyed(WORK, "adapters", config, contents("sft_arenas"), str(policy_folder("base")))
     folder.mkdir(parents=True, exist_ok=True)
     told = folder / "told.json"
     if not told.exists():
@@ -45,10 +43,8 @@ def learned(changes: tuple[str, ...]) -> dict[str, object]:
         ]
         before = children_cpu_s()
         subprocess.run(command, cwd=ROOT, check=True)
-        state = json.loads((folder / f"checkpoint-{STEPS}" / STATE_FILE).read_text())
-        curve = state["watcher"]["curves"]["eval_loss"]
-        found = {"eval_loss": {str(step): round(value, 4) for step, value in curve},
-                 "cpu_s": round(children_cpu_s() - before)}  # fmt: skip
+        curve = curves_of(folder / f"checkpoint-{STEPS}")["eval_loss"]
+        found = {"eval_loss": curve, "cpu_s": round(children_cpu_s() - before)}
         told.write_text(json.dumps(found))
     return json.loads(told.read_text())
 
