@@ -223,7 +223,7 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
 
 
 def contents(name: str) -> list[str]:
-    """Of each file that a part trains on, an id of what it holds."""
+    """What each file holds that a part trains on, as an id."""
     read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()), *((BAND,) if name == "rl" else ()))
     return [content_id([one.read_bytes().hex()]) for one in read]
 
