@@ -10,6 +10,7 @@ The held-out loss after every fifth step and the CPU seconds go to
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -50,6 +51,9 @@ def learned(changes: tuple[str, ...]) -> dict[str, object]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     os.chdir(ROOT)
     found = {name: learned(changes) for name, changes in ARMS.items()}
     write_json(FOUND, found)

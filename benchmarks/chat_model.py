@@ -223,8 +223,13 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
 
 
 def contents(name: str) -> list[str]:
-    """What each file holds that a part trains on, as an id."""
+    """What each file holds that a part trains on, as an id. SystemExit where one is missing."""
     read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()), *((BAND,) if name == "rl" else ()))
+    if missing := [str(one) for one in read if not one.exists()]:
+        raise SystemExit(
+            f"{name} trains on {', '.join(missing)}; data come by `dvc pull` or "
+            "`dvc repro envs_merged sft_set`, the band by part `band`"
+        )
     return [content_id([one.read_bytes().hex()]) for one in read]
 
 
