@@ -1,6 +1,6 @@
 """Does a small policy learn to talk with the users of worlds: SFT, RL, and more SFT instead?
 
-    python benchmarks/world_learning.py --part start      # data, SFT, what it can do along the way
+    python benchmarks/world_learning.py --part start      # SFT, and what it can do along the way
     python benchmarks/world_learning.py --part rl --seeds 0 1
     python benchmarks/world_learning.py --part control --seeds 0 1
     python benchmarks/world_learning.py --part rl --arm lookups     # or another of ``ARMS``
@@ -9,12 +9,12 @@
 The real stages run in folders of their own under ``runs/world_learning``: small-shape worlds of 240
 composed domains and of the project's ten, their goals and conversations; SFT of the tiny policy in
 four parts (``PARTS``), short conversations first, then more of them under other names
-(``worlds/renaming.py``), then longer ones; from this start RL on the worlds' goals, in copies of
-their worlds under other names, on other arenas (``ARMS``), and as much SFT as the CPU time of RL
-buys. RL can only begin where the start reaches some goals, so the first part tells pass@8 of the
-start, and partial credit along SFT: the share of the calls that a goal's own trace makes, with
-those arguments. Every policy plays all goals of the held-out domains, greedily. Seeds are those of
-RL and the control; ``--start`` is the seed of SFT. What exists is not run again. The last part
+(``worlds/renaming.py``), then longer ones. What this gave is ``policies/world-start``. From there
+RL on the worlds' goals, in copies of their worlds under other names, on other arenas (``ARMS``),
+and as much SFT as the CPU time of RL buys. RL can only begin where the start reaches some goals,
+so the first part tells pass@8 of its start, and partial credit along SFT: the share of the calls
+that a goal's own trace makes, with those arguments, in ``docs/world-start.json``. Every policy
+plays all goals of the held-out domains, greedily. What exists is not run again. The last part
 writes ``docs/world-learning.json``.
 """
 
@@ -57,6 +57,9 @@ from worlds import played as by_rule
 
 WORK = ROOT / "runs/world_learning"
 DATA = WORK / "data"
+START = ROOT / "policies/world-start"
+"""Where RL and its control begin: what ``--part start`` gave, in bfloat16."""
+STARTED = ROOT / "docs/world-start.json"
 OUT = ROOT / "docs/world-learning.json"
 CODE = ("policies", "stages", "src", "sources")
 WORLDS = (
@@ -198,28 +201,28 @@ def fine_tuned(folder: Path, seed: int, part: Part, steps: int, before: str) -> 
     return folder
 
 
-def start(seed: int) -> Path:
-    """The SFT start of a seed."""
-    folder, before = WORK, "policies/tiny"
+def started() -> dict[str, Path]:
+    """The folder of every part of SFT, by its name; the last has the start."""
+    found: dict[str, Path] = {}
+    before = "policies/tiny"
     for part in PARTS:
-        folder = fine_tuned(WORK / f"{part.name}-{seed}", seed, part, part.steps, before)
-        before = str(folder / "models/sft")
-    return folder
+        found[part.name] = fine_tuned(WORK / f"sft-{part.name}", 0, part, part.steps, before)
+        before = str(found[part.name] / "models/sft")
+    return found
 
 
-def arm_folder(arm: str, origin: int, seed: int) -> Path:
-    """Where an arm is run: from the start of seed ``origin``, with a seed of its own."""
-    return WORK / f"{arm}-{origin}-{seed}"
+def arm_folder(arm: str, seed: int) -> Path:
+    return WORK / f"{arm}-{seed}"
 
 
-def trained(arm: str, origin: int, seed: int) -> Path:
-    """RL from a start on an arm's arenas."""
-    folder = arm_folder(arm, origin, seed)
+def trained(arm: str, seed: int) -> Path:
+    """RL from the start on an arm's arenas."""
+    folder = arm_folder(arm, seed)
     paid = ("rl.reward=f1",) if arm == "lookups" else ()
     prepare(folder, [*RL, *paid, f"rl.seed={seed}"])
     if not (folder / "data/envs_merged.parquet").exists():
         offer(folder / "data", arm)
-    link_to(folder / "models/sft", start(origin) / "models/sft")
+    link_to(folder / "models/sft", START)
     run(folder, "rl", Path("models/rl"))
     return folder
 
@@ -270,21 +273,25 @@ def without_user(arena: Arena) -> Arena:
     return Arena.model_validate(arena.model_dump(exclude={"id"}) | {"goal": told})
 
 
-def control(origin: int, seed: int) -> Path:
-    """SFT that goes on from a start for as many steps as RL's CPU time buys."""
-    last, folder = PARTS[-1], start(origin)
-    seconds = json.loads((arm_folder("rl", origin, seed) / "rl.seconds.json").read_text())["cpu_s"]
-    own = json.loads((folder / "sft.seconds.json").read_text())["cpu_s"]
-    steps = math.ceil(last.steps * seconds / own)
-    other = arm_folder("control", origin, seed)
-    return fine_tuned(other, seed + 1000, last, steps, str(folder / "models/sft"))
+def control(seed: int) -> Path:
+    """SFT that goes on from the start for as many steps as RL's CPU time buys."""
+    last = PARTS[-1]
+    seconds = json.loads((arm_folder("rl", seed) / "rl.seconds.json").read_text())["cpu_s"]
+    steps = math.ceil(last.steps * seconds / started_facts()["cpu_s"][last.name])
+    return fine_tuned(arm_folder("control", seed), seed + 1000, last, steps, str(START))
 
 
-def scored(folder: Path, stage: str) -> dict[str, dict[str, float]]:
-    """Success and credit on each held-out goal, of the policy that a stage left in a folder."""
+def started_facts() -> dict[str, Any]:
+    """What ``--part start`` told of the start."""
+    return json.loads(STARTED.read_text())
+
+
+def scored(folder: Path, policy: Path) -> dict[str, dict[str, float]]:
+    """Success and credit of a policy on each held-out goal, kept in a folder."""
     file = folder / "heldout.json"
     if not file.exists():
-        rollouts = played(folder / "models" / stage, drawn(Split.HELDOUT), 1, 0.0)
+        rollouts = played(policy, drawn(Split.HELDOUT), 1, 0.0)
+        folder.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({
             one.arena.id: {"success": float(_succeeds(one)), "credit": credit(one)}
             for one in rollouts
@@ -331,9 +338,8 @@ def _calls(events: Iterable[TraceEvent]) -> list[str]:
     ]
 
 
-def pass_figures(seed: int, split: Split) -> dict[str, Any]:
-    """pass@1 and pass@8 of a seed's start on goals of a split."""
-    folder = start(seed)
+def pass_figures(folder: Path, split: Split) -> dict[str, Any]:
+    """pass@1 and pass@8 of the start in a folder on goals of a split."""
     file = folder / f"pass-{split}.json"
     if not file.exists():
         goals = drawn(split, TRIED)
@@ -349,14 +355,12 @@ def pass_figures(seed: int, split: Split) -> dict[str, Any]:
     return json.loads(file.read_text())
 
 
-def along(folder: Path, stage: str) -> dict[str, dict[str, float]]:
-    """Credit and success of the policy that a stage left, on training goals and the development
-    domain's."""
+def along(folder: Path, policy: Path) -> dict[str, dict[str, float]]:
+    """Credit and success of a policy on training goals and the development domain's."""
     file = folder / "along.json"
     if not file.exists():
         file.write_text(json.dumps({
-            split.value: _along(folder / "models" / stage, split)
-            for split in (Split.TRAIN, Split.DEV)
+            split.value: _along(policy, split) for split in (Split.TRAIN, Split.DEV)
         }))  # fmt: skip
     return json.loads(file.read_text())
 
@@ -381,40 +385,51 @@ def floors() -> dict[str, Any]:
         return by_rule(heldout, list(read_records(DATA / "data/goals.parquet", Arena)), sandbox)
 
 
-def report(origin: int, seeds: Sequence[int]) -> dict[str, Any]:
+def report(seeds: Sequence[int]) -> dict[str, Any]:
     """What every arm scored on the held-out goals, and paired differences over seeds."""
     # The one start is that of every seed.
-    found = {"start": dict.fromkeys(seeds, scored(start(origin), "sft"))}
-    learned: dict[str, Any] = {}
+    found = {"start": dict.fromkeys(seeds, scored(WORK / "start", START))}
+    learned: dict[str, Any] = {"start": along(WORK / "start", START)}
+    spent: dict[str, Any] = {}
     for arm, stage in (dict.fromkeys(ARMS, "rl") | {"control": "sft"}).items():
-        folders = {seed: arm_folder(arm, origin, seed) for seed in seeds}
-        if ran := {seed: one for seed, one in folders.items()
-                   if (one / f"models/{stage}").exists()}:  # fmt: skip
-            found[arm] = {seed: scored(one, stage) for seed, one in ran.items()}
-            learned[arm] = {seed: along(one, stage) for seed, one in ran.items()}
+        policies = {seed: arm_folder(arm, seed) / f"models/{stage}" for seed in seeds}
+        if ran := {seed: one for seed, one in policies.items() if one.exists()}:
+            found[arm] = {seed: scored(arm_folder(arm, seed), one) for seed, one in ran.items()}
+            learned[arm] = {seed: along(arm_folder(arm, seed), one) for seed, one in ran.items()}
+            spent[arm] = {seed: cpu_s(arm_folder(arm, seed)) for seed in ran}
     kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT)}
-    told: dict[str, Any] = {"floors": floors(), "along_arms": learned}
-    for score in ("success", "credit"):
-        values = {
-            arm: {seed: {goal: one[score] for goal, one in run_.items()}
-                  for seed, run_ in runs.items()}
-            for arm, runs in found.items()
-        }  # fmt: skip
-        compared = [(arm, "start") for arm in values if arm != "start"]
-        compared += [("rl", arm) for arm in values if "rl" in values and arm not in ("rl", "start")]
-        told[score] = {
-            "arms": {arm: estimate([*runs.values()]) for arm, runs in values.items()},
-            "paired": {f"{a}-{b}": difference(values[a], values[b]) for a, b in compared},
-            "by_kind": {
-                kind: {"goals": sum(one == kind for one in kinds.values())} | {
-                    arm: round(fmean(v for run_ in runs.values() for goal, v in run_.items()
-                                     if kinds[goal] == kind), 4)
-                    for arm, runs in values.items()
-                }
-                for kind in sorted({*kinds.values()})
-            },
-        }  # fmt: skip
+    told: dict[str, Any] = {
+        "seeds": seeds, "cpu_s": spent, "floors": floors(), "along_arms": learned,
+    }  # fmt: skip
+    told |= {score: compared(score, found, kinds) for score in ("success", "credit")}
     return told
+
+
+def compared(
+    score: str,
+    found: Mapping[str, Mapping[int, Mapping[str, Mapping[str, float]]]],
+    kinds: Mapping[str, str],
+) -> dict[str, Any]:
+    """One score of ``found`` (by arm, seed and goal): every arm's mean, differences, and kinds."""
+    values = {
+        arm: {seed: {goal: one[score] for goal, one in goals.items()}
+              for seed, goals in runs.items()}
+        for arm, runs in found.items()
+    }  # fmt: skip
+    pairs = [(arm, "start") for arm in values if arm != "start"]
+    pairs += [("rl", arm) for arm in values if "rl" in values and arm not in ("rl", "start")]
+    return {
+        "arms": {arm: estimate([*runs.values()]) for arm, runs in values.items()},
+        "paired": {f"{a}-{b}": difference(values[a], values[b]) for a, b in pairs},
+        "by_kind": {
+            kind: {"goals": sum(one == kind for one in kinds.values())} | {
+                arm: round(fmean(value for goals in runs.values() for goal, value in goals.items()
+                                 if kinds[goal] == kind), 4)
+                for arm, runs in values.items()
+            }
+            for kind in sorted({*kinds.values()})
+        },
+    }  # fmt: skip
 
 
 def difference(
@@ -432,23 +447,28 @@ def estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     return {name: round(getattr(found, name), 4) for name in ("mean", "low", "high", "n")}
 
 
-def described(origin: int) -> dict[str, Any]:
-    """What the arms begin with: lengths, and the start along its SFT."""
+def described() -> dict[str, Any]:
+    """What the arms begin with: goals, lengths, and the start along its SFT."""
+    parts = started()
     splits = Counter(one.split.value for one in read_records(DATA / "data/goals.parquet", Arena))
+    last = parts[PARTS[-1].name]
+    heldout = scored(last, last / "models/sft").values()
     return {
+        "cpu_s": {name: cpu_s(folder) for name, folder in parts.items()},
         "goals": dict(sorted(splits.items())),
         "lengths": lengths(),
-        "along_sft": {part.name: along(WORK / f"{part.name}-{origin}", "sft") for part in PARTS},
-        "passes": {one.value: pass_figures(origin, one) for one in (Split.TRAIN, Split.HELDOUT)},
-    }
+        "along_sft": {name: along(one, one / "models/sft") for name, one in parts.items()},
+        "passes": {one.value: pass_figures(last, one) for one in (Split.TRAIN, Split.HELDOUT)},
+        "heldout": {name: round(fmean(one[name] for one in heldout), 4)
+                    for name in ("success", "credit")},
+    }  # fmt: skip
 
 
-def seconds(origin: int, seeds: Sequence[int]) -> dict[str, float]:
-    """CPU seconds of every training that was run, by its folder."""
-    folders = [WORK / f"{part.name}-{origin}" for part in PARTS]
-    folders += [arm_folder(arm, origin, seed) for arm in (*ARMS, "control") for seed in seeds]
-    files = [one / f"{stage}.seconds.json" for one in folders for stage in ("sft", "rl")]
-    return {one.parent.name: json.loads(one.read_text())["cpu_s"] for one in files if one.exists()}
+def cpu_s(folder: Path) -> float:
+    """CPU seconds of the training that was run in a folder."""
+    (record,) = (one for one in (folder / "sft.seconds.json", folder / "rl.seconds.json")
+                 if one.exists())  # fmt: skip
+    return json.loads(record.read_text())["cpu_s"]
 
 
 def main() -> None:
@@ -456,26 +476,24 @@ def main() -> None:
     parser.add_argument("--part", required=True, choices=("start", "rl", "control", "report"))
     parser.add_argument("--arm", choices=tuple(ARMS), default="rl")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--start", type=int, default=0, help="the seed of SFT")
     arguments = parser.parse_args()
     make_data()
-    origin, seeds = arguments.start, arguments.seeds
     match arguments.part:
         case "start":
-            found = scored(start(origin), "sft").values()
-            print({name: fmean(one[name] for one in found) for name in ("success", "credit")})
-            print(json.dumps(described(origin)))
+            write(STARTED, described())
         case "rl":
-            for seed in seeds:
-                scored(trained(arguments.arm, origin, seed), "rl")
+            for seed in arguments.seeds:
+                scored(trained(arguments.arm, seed), arm_folder(arguments.arm, seed) / "models/rl")
         case "control":
-            for seed in seeds:
-                scored(control(origin, seed), "sft")
+            for seed in arguments.seeds:
+                scored(control(seed), arm_folder("control", seed) / "models/sft")
         case _:
-            document = {"start": origin, "seeds": seeds, "cpu_s": seconds(origin, seeds)}
-            document |= described(origin) | report(origin, seeds)
-            OUT.write_text(json.dumps(document, indent=1) + "\n")
-            print(json.dumps(document))
+            write(OUT, report(arguments.seeds))
+
+
+def write(file: Path, document: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(document, indent=1) + "\n")
+    print(json.dumps(document))
 
 
 if __name__ == "__main__":
