@@ -1,13 +1,19 @@
 """Rollouts, RL steps and SFT against TRL's own, each pair in one run on one machine.
 
-    python benchmarks/training.py [--policy models/sft] [--rows 32] [--part rollout|step|sft]
+    python benchmarks/training.py [--policy models/sft] [--rows 32] [--part rollout]
 
 Needs a built policy that calls tools and data/envs_merged.parquet (`dvc pull` or `dvc repro`).
+Parts, all without ``--part``:
 
-Rollouts: our driver over the batched engine against GRPOTrainer's tool loop (`tools=`), with the
-same model, prompts, tools and limits, at tools of 0, 50 and 200 ms; TRL's with synchronous and
-with asynchronous tools. Step: AdaptiveGRPOTrainer against GRPOTrainer on identical rollouts. SFT:
-our training against SFTTrainer on identical rows. Quote the ratios.
+- rollout: our driver over the batched engine against GRPOTrainer's tool loop (`tools=`), with the
+  same model, prompts, tools and limits, at tools of 0, 50 and 200 ms; TRL's with synchronous and
+  with asynchronous tools.
+- results: the engine with long results of tools computed apart, against feeding them token by
+  token beside the other rows.
+- step: AdaptiveGRPOTrainer against GRPOTrainer on identical rollouts.
+- sft: our training against SFTTrainer on identical rows.
+
+Quote the ratios.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import tempfile
 import time
 import warnings
@@ -37,6 +44,7 @@ from astra.agent.toolcalls import parse_assistant
 from astra.arena.prompt import initial_messages
 from astra.records.environment import Arena, ArenaTool
 from astra.records.qa import Split
+from astra.rollout import row_batch
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import LoadedPolicy, PolicyConfig, load_policy
 from astra.rollout.driver import RolloutDriver
@@ -53,6 +61,7 @@ from astra.train.sft import Encoded, train_sft
 from astra.train.sft_config import SFTConfig
 
 ARENAS = Path("data/envs_merged.parquet")
+PARTS = ("rollout", "results", "step", "sft")
 RESPONSE, TURN, TURNS = 192, 64, 4
 TRIED = 24
 """Training arenas among which the one is chosen in which the policy calls most."""
@@ -246,6 +255,47 @@ def rollout_part(policy: LoadedPolicy, rows: int) -> None:
         )
 
 
+RESULTS = (16, 48, 160, 480)
+"""How many tokens the tools of ``results_part`` return."""
+
+
+def conversed(policy: LoadedPolicy, rows: int, length: int, longest_fed: int) -> float:
+    """CPU seconds of ``rows`` conversations, eight of each prompt of 400 tokens, with four turns of
+    at most 24 tokens and results of ``length`` between them."""
+    draw = random.Random(0)
+    ids = range(policy.codec.eos_id)
+    prompts = [prompt for _ in range(rows // 8) for prompt in [draw.choices(ids, k=400)] * 8]
+    results = [draw.choices(ids, k=length) for _ in prompts]
+    engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, rows)
+    left = [4] * rows
+    usual, row_batch.FED = row_batch.FED, longest_fed
+    try:
+        with Clock() as clock:
+            engine.start(prompts, [24] * rows, Sampling(1.0, 0))
+            while turns := engine.poll():
+                for turn in turns:
+                    left[turn.row] -= 1
+                    if left[turn.row]:
+                        engine.resume(turn.row, results[turn.row], 24)
+                    else:
+                        engine.finish(turn.row)
+    finally:
+        row_batch.FED = usual
+    return clock.cpu
+
+
+def results_part(policy: LoadedPolicy, rows: int) -> None:
+    policy.model.eval()
+    print(f"results of tools, {rows} conversations of four turns: CPU-s, the better of two")
+    print("| tokens of a result | all fed | as it is | ratio |")
+    print("|---|---|---|---|")
+    for length in RESULTS:
+        runs = [[conversed(policy, rows, length, most) for most in (10**9, row_batch.FED)]
+                for _ in range(2)]  # fmt: skip
+        fed, mine = (min(found) for found in zip(*runs, strict=True))
+        print(f"| {length} | {fed:.1f} | {mine:.1f} | {fed / mine:.2f} |", flush=True)
+
+
 class ReadyRoller:
     """Groups that were rolled already: what is left is the trainer."""
 
@@ -374,15 +424,17 @@ def main() -> None:
     parser.add_argument("--policy", default="models/sft", help="a policy that calls tools")
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--part", choices=("rollout", "step", "sft"), action="append")
+    parser.add_argument("--part", choices=PARTS, action="append")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
     grpo_trainer.parse_response = parsed
     torch.set_num_threads(chosen.threads)
     policy = load_policy(PolicyConfig.saved(chosen.policy, "float32"))
-    parts = chosen.part or ["rollout", "step", "sft"]
+    parts = chosen.part or PARTS
     if "rollout" in parts:
         rollout_part(policy, chosen.rows)
+    if "results" in parts:
+        results_part(policy, chosen.rows)
     if "step" in parts:
         step_part(policy)
     if "sft" in parts:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from astra.rollout import row_batch
 from astra.rollout.batched import BatchedEngine, draw_tokens
 from astra.rollout.engine import Sampling, Turn
 from astra.train.tiny.base import build_model
@@ -70,8 +71,13 @@ def test_logprobs_are_those_of_the_sampled_distribution(model: Any, temperature:
         assert turn.finish == "length"
 
 
-def test_rows_pause_resume_and_compact_without_disturbing_each_other(model: Any) -> None:
-    """Turns of unequal length, suffixes of unequal length, rows that leave at every point."""
+@pytest.mark.parametrize("longest_fed", [row_batch.FED, 5, 0])
+def test_rows_pause_resume_and_compact_without_disturbing_each_other(
+    model: Any, monkeypatch: pytest.MonkeyPatch, longest_fed: int
+) -> None:
+    """Turns of unequal length, suffixes of unequal length, rows that leave at every point; of
+    the suffixes all, some or none are fed token by token."""
+    monkeypatch.setattr(row_batch, "FED", longest_fed)
     rng = random.Random(9)
     given = prompts(8, seed=2)
     one = engine(model)
@@ -94,6 +100,26 @@ def test_rows_pause_resume_and_compact_without_disturbing_each_other(model: Any)
         for start, logprobs in spans[row]:
             expected = reference(model, ids[: start + len(logprobs)], start)
             assert logprobs == pytest.approx(expected, abs=2e-5)
+
+
+def test_a_long_suffix_takes_no_step_of_the_other_rows(model: Any) -> None:
+    """It outgrows the shared columns, and what follows is as if it had been fed."""
+    given, suffix = prompts(2, seed=6), [index % 2000 for index in range(row_batch.FED + 1)]
+    one = engine(model)
+    one.start(given, [2, 2, 2, 9], Sampling(0.0))
+    first = one.poll()
+    before = {turn.row: [*given[turn.row], *turn.ids, *suffix] for turn in first}
+    steps = 0
+    for turn in first:
+        one.resume(turn.row, suffix, 3)
+    later: list[Turn] = []
+    while len(later) < len(first):
+        steps += 1
+        later += [turn for turn in one._batch.step(one._sample) if turn.row in before]
+    assert steps == 3
+    for turn in later:
+        expected = reference(model, before[turn.row] + turn.ids, len(before[turn.row]))
+        assert turn.logprobs == pytest.approx(expected, abs=2e-5)
 
 
 def test_same_seed_same_tokens(model: Any) -> None:

@@ -1,10 +1,10 @@
 """Rows of tokens that a model generates side by side, with the mask and the cache they share.
 
 Every step feeds one token to every row: a token it just sampled, or the next one of a tool
-result ("forced"). Rows share a time axis: the cache column of a step belongs to all rows, and
-a mask says which of them really took part, so rows pause for their tools and resume at any
-step without moving memory. All rows end at the newest column. Rows that ended are cut out of
-the cache when they are a quarter of it.
+result ("forced"); a long result is computed apart instead. Rows share a time axis: the cache
+column of a step belongs to all rows, and a mask says which of them really took part, so rows
+pause for their tools and resume at any step without moving memory. All rows end at the newest
+column. Rows that ended are cut out of the cache when they are a quarter of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from astra.rollout.engine import Turn
 CHUNK = 128
 """Cache columns allocated at a time."""
 PREFILL = 512
-"""Prompt tokens of a joining row computed at a time."""
+"""Tokens of a single row computed at a time."""
+FED = 32
+"""The longest suffix of a turn that is fed token by token beside the other rows. With a longer one,
+such as a list that a tool returned, they would all wait for its end: it is computed in one go,
+which is quicker from 48 tokens on (benchmarks/training.py --part results)."""
 
 KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 """What the cache holds of one row: keys and values, (heads, tokens, dim) each, by layer."""
@@ -89,6 +93,15 @@ class GrowingLayer(DynamicLayer):
             for above, below in zip(self.buffers, row.buffers, strict=True)
         ]
         self.length = columns
+
+    def replace(self, slot: int, row: GrowingLayer, columns: int) -> None:
+        """Put the single row of another layer in the place of row ``slot``; all end at
+        ``columns``, at least as many as there are."""
+        if columns > self.length:
+            self.buffers = [_shifted(buffer, self.length, columns) for buffer in self.buffers]
+            self.length = columns
+        for ours, new in zip(self.buffers, row.buffers, strict=True):
+            ours[slot, :, columns - row.length : columns] = new[0, :, : row.length]
 
 
 @dataclass
@@ -159,7 +172,8 @@ class RowBatch:
         the same tokens; what follows them is computed.
         """
         head = prompt[:-1]
-        layers = self._computed(head, known or [])
+        known = known or []
+        layers = self._computed(head[known[0][0].shape[1] if known else 0 :], known)
         if any(other.done for other in self.rows):
             self._compact()
         self._append(layers, len(head))
@@ -200,6 +214,7 @@ class RowBatch:
         tokens, logprobs = sample(output.logits[:, -1].float(), self.rows)
         return self._record(tokens, logprobs)
 
+    @torch.inference_mode()
     def resume(self, row: int, suffix: Sequence[int], budget: int) -> None:
         """Begin the next turn of a row, after the tokens of ``suffix``."""
         state = self.rows[self._slot[row]]
@@ -207,6 +222,8 @@ class RowBatch:
             raise ValueError(f"row {row} cannot be resumed: it has not ended a turn")
         # The last sampled id, EOS, still waits to be fed; the suffix follows it.
         state.pending.extend(suffix)
+        if len(suffix) > FED:
+            self._feed(state)
         state.budget, state.ids, state.logprobs, state.active = budget, [], [], True
 
     def finish(self, row: int) -> None:
@@ -250,15 +267,30 @@ class RowBatch:
         self._visible = real[rows]
         self._positions = self._visible.sum(1)
 
-    def _computed(self, head: Sequence[int], known: KeysValues) -> list[GrowingLayer]:
-        """The cache of a single row after ``head``, computed from the end of ``known`` on."""
+    def _feed(self, state: Row) -> None:
+        """Compute all tokens that wait to be fed to a row but the last, its gaps closed by it."""
+        slot = self._slot[state.id]
+        *fed, last = state.pending
+        layers = self._computed(fed, self.states(state.id))
+        state.pending = deque([last])
+        length = layers[0].length
+        columns = max(length, self._visible.shape[1])
+        self._visible = _widened(self._visible, columns)
+        self._visible[slot] = torch.arange(columns, device=self.device) >= columns - length
+        self._positions[slot] = length
+        for ours, new in zip(self._layers, layers, strict=True):
+            ours.replace(slot, new, columns)
+
+    def _computed(self, tokens: Sequence[int], known: KeysValues) -> list[GrowingLayer]:
+        """The cache of a single row after what ``known`` holds and then ``tokens``."""
         layers = self._new_layers()
         if known:
             for layer, (keys, values) in zip(layers, known, strict=True):
                 layer.begin(keys, values)
         cache = Cache(layers=[*layers])
-        for start in range(layers[0].length, len(head), PREFILL):
-            ids = torch.tensor([head[start : start + PREFILL]], device=self.device)
+        for first in range(0, len(tokens), PREFILL):
+            ids = torch.tensor([tokens[first : first + PREFILL]], device=self.device)
+            start = layers[0].length
             end = start + ids.shape[1]
             columns = torch.arange(end, device=self.device)
             self._model(
