@@ -111,6 +111,8 @@ ARMS = {
 """What RL trains on."""
 OFFERED = 240
 """Arenas that the band of RL is looked for in."""
+PACE = (5, 45)
+"""Steps of the two runs that tell how long a step of the control takes."""
 TRIES = 8
 TRIED = 32
 """Goals of which pass@8 of the start, and partial credit along SFT, are measured."""
@@ -275,15 +277,17 @@ def without_user(arena: Arena) -> Arena:
 
 def control(seed: int) -> Path:
     """SFT that goes on from the start for as many steps as RL's CPU time buys."""
-    last = PARTS[-1]
-    seconds = json.loads((arm_folder("rl", seed) / "rl.seconds.json").read_text())["cpu_s"]
-    steps = math.ceil(last.steps * seconds / started_facts()["cpu_s"][last.name])
-    return fine_tuned(arm_folder("control", seed), seed + 1000, last, steps, str(START))
+    steps = math.ceil(cpu_s(arm_folder("rl", seed)) / step_s())
+    return fine_tuned(arm_folder("control", seed), seed + 1000, PARTS[-1], steps, str(START))
 
 
-def started_facts() -> dict[str, Any]:
-    """What ``--part start`` told of the start."""
-    return json.loads(STARTED.read_text())
+def step_s() -> float:
+    """CPU seconds of a step of the control on this machine: of two short runs, so that what
+    comes before the first step does not count."""
+    few, more = (
+        cpu_s(fine_tuned(WORK / f"pace-{steps}", 0, PARTS[-1], steps, str(START))) for steps in PACE
+    )
+    return (more - few) / (PACE[1] - PACE[0])
 
 
 def scored(folder: Path, policy: Path) -> dict[str, dict[str, float]]:
