@@ -12,6 +12,7 @@ from test_batched import test_rows_pause_resume_and_compact_without_disturbing_e
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from astra.rollout import row_batch
 from astra.rollout.attention import ROWS, attending, rows_attention
 from astra.rollout.engine import Sampling
 
@@ -56,9 +57,18 @@ def test_the_engine_in_bfloat16_gives_the_log_probabilities_of_a_plain_pass(halv
         assert gaps.abs().mean() < 0.02, "what bfloat16 leaves open, of logits that differ by ones"
 
 
+@pytest.mark.parametrize("longest_fed", [row_batch.FED, 0])
 def test_rows_pause_and_resume_with_products_too(
-    model: Any, monkeypatch: pytest.MonkeyPatch
+    model: Any, monkeypatch: pytest.MonkeyPatch, longest_fed: int
 ) -> None:
     """In float32, so that what is compared is exact."""
-    monkeypatch.setattr("astra.rollout.row_batch.rows_attention", lambda _model: ROWS)
-    pausing(model)
+    monkeypatch.setattr(row_batch, "rows_attention", lambda _model: ROWS)
+    pausing(model, monkeypatch, longest_fed)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_short_prompts_in_bfloat16(halved: Any, length: int) -> None:
+    """What is computed before a row's last token may be a single one."""
+    one = engine(halved)
+    one.start([[7] * length] * 2, [3, 3], Sampling(0.0))
+    assert [len(turn.ids) for turn in one.poll()] == [3, 3]

@@ -36,12 +36,12 @@ KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 class GrowingLayer(DynamicLayer):
     """Keys and values in a buffer that grows by chunks: appending copies one column only."""
 
-    def __init__(self, whole: bool = False) -> None:
-        """``whole``: a step of one token is given the buffers with their unused columns, which
-        are cheaper to multiply than a part of them."""
+    def __init__(self) -> None:
         super().__init__()
         self.length = 0
-        self._whole = whole
+        self.whole = False
+        """Whether a step of one token is given the buffers with their unused columns, which are
+        cheaper to multiply than a part of them (attention.ROWS)."""
         self.buffers: list[torch.Tensor] = []
         """Keys and values, (rows, heads, capacity, dim) each; empty before the first column."""
 
@@ -62,7 +62,7 @@ class GrowingLayer(DynamicLayer):
         for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
             buffer[:, :, self.length : end] = states
         self.length = end
-        if self._whole and key_states.shape[2] == 1:
+        if self.whole and key_states.shape[2] == 1:
             return self.buffers[0], self.buffers[1]
         return self.buffers[0][:, :, :end], self.buffers[1][:, :, :end]
 
@@ -245,8 +245,7 @@ class RowBatch:
                 ids[index, width - len(head) :] = torch.tensor(head)
                 real[index, width - len(head) :] = True
         ids, real = ids.to(self.device), real.to(self.device)
-        self._layers = self._new_layers()
-        self._cache = Cache(layers=[*self._layers])
+        layers = self._new_layers()
         if width:
             steps = torch.arange(width, device=self.device)
             # A padded query sees itself alone: a row that sees nothing would turn to NaN.
@@ -257,10 +256,11 @@ class RowBatch:
                 input_ids=ids,
                 attention_mask=mask[:, None],
                 position_ids=(real.cumsum(1) - 1).clamp(min=0),
-                past_key_values=self._cache,
+                past_key_values=Cache(layers=[*layers]),
                 use_cache=True,
                 logits_to_keep=1,
             )
+        self._take(layers)
         rows = torch.tensor([place[head] for head in heads], device=self.device)
         for layer in self._layers:
             layer.keep(rows, 0)
@@ -308,7 +308,7 @@ class RowBatch:
         visible = torch.ones(1, width, dtype=torch.bool, device=self.device)
         positions = torch.tensor([width], device=self.device)
         if not self.rows:
-            self._layers, self._cache = layers, Cache(layers=[*layers])
+            self._take(layers)
             self._visible, self._positions = visible, positions
             return
         columns = max(width, self._visible.shape[1])
@@ -351,8 +351,13 @@ class RowBatch:
         return turns
 
     def _new_layers(self) -> list[GrowingLayer]:
-        whole = self._attention == ROWS
-        return [GrowingLayer(whole) for _ in range(self._model.config.num_hidden_layers)]
+        return [GrowingLayer() for _ in range(self._model.config.num_hidden_layers)]
+
+    def _take(self, layers: list[GrowingLayer]) -> None:
+        """Make these the cache of the batch. Until then attention is not that of rows."""
+        for layer in layers:
+            layer.whole = self._attention == ROWS
+        self._layers, self._cache = layers, Cache(layers=[*layers])
 
 
 def _widened(mask: torch.Tensor, columns: int) -> torch.Tensor:
