@@ -66,9 +66,17 @@ def test_rows_pause_and_resume_with_products_too(
     pausing(model, monkeypatch, longest_fed)
 
 
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_short_prompts_in_bfloat16(halved: Any, length: int) -> None:
-    """What is computed before a row's last token may be a single one."""
-    one = engine(halved)
-    one.start([[7] * length] * 2, [3, 3], Sampling(0.0))
-    assert [len(turn.ids) for turn in one.poll()] == [3, 3]
+@pytest.mark.parametrize("length", [1, 2, 3, 514])
+@pytest.mark.parametrize("joins", [False, True])
+def test_prompts_of_which_a_single_token_is_left_to_compute(
+    model: Any, monkeypatch: pytest.MonkeyPatch, length: int, joins: bool
+) -> None:
+    """The products are not for what is computed before a row's last token: of two tokens one
+    is, of 514 one more than are computed at a time."""
+    monkeypatch.setattr(row_batch, "rows_attention", lambda _model: ROWS)
+    prompt, one = [*range(7, 7 + length)], engine(model)
+    one.start([[5, 6]] if joins else [prompt], [3], Sampling(0.0))
+    if joins:
+        one._batch.join(1, prompt, 3)
+    turn = next(turn for turn in one.poll() if turn.row == int(joins))
+    assert turn.logprobs == pytest.approx(reference(model, prompt + turn.ids, length), abs=2e-5)
