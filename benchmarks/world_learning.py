@@ -14,8 +14,9 @@ RL on the worlds' goals, in copies of their worlds under other names, on other a
 and as much SFT as the CPU time of RL buys. RL can only begin where the start reaches some goals,
 so the first part tells pass@8 of its start, and partial credit along SFT: the share of the calls
 that a goal's own trace makes, with those arguments, in ``docs/world-start.json``. Every policy
-plays all goals of the held-out domains, greedily. What exists is not run again. The last part
-writes ``docs/world-learning.json``.
+plays all goals of the held-out domains, greedily and as RL samples. What exists is not run again;
+runs are kept where other machines find them (``world_runs.py``). The last part puts them together
+in ``docs/world-learning.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -35,6 +36,7 @@ from typing import Any, NamedTuple
 import yaml
 from scores import paired, pooled
 from staged import ROOT, composed, link_to, run
+from world_runs import Score, WorldRun, keep, kept
 
 from astra.arena.prompt import initial_messages
 from astra.arena.reward import RewardMode
@@ -51,6 +53,7 @@ from astra.rollout.live import EpisodeJob, Rollout, RolloutLimits
 from astra.sandbox.limits import SandboxLimits
 from astra.sandbox.local import LocalSandbox
 from astra.store.tables import read_records, write_records
+from astra.tracking.mlflow import file_digest
 from astra.worlds.goal_copies import goal_copy
 from astra.worlds.renaming import renamed
 from worlds import played as by_rule
@@ -95,11 +98,10 @@ RENAMED = {
 """Which copies under other names stand beside conversations of so many tokens at most."""
 RL = (
     "runtime.rl_launch=''", "rl.reward=state", "rl.dev_arenas=0", "rl.save_steps=10",
-    "rl.schedule=[{steps: 40, band: {rollouts: 4, least: 1, most: 3}}]",
-    "rl.min_reward_std=0.05",
+    "rl.steps=20", "rl.groups=8", "rl.learning_rate=4.0e-4", "rl.min_reward_std=0.05",
     "rl.irrelevant_tools=none", "rl.limits.max_turns=8", "rl.limits.max_calls=8",
     "rl.limits.max_response_tokens=1400", "rl.limits.max_result_chars=2048",
-    "rl.limits.max_turn_tokens=112", "rl.groups=4", "rl.micro_batch_size=16", "rl.layout=tree",
+    "rl.limits.max_turn_tokens=112", "rl.micro_batch_size=16", "rl.layout=tree",
 )  # fmt: skip
 ARMS = {
     "rl": "goals to train on, each with its user, in copies of their worlds under other names",
@@ -109,8 +111,8 @@ ARMS = {
     "lookups": "look-up arenas of data/envs_merged.parquet, paid by F1, in place of goals",
 }  # fmt: skip
 """What RL trains on."""
-OFFERED = 240
-"""Arenas that the band of RL is looked for in."""
+OFFERED = 480
+"""Arenas that RL is offered."""
 PACE = (5, 45)
 """Steps of the two runs that tell how long a step of the control takes."""
 TRIES = 8
@@ -230,7 +232,7 @@ def trained(arm: str, seed: int) -> Path:
 
 
 def offer(data: Path, arm: str) -> None:
-    """Write the arenas of an arm that the band is looked for in, and the worlds they play in."""
+    """Write the arenas of an arm that RL is offered, and the worlds they play in."""
     arenas = by_draw(arenas_of(arm))
     if arm in ("lookups", "own_names"):
         arenas = arenas[:OFFERED]
@@ -277,8 +279,9 @@ def without_user(arena: Arena) -> Arena:
 
 def control(seed: int) -> Path:
     """SFT that goes on from the start for as many steps as RL's CPU time buys."""
-    steps = math.ceil(cpu_s(arm_folder("rl", seed)) / step_s())
-    return fine_tuned(arm_folder("control", seed), seed + 1000, PARTS[-1], steps, str(START))
+    found = run_of("rl", seed).buys
+    assert found, "RL says what it buys"
+    return fine_tuned(arm_folder("control", seed), seed + 1000, PARTS[-1], found, str(START))
 
 
 def step_s() -> float:
@@ -290,17 +293,20 @@ def step_s() -> float:
     return (more - few) / (PACE[1] - PACE[0])
 
 
-def scored(folder: Path, policy: Path) -> dict[str, dict[str, float]]:
-    """Success and credit of a policy on each held-out goal, kept in a folder."""
+def scored(folder: Path, policy: Path) -> dict[str, Score]:
+    """What a policy does on each held-out goal, kept in a folder."""
     file = folder / "heldout.json"
     if not file.exists():
-        rollouts = played(policy, drawn(Split.HELDOUT), 1, 0.0)
+        goals = drawn(Split.HELDOUT)
+        greedy, sampled = (played(policy, goals, 1, temperature) for temperature in (0.0, 1.0))
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({
-            one.arena.id: {"success": float(_succeeds(one)), "credit": credit(one)}
-            for one in rollouts
+            one.arena.id: Score(
+                float(_succeeds(one)), float(_succeeds(other)), credit(one)
+            )._asdict()
+            for one, other in zip(greedy, sampled, strict=True)
         }))  # fmt: skip
-    return json.loads(file.read_text())
+    return {id: Score(**score) for id, score in json.loads(file.read_text()).items()}
 
 
 def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float) -> list[Rollout]:
@@ -389,34 +395,82 @@ def floors() -> dict[str, Any]:
         return by_rule(heldout, list(read_records(DATA / "data/goals.parquet", Arena)), sandbox)
 
 
+def run_of(arm: str, seed: int) -> WorldRun:
+    """The run of an arm; trained and played unless it is kept, here or by another machine."""
+    recipe = recipe_of(arm)
+    found = kept().get((arm, seed))
+    if found and found.recipe == recipe:
+        return found
+    folder = arm_folder(arm, seed)
+    match arm:
+        case "start":
+            policy = START
+        case "control":
+            policy = control(seed) / "models/sft"
+        case _:
+            policy = trained(arm, seed) / "models/rl"
+    goals = scored(folder, policy)
+    spent = 0.0 if arm == "start" else cpu_s(folder)
+    buys = math.ceil(spent / step_s()) if arm == "rl" else None
+    run = WorldRun(arm=arm, seed=seed, recipe=recipe, cpu_s=spent, buys=buys,
+                   along=along(folder, policy), goals=goals)  # fmt: skip
+    keep(run)
+    return run
+
+
+def recipe_of(arm: str) -> str:
+    """The settings of an arm, the policy it starts from and the goals it is scored on, as an id."""
+    settings = [RL, OFFERED]
+    if arm == "start":
+        settings = []
+    elif arm == "control":  # how long it goes on is what RL took
+        settings += [SFT, PARTS[-1], repr(RENAMED)]
+    heldout = sorted(one.id for one in drawn(Split.HELDOUT))
+    first = file_digest(START / "model.safetensors")
+    return content_id([arm, settings, WORLDS, first, heldout])
+
+
 def report(seeds: Sequence[int]) -> dict[str, Any]:
-    """What every arm scored on the held-out goals, and paired differences over seeds."""
+    """What every arm that was run scored on the held-out goals, and paired differences over
+    seeds."""
+    runs = kept()
+    arms = {
+        arm: {seed: run for seed in seeds
+              if (run := runs.get((arm, seed))) and run.recipe == recipe_of(arm)}
+        for arm in (*ARMS, "control")
+    }  # fmt: skip
+    arms = {arm: found for arm, found in arms.items() if found}
     # The one start is that of every seed.
-    found = {"start": dict.fromkeys(seeds, scored(WORK / "start", START))}
-    learned: dict[str, Any] = {"start": along(WORK / "start", START)}
-    spent: dict[str, Any] = {}
-    for arm, stage in (dict.fromkeys(ARMS, "rl") | {"control": "sft"}).items():
-        policies = {seed: arm_folder(arm, seed) / f"models/{stage}" for seed in seeds}
-        if ran := {seed: one for seed, one in policies.items() if one.exists()}:
-            found[arm] = {seed: scored(arm_folder(arm, seed), one) for seed, one in ran.items()}
-            learned[arm] = {seed: along(arm_folder(arm, seed), one) for seed, one in ran.items()}
-            spent[arm] = {seed: cpu_s(arm_folder(arm, seed)) for seed in ran}
+    start = run_of("start", 0)
+    scores = {"start": dict.fromkeys(seeds, start.goals)} | {
+        arm: {seed: run.goals for seed, run in found.items()} for arm, found in arms.items()
+    }
     kinds = {goal.id: goal.kind.value for goal in drawn(Split.HELDOUT)}
     told: dict[str, Any] = {
-        "seeds": seeds, "cpu_s": spent, "floors": floors(), "along_arms": learned,
-    }  # fmt: skip
-    told |= {score: compared(score, found, kinds) for score in ("success", "credit")}
+        "seeds": seeds,
+        "cpu_s": _each(arms, lambda run: run.cpu_s),
+        "steps_of_sft_it_buys": _each({"rl": arms.get("rl", {})}, lambda run: run.buys),
+        "floors": floors(),
+        "along_arms": {"start": start.along} | _each(arms, lambda run: run.along),
+    }
+    told |= {score: compared(score, scores, kinds) for score in Score._fields}
     return told
+
+
+def _each(
+    arms: Mapping[str, Mapping[int, WorldRun]], value: Callable[[WorldRun], Any]
+) -> dict[str, dict[int, Any]]:
+    return {arm: {seed: value(run) for seed, run in runs.items()} for arm, runs in arms.items()}
 
 
 def compared(
     score: str,
-    found: Mapping[str, Mapping[int, Mapping[str, Mapping[str, float]]]],
+    found: Mapping[str, Mapping[int, Mapping[str, Score]]],
     kinds: Mapping[str, str],
 ) -> dict[str, Any]:
     """One score of ``found`` (by arm, seed and goal): every arm's mean, differences, and kinds."""
     values = {
-        arm: {seed: {goal: one[score] for goal, one in goals.items()}
+        arm: {seed: {goal: getattr(one, score) for goal, one in goals.items()}
               for seed, goals in runs.items()}
         for arm, runs in found.items()
     }  # fmt: skip
@@ -463,7 +517,7 @@ def described() -> dict[str, Any]:
         "lengths": lengths(),
         "along_sft": {name: along(one, one / "models/sft") for name, one in parts.items()},
         "passes": {one.value: pass_figures(last, one) for one in (Split.TRAIN, Split.HELDOUT)},
-        "heldout": {name: round(fmean(one[name] for one in heldout), 4)
+        "heldout": {name: round(fmean(getattr(one, name) for one in heldout), 4)
                     for name in ("success", "credit")},
     }  # fmt: skip
 
@@ -487,10 +541,10 @@ def main() -> None:
             write(STARTED, described())
         case "rl":
             for seed in arguments.seeds:
-                scored(trained(arguments.arm, seed), arm_folder(arguments.arm, seed) / "models/rl")
+                run_of(arguments.arm, seed)
         case "control":
             for seed in arguments.seeds:
-                scored(control(seed), arm_folder("control", seed) / "models/sft")
+                run_of("control", seed)
         case _:
             write(OUT, report(arguments.seeds))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -17,6 +18,7 @@ from world_goals import worlds_and_goals
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import world_learning
+from world_runs import Score, WorldRun, keep, kept
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
@@ -25,6 +27,74 @@ def test_only_seeds_that_both_have_are_compared() -> None:
     found = world_learning.difference(after, before)
     assert (found["mean"], found["n"], found["seeds"]) == (0.5, 2, [1])
     assert world_learning.difference(after, {3: {"a": 1.0}}) == {}
+
+
+def test_a_policy_is_scored_greedily_and_as_it_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal b succeeds greedily alone, a as it is sampled alone."""
+    asked: list[float] = []
+
+    def played(
+        _policy: Path, goals: list[str], _tries: int, temperature: float
+    ) -> list[SimpleNamespace]:
+        asked.append(temperature)
+        won = "a" if temperature else "b"
+        return [
+            SimpleNamespace(
+                arena=SimpleNamespace(id=goal), score=SimpleNamespace(success=goal == won)
+            )
+            for goal in goals
+        ]
+
+    monkeypatch.setattr(world_learning, "played", played)
+    monkeypatch.setattr(world_learning, "drawn", lambda _split: ["a", "b"])
+    monkeypatch.setattr(world_learning, "credit", lambda _rollout: 0.25)
+    found = world_learning.scored(tmp_path / "arm", Path("policy"))
+    assert found == {"a": Score(0.0, 1.0, 0.25), "b": Score(1.0, 0.0, 0.25)}
+    assert world_learning.scored(tmp_path / "arm", Path("policy")) == found
+    assert asked == [0.0, 1.0], "what exists is not played again"
+
+
+def test_a_run_is_kept_for_other_machines_until_its_recipe_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time nothing is trained or played; another arm's run stays beside it."""
+    file, trained = tmp_path / "runs.jsonl", list[str]()
+    other = WorldRun(arm="alone", seed=0, recipe="r", cpu_s=1.0, buys=None, along={}, goals={})
+    keep(other, file)
+
+    def train(arm: str, seed: int) -> Path:
+        trained.append(f"{arm}-{seed}")
+        return tmp_path
+
+    goals = {"a": Score(1.0, 0.0, 1 / 3)}
+    for name, value in {
+        "kept": lambda: kept(file), "keep": lambda run: keep(run, file), "trained": train,
+        "scored": lambda *_: goals, "along": lambda *_: {"dev": {"success": 0.5}},
+        "cpu_s": lambda _: 90.0, "step_s": lambda: 4.0, "recipe_of": lambda _: "now",
+    }.items():  # fmt: skip
+        monkeypatch.setattr(world_learning, name, value)
+    run = world_learning.run_of("rl", 3)
+    assert (run.cpu_s, run.buys) == (90.0, 23)
+    again = world_learning.run_of("rl", 3)
+    assert again.goals == {"a": Score(1.0, 0.0, 0.3333)}
+    assert kept(file) == {("alone", 0): other, ("rl", 3): again}
+    assert trained == ["rl-3"]
+    monkeypatch.setattr(world_learning, "recipe_of", lambda _: "another")
+    assert world_learning.run_of("rl", 3).recipe == "another"
+    assert trained == ["rl-3", "rl-3"]
+
+
+def test_a_recipe_is_that_of_its_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_learning, "drawn", lambda _split: [SimpleNamespace(id="a")])
+    before = {arm: world_learning.recipe_of(arm) for arm in ("start", "rl", "alone", "control")}
+    assert len(set(before.values())) == 4
+    monkeypatch.setattr(world_learning, "OFFERED", 3)
+    after = {arm: world_learning.recipe_of(arm) for arm in before}
+    assert {arm for arm in before if before[arm] != after[arm]} == {"rl", "alone", "control"}
+    monkeypatch.setattr(world_learning, "drawn", lambda _split: [SimpleNamespace(id="b")])
+    assert not {*after.values()} & {world_learning.recipe_of(arm) for arm in before}
 
 
 def test_a_folder_of_other_parameters_is_refused(tmp_path: Path) -> None:
