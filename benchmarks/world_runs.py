@@ -47,7 +47,7 @@ class WorldRun(BaseModel):
 
 
 Runs = dict[tuple[str, int], WorldRun]
-"""By arm and seed."""
+"""The runs of an arm and seed."""
 
 
 def kept(file: Path = RUNS) -> Runs:
