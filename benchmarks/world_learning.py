@@ -279,9 +279,9 @@ def without_user(arena: Arena) -> Arena:
 
 def control(seed: int) -> Path:
     """SFT that goes on from the start for as many steps as RL's CPU time buys."""
-    found = run_of("rl", seed).buys
-    assert found, "RL says what it buys"
-    return fine_tuned(arm_folder("control", seed), seed + 1000, PARTS[-1], found, str(START))
+    steps = run_of("rl", seed).buys
+    assert steps, "the run of RL says what its time buys"
+    return fine_tuned(arm_folder("control", seed), seed + 1000, PARTS[-1], steps, str(START))
 
 
 def step_s() -> float:
@@ -302,11 +302,11 @@ def scored(folder: Path, policy: Path) -> dict[str, Score]:
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({
             one.arena.id: Score(
-                float(_succeeds(one)), float(_succeeds(other)), credit(one)
-            )._asdict()
+                float(_succeeds(one)), float(_succeeds(other)), round(credit(one), 4)
+            )
             for one, other in zip(greedy, sampled, strict=True)
         }))  # fmt: skip
-    return {id: Score(**score) for id, score in json.loads(file.read_text()).items()}
+    return {id: Score(*score) for id, score in json.loads(file.read_text()).items()}
 
 
 def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float) -> list[Rollout]:
@@ -325,6 +325,7 @@ def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float)
         return driver.run(jobs, Sampling(temperature, 0))
 
 
+@cache
 def drawn(split: Split, count: int | None = None) -> list[Arena]:
     """Goals of a split, all or so many, in an order that their ids give."""
     goals = [one for one in read_arenas(DATA / "data/goals.parquet") if one.split is split]

@@ -8,14 +8,16 @@ the one of now: its settings, the goals it is scored on and the policy it began 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from filelock import FileLock
 from pydantic import BaseModel, ConfigDict
 from staged import ROOT
 
 from astra.records.base import canonical_json
 
 RUNS = ROOT / "docs/world-runs.jsonl"
+LOCK = ROOT / "runs/world-runs.lock"
 
 
 class Score(NamedTuple):
@@ -46,27 +48,19 @@ class WorldRun(BaseModel):
     """The held-out goals, by id."""
 
 
-Runs = dict[tuple[str, int], WorldRun]
-"""The runs of an arm and seed."""
-
-
-def kept(file: Path = RUNS) -> Runs:
-    """All runs of a file, whatever their recipe; none where there is no file."""
+def kept(file: Path = RUNS) -> dict[tuple[str, int], WorldRun]:
+    """All runs of a file by arm and seed, whatever their recipe; none where there is no file."""
     lines = file.read_text().splitlines() if file.exists() else []
     found = map(WorldRun.model_validate_json, lines)
     return {(one.arm, one.seed): one for one in found}
 
 
 def keep(run: WorldRun, file: Path = RUNS) -> None:
-    """Put a run in the place of the one of its arm and seed. Runs that end at once would lose one
-    another's: each reads the file anew, and writes it by name in one go."""
-    runs = kept(file) | {(run.arm, run.seed): run}
-    lines = [canonical_json(_rounded(runs[key])) for key in sorted(runs)]
-    part = file.with_suffix(".part")
-    part.write_text("".join(f"{line}\n" for line in lines))
-    part.replace(file)
-
-
-def _rounded(run: WorldRun) -> dict[str, Any]:
-    goals = {id: [round(value, 4) for value in score] for id, score in run.goals.items()}
-    return run.model_dump(mode="json") | {"goals": goals}
+    """Put a run in the place of the one of its arm and seed; two that end at once are both kept."""
+    LOCK.parent.mkdir(exist_ok=True)
+    with FileLock(LOCK):
+        runs = kept(file) | {(run.arm, run.seed): run}
+        lines = [canonical_json(runs[key].model_dump(mode="json")) for key in sorted(runs)]
+        part = file.with_suffix(".part")
+        part.write_text("".join(f"{line}\n" for line in lines))
+        part.replace(file)

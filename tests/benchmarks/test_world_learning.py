@@ -68,7 +68,7 @@ def test_a_run_is_kept_for_other_machines_until_its_recipe_changes(
         trained.append(f"{arm}-{seed}")
         return tmp_path
 
-    goals = {"a": Score(1.0, 0.0, 1 / 3)}
+    goals = {"a": Score(1.0, 0.0, 0.3333)}
     for name, value in {
         "kept": lambda: kept(file), "keep": lambda run: keep(run, file), "trained": train,
         "scored": lambda *_: goals, "along": lambda *_: {"dev": {"success": 0.5}},
@@ -77,9 +77,9 @@ def test_a_run_is_kept_for_other_machines_until_its_recipe_changes(
         monkeypatch.setattr(world_learning, name, value)
     run = world_learning.run_of("rl", 3)
     assert (run.cpu_s, run.buys) == (90.0, 23)
-    again = world_learning.run_of("rl", 3)
-    assert again.goals == {"a": Score(1.0, 0.0, 0.3333)}
-    assert kept(file) == {("alone", 0): other, ("rl", 3): again}
+    assert run.goals == goals
+    assert world_learning.run_of("rl", 3) == run
+    assert kept(file) == {("alone", 0): other, ("rl", 3): run}
     assert trained == ["rl-3"]
     monkeypatch.setattr(world_learning, "recipe_of", lambda _: "another")
     assert world_learning.run_of("rl", 3).recipe == "another"
