@@ -483,7 +483,7 @@ def compared(
         "by_kind": {
             kind: {"goals": sum(one == kind for one in kinds.values())} | {
                 arm: round(fmean(value for goals in runs.values() for goal, value in goals.items()
-                                 if kinds[goal] == kind), 4)
+                                 if kinds[goal] == kind), 6)
                 for arm, runs in values.items()
             }
             for kind in sorted({*kinds.values()})
@@ -503,7 +503,7 @@ def difference(
 
 def estimate(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     found = pooled(runs)
-    return {name: round(getattr(found, name), 4) for name in ("mean", "low", "high", "n")}
+    return {name: round(getattr(found, name), 6) for name in ("mean", "low", "high", "n")}
 
 
 def described() -> dict[str, Any]:
