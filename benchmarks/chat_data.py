@@ -36,8 +36,8 @@ SHOWN = {
 }  # fmt: skip
 """The training arenas (their gold episodes) and the conversations of ``sft_set`` that a part is
 shown, from which to which but those ``FOR_RL``: the last part of SFT, and the control, see again
-all that SFT saw. What watches training is counted alike, in the development arenas and the
-evaluation samples."""
+all arenas and conversations, and no function calls (``chat_calls.FILES``). What watches training is
+counted alike, in the development arenas and the evaluation samples."""
 FOR_RL = (*range(400, 550), *range(1150, 1188))
 """The training arenas that no part shows and RL trains in."""
 Shown = tuple[Sequence[Message], Sequence[Tool]]

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from scores import paired, pooled
-from staged import ROOT, composed, link_to, run
+from staged import ROOT, composed, keyed, link_to, run
 from world_runs import Score, WorldRun, keep, kept
 
 from astra.arena.prompt import initial_messages
@@ -60,6 +60,7 @@ from worlds import played as by_rule
 
 WORK = ROOT / "runs/world_learning"
 DATA = WORK / "data"
+LOOKUPS = ROOT / "data/envs_merged.parquet"
 START = ROOT / "policies/world-start"
 """Where RL and its control begin: what ``--part start`` gave, in bfloat16."""
 STARTED = ROOT / "docs/world-start.json"
@@ -216,14 +217,18 @@ def started() -> dict[str, Path]:
 
 
 def arm_folder(arm: str, seed: int) -> Path:
-    return WORK / f"{arm}-{seed}"
+    """Where a run lies: one of another recipe lies elsewhere."""
+    return keyed(WORK, f"{arm}-{seed}", recipe_of(arm))
+
+
+def rl_settings(arm: str) -> tuple[str, ...]:
+    return (*RL, "rl.reward=f1") if arm == "lookups" else RL
 
 
 def trained(arm: str, seed: int) -> Path:
     """RL from the start on an arm's arenas."""
     folder = arm_folder(arm, seed)
-    paid = ("rl.reward=f1",) if arm == "lookups" else ()
-    prepare(folder, [*RL, *paid, f"rl.seed={seed}"])
+    prepare(folder, [*rl_settings(arm), f"rl.seed={seed}"])
     if not (folder / "data/envs_merged.parquet").exists():
         offer(folder / "data", arm)
     link_to(folder / "models/sft", START)
@@ -257,7 +262,7 @@ def copied(goals: Iterable[Arena]) -> tuple[list[Arena], list[World]]:
 def arenas_of(arm: str) -> list[Arena]:
     """The training arenas of an arm, by id, as the project's tables have them."""
     if arm == "lookups":
-        merged = read_records(ROOT / "data/envs_merged.parquet", Arena)
+        merged = read_records(LOOKUPS, Arena)
         return [one for one in merged if one.split is Split.TRAIN and not one.world_id]
     goals = read_records(DATA / "data/goals.parquet", Arena)
     goals = [one for one in goals if one.split is Split.TRAIN]
@@ -310,19 +315,26 @@ def scored(folder: Path, policy: Path) -> dict[str, Score]:
 
 
 def played(policy: Path, goals: Sequence[Arena], tries: int, temperature: float) -> list[Rollout]:
-    """Episodes of a saved policy, ``tries`` of each goal in a row, with RL's limits."""
+    """Episodes of a saved policy, ``tries`` of each goal in a row, with RL's limits. SystemExit
+    where our own machinery lost one: it says nothing of the policy."""
     from astra.rollout.batched import BatchedEngine
     from astra.rollout.chat import load_policy
     from astra.rollout.driver import RolloutDriver
     from astra.rollout.engine import Sampling
 
-    limits = RolloutLimits.model_validate(composed(["scale=smoke", *RL])["rl"]["limits"])
+    limits = RolloutLimits.model_validate(stage_settings("rl", RL)["limits"])
     loaded = load_policy(PolicyConfig.saved(str(policy), "float32"))
     engine = BatchedEngine(loaded.model, loaded.codec.eos_id, loaded.codec.pad_id, 64)
     with LocalSandbox(SandboxLimits(cpu_s=600, call_timeout_s=30.0)) as sandbox:
         driver = RolloutDriver(engine, loaded.codec, sandbox, limits, RewardMode.STATE)
         jobs = [EpisodeJob(goal) for goal in goals for _ in range(tries)]
-        return driver.run(jobs, Sampling(temperature, 0))
+        rollouts = driver.run(jobs, Sampling(temperature, 0))
+    if lost := [one.problem for one in rollouts if one.score is None]:
+        raise SystemExit(
+            f"{len(lost)} of {len(rollouts)} episodes of {policy} have no score; the last problem "
+            f"was: {lost[-1]}. Run the same command again: what was trained is kept"
+        )
+    return rollouts
 
 
 @cache
@@ -421,14 +433,24 @@ def run_of(arm: str, seed: int) -> WorldRun:
 
 def recipe_of(arm: str) -> str:
     """The settings of an arm, the policy it starts from and the goals it is scored on, as an id."""
-    settings = [RL, OFFERED]
-    if arm == "start":
-        settings = []
-    elif arm == "control":  # how long it goes on is what RL took
-        settings += [SFT, PARTS[-1], repr(RENAMED)]
+    rl = stage_settings("rl", rl_settings(arm))
+    match arm:
+        case "start":  # plays as RL does
+            settings = [rl["limits"]]
+        case "control":  # how long it goes on is what RL took
+            settings = [rl, OFFERED, stage_settings("sft", SFT), PARTS[-1], repr(RENAMED)]
+        case "lookups":
+            settings = [rl, OFFERED, file_digest(LOOKUPS)]
+        case _:
+            settings = [rl, OFFERED]
     heldout = sorted(one.id for one in drawn(Split.HELDOUT))
     first = file_digest(START / "model.safetensors")
     return content_id([arm, settings, WORLDS, first, heldout])
+
+
+@cache
+def stage_settings(stage: str, overrides: tuple[str, ...]) -> dict[str, Any]:
+    return composed(["scale=smoke", *overrides])[stage]
 
 
 def report(seeds: Sequence[int]) -> dict[str, Any]:

@@ -356,7 +356,10 @@ def played(made: Sequence[World], arenas: Sequence[Arena], sandbox: LocalSandbox
         f"floor_{name}": [reached[name], tried[name], *wilson(reached[name], tried[name])]
         for name in WorldScript if name is not WorldScript.REFERENCE
     }  # fmt: skip
-    return {"reference_rewarded": reached[WorldScript.REFERENCE] / max(1, len(arenas)), **floors}
+    return {
+        "reference_rewarded": reached[WorldScript.REFERENCE] / max(1, tried[WorldScript.REFERENCE]),
+        **floors,
+    }
 
 
 def wilson(hits: int, tries: int) -> tuple[float, float]:

@@ -156,6 +156,45 @@ def test_a_date_that_is_not_told(text: str, expected: str) -> None:
     assert faults(DUE, READ, agent(text)) == (expected,)
 
 
+@pytest.mark.parametrize(
+    "hedge",
+    [
+        "You may say that it is {}.", "I might say that it is {}.", "If it is this one it is {}.",
+        "Once it is checked it is {}.", "In case you want to know it is {}.",
+        "Another loan is {}.", "The other loan is {}.", "The remaining loan is {}.",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("column", ["due", "renewals", "state"])
+@pytest.mark.parametrize("apart", [False, True], ids=["one message", "a message each"])
+def test_who_hedges_over_all_candidates_tells_none(hedge: str, column: str, apart: bool) -> None:
+    lead = {"due": "due on ", "renewals": "renewed, renewals: ", "state": ""}[column]
+    said = [hedge.format(f"{lead}{row[column]}") for row in LOANS]
+    talk = [agent(text) for text in said] if apart else [agent(" ".join(said))]
+    for row in LOANS:
+        asked = goal(column, row["loan_id"])
+        assert faults(asked, READ, *talk, opening="What of my loan?") == ("said_among_others:0",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "As you can see, it is due on 2026-09-25. The other loan is due on 2026-10-01.",
+        "You can keep it until 2026-09-25.",
+        "You may keep it until 2026-09-25; you may keep Dune until 2026-10-01.",
+        "It is due on 2026-09-25. If you renew it you may keep it until 2026-10-03.",
+        "If you want to know, it is due on 2026-09-25.",
+    ],
+)
+def test_one_value_told_in_careful_words_is_told(text: str) -> None:
+    assert faults(DUE, READ, agent(text), opening="When is my loan Emma due?") == ()
+
+
+def test_as_you_can_see_claims() -> None:
+    seen = agent("As you can see, it is due on 2026-10-01.")
+    right = agent("It is due on 2026-09-25.")
+    assert faults(DUE, READ, seen, right) == ("said_among_others:0",)
+
+
 def test_values_are_counted_over_all_messages() -> None:
     right, wrong = agent("It is due on 2026-09-25."), agent("It is due on 2026-10-01.")
     listed = agent("LN1: 2026-09-25\nLN2: 2026-10-01\nLN3: 2026-10-03")

@@ -93,8 +93,24 @@ def test_a_recipe_is_that_of_its_arm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world_learning, "OFFERED", 3)
     after = {arm: world_learning.recipe_of(arm) for arm in before}
     assert {arm for arm in before if before[arm] != after[arm]} == {"rl", "alone", "control"}
+    limits = [one for one in world_learning.RL if "max_turns" not in one]
+    monkeypatch.setattr(world_learning, "RL", (*limits, "rl.limits.max_turns=2"))
+    short = {arm: world_learning.recipe_of(arm) for arm in before}
+    assert all(after[arm] != short[arm] for arm in before), "all play under these limits"
+    assert world_learning.arm_folder("start", 0) != world_learning.WORK / "start-0"
     monkeypatch.setattr(world_learning, "drawn", lambda _split: [SimpleNamespace(id="b")])
     assert not {*after.values()} & {world_learning.recipe_of(arm) for arm in before}
+
+
+def test_an_episode_that_was_lost_is_no_failure_of_the_policy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from astra.rollout.driver import RolloutDriver
+
+    lost = SimpleNamespace(score=None, problem="no room in time")
+    monkeypatch.setattr(RolloutDriver, "run", lambda *_: [lost])
+    with pytest.raises(SystemExit, match=r"1 of 1 episodes .* have no score.*no room in time"):
+        world_learning.played(world_learning.START, [], 1, 0.0)
 
 
 def test_a_folder_of_other_parameters_is_refused(tmp_path: Path) -> None:

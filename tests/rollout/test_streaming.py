@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pytest
 from episodes import ARENA, LIMITS, expert, solved
 
 from astra.arena.env import ArenaError
-from astra.records.message import ToolCall, ToolResult
+from astra.records.message import CallStatus, ToolCall, ToolResult
 from astra.records.trajectory import StopReason
 from astra.rollout import streaming
 from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec
@@ -150,6 +151,38 @@ def test_running_out_of_time_keeps_what_was_done(codec: ChatCodec, sandbox: Loca
     assert rollout.score is not None
     assert 0 < rollout.score.reward < 1
     assert rollout.mask[-1] == 0, "the result it got is there, the turn that never came is not"
+
+
+def test_calls_that_run_out_of_time_count(
+    codec: ChatCodec, sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they did to the arena stands, and so they are charged."""
+    executed = streaming.execute_batch
+
+    def slow(pairs: Sequence[tuple[Any, ToolCall]]) -> list[ToolResult]:
+        time.sleep(1)
+        return executed(pairs)
+
+    monkeypatch.setattr(streaming, "execute_batch", slow)
+    driver = StreamingDriver(ScriptedTurns(expert(codec)), codec, sandbox, LIMITS, timeout_s=0.5)
+    (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling())
+    assert rollout.stop_reason == StopReason.TIMEOUT
+    assert [one.call.name for one in rollout.calls] == ["find_manager"]
+    assert rollout.score is not None
+    assert rollout.score.solved == 1
+
+
+def test_calls_that_fail_for_us_out_of_time_are_not_scored(
+    codec: ChatCodec, sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(pairs: Sequence[tuple[Any, ToolCall]]) -> list[ToolResult]:
+        time.sleep(1)
+        return [ToolResult(status=CallStatus.INFRA, content="gone") for _ in pairs]
+
+    monkeypatch.setattr(streaming, "execute_batch", slow)
+    driver = StreamingDriver(ScriptedTurns(expert(codec)), codec, sandbox, LIMITS, timeout_s=0.5)
+    (rollout,) = driver.run([EpisodeJob(ARENA)], Sampling())
+    assert (rollout.stop_reason, rollout.score) == (StopReason.INFRA, None)
 
 
 def test_an_episode_without_any_turn_is_ours_to_answer_for(

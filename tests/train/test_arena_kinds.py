@@ -55,6 +55,21 @@ def test_dev_arenas_are_counted_among_the_chosen_kinds(arenas: list[Arena], tmp_
     assert [arena.kind for arena in found.dev] == [QuestionKind.CODE]
 
 
+def test_a_prompt_that_does_not_fit_neither_trains_nor_watches(
+    arenas: list[Arena], tmp_path: Path
+) -> None:
+    long = {arenas[0].id, arenas[-1].id}
+    asked = [
+        one.model_copy(update={"main_question": "long " * 30_000}) if one.id in long else one
+        for one in arenas
+    ]
+    found = chosen(asked, tmp_path)
+    assert {(one.item, one.reason) for one in found.rejections} == {
+        (id, "prompt_too_long") for id in long
+    }
+    assert (len(found.train), len(found.dev)) == (4, 2)
+
+
 def test_kinds_that_no_arena_has_are_named_with_those_there_are(
     arenas: list[Arena], tmp_path: Path
 ) -> None:

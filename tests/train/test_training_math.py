@@ -145,6 +145,13 @@ def test_filling_off_takes_the_first_groups_and_replaces_only_lost_ones() -> Non
     assert (filled.informative, filled.surplus) == (1, [])
 
 
+def test_filling_off_prefers_no_group_where_more_were_rolled_than_asked_for() -> None:
+    filler: BatchFiller[int] = BatchFiller(lambda n: n == 3, max_rounds=1, adaptive=False)
+    filled = filler.fill(3, lambda count, _: [1, 2, 3, 3])  # two ranks roll two each
+    assert sorted(filled.groups) == [1, 2, 3]
+    assert (filled.informative, filled.rolled, filled.surplus) == (1, 4, [])
+
+
 def test_surplus_is_handed_back_and_comes_first_next_time() -> None:
     filler: BatchFiller[int] = BatchFiller(lambda n: True, max_rounds=3)
     filler.rate = 0.5

@@ -23,17 +23,11 @@ from astra.arena.statements import (
     number,
     numbers_in,
     places_of,
-    plain_text,
+    sentences,
     states,
 )
 from astra.records.qa import Answer, AnswerType
 
-_SHORT = re.compile(
-    r"\b(jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|mr|mrs|ms|dr|approx|nr|no(?=\.\s\d))\.(?=\s)",
-    re.I,
-)
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
-_MARKER = re.compile(r"^\s*(?:(?:[-+*•>|]|\d{1,2}[.)])\s+)+")
 _CLAUSE = re.compile(r",(?!\d)|\s[-–—]+\s|[;:](?=\s)|\b(?:and|but|while|whereas|though)\b")
 _ASKING = re.compile(
     r"\W*(?:is|are|was|were|do|does|did|can|could|shall|should|may|might|will|would|have|has|"
@@ -62,7 +56,7 @@ _PAST = re.compile(r"\b(?:was|were|had been|before|previous(?:ly)?|earlier|forme
                    r"used to|instead of|up|down|originally|so far|until now)\b")  # fmt: skip
 _ANOTHER = re.compile(r"\b(?:another|other|remaining)((?:\s+\w+){1,3})")
 _SUPPOSED = re.compile(
-    r"\b(?:you|we|i)\s+(?:can|may|could|might|want)\b|"
+    r"(?<!\bas )\b(?:you|we|i)\s+(?:can|may|could|might|want)\b|"
     r"\b(?:if|once|when|unless|as soon as)\s+(?:it|this|that|the|you|we|i)\b(?!.*,)"
 )
 """What may come to be is not told."""
@@ -85,11 +79,13 @@ class Mention(NamedTuple):
 
 
 class ToldValue(NamedTuple):
-    """A value claimed of the row asked about. ``listed``: among those of other rows."""
+    """A value claimed of the row asked about. ``listed``: among those of other rows; ``hedged``: as
+    what may be, or of another row that is not named, so that beside others it tells nothing."""
 
     value: Any
     right: bool
     listed: bool
+    hedged: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,30 +156,30 @@ def claims(
         keys = _keys(subject, sentence)
         named = keys or (named if nested else keys)
         mentions = _mentions(subject, sentence)
-        told = [
+        stated = [
             one for one in mentions
             if _is_told(sentence, one) and (one.right or not (
                 one.value in subject.asked
                 or (one.value in known and not _is_beside(sentence, mentions, one))
                 or _is_past(one, sentence, past)
-                or _SUPPOSED.search(sentence[: one.start])
             ))
         ]  # fmt: skip
+        hedged = {} if named else {one: _is_hedged(subject, sentence, one) for one in stated}
+        told = [one for one in stated if one.right or not _SUPPOSED.search(sentence[: one.start])]
         for one, about in _attributed(subject, sentence, told, named):
             if about and not about & subject.keys:
                 others += 1
-            elif one.right or not _is_of_another(subject, sentence, one):
-                found.append(ToldValue(one.value, one.right, bool(about)))
+            elif one.right or not (
+                _is_of_some_other(subject, sentence) or _is_of_a_named_row(subject, sentence, one)
+            ):
+                found.append(ToldValue(one.value, one.right, bool(about), hedged.get(one, False)))
+        found += [
+            ToldValue(one.value, False, False, True)
+            for one, is_so in hedged.items()
+            if is_so and not one.right
+        ]
     listed = others > 1
     return [one._replace(listed=one.listed and listed) for one in found]
-
-
-def sentences(text: str) -> Iterator[tuple[str, bool]]:
-    """The sentences and lines of a text, normalised, and whether each stands under the one before
-    it."""
-    for raw in _SENTENCE.split(_SHORT.sub(r"\1", plain_text(text))):
-        if sentence := normalise(_MARKER.sub("", raw)):
-            yield sentence, raw[:1].isspace() or _MARKER.match(raw) is not None
 
 
 def _keys(subject: AskedCell, sentence: str) -> frozenset[str]:
@@ -303,10 +299,19 @@ def _is_predicate(subject: AskedCell, sentence: str, one: Mention) -> bool:
     return bool(last) and _stem(last[0]) in subject.words
 
 
-def _is_of_another(subject: AskedCell, sentence: str, one: Mention) -> bool:
+def _is_hedged(subject: AskedCell, sentence: str, one: Mention) -> bool:
+    """Whether a value is said in words that claim nothing of a row that they name."""
+    return (
+        _SUPPOSED.search(sentence[: one.start]) is not None or _is_of_some_other(subject, sentence)
+    ) and (one.right or not _is_of_a_named_row(subject, sentence, one))
+
+
+def _is_of_some_other(subject: AskedCell, sentence: str) -> bool:
+    return any(stems(found[1]) & subject.nouns for found in _ANOTHER.finditer(sentence))
+
+
+def _is_of_a_named_row(subject: AskedCell, sentence: str, one: Mention) -> bool:
     """Whether a wrong value is told of another row: one that has it and is named by what it is."""
-    if any(stems(found[1]) & subject.nouns for found in _ANOTHER.finditer(sentence)):
-        return True
     rest = f"{sentence[: one.start]} _ {sentence[one.end :]}"
     return any(
         subject.normal(row.get(subject.column)) == one.value

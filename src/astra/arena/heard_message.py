@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from astra.arena import act_phrases as phrases
 from astra.arena import told_phrases as tells
-from astra.arena.claims import name_stems, sentences, stems
-from astra.arena.statements import places_of
+from astra.arena.claims import name_stems, stems
+from astra.arena.statements import places_of, sentences
 from astra.arena.traces import proposal
 from astra.arena.world_words import changing_tools, world_words
 from astra.records.world import AgentAct, EventKind, TraceEvent, World

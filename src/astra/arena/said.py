@@ -120,6 +120,10 @@ class _Hearing:
     early: bool = False
     among: bool = False
     """It was stated, but not told as the answer."""
+    hinted: bool = False
+    """It was told in time, but only in words that claim nothing for certain."""
+    hedged: set[Any] = field(default_factory=set[Any])
+    """The values that were said in such words: of several none is told."""
     sentences: dict[str, frozenset[Any]] = field(default_factory=dict[str, frozenset[Any]])
 
     def hear(self, text: str, seen: Cells, now: _Rows) -> None:
@@ -130,9 +134,10 @@ class _Hearing:
             self._hear_cell(self.subject, text, is_known, now)
 
     def fault(self) -> str:
-        if self.told and not self.wrong:
+        told = self.told or (self.hinted and len(self.hedged) == 1)
+        if told and not self.wrong:
             return ""
-        if self.told or (self.among and not self.early):
+        if self.told or self.hinted or (self.among and not self.early):
             return "said_among_others"
         return "said_unread" if self.early else "unsaid"
 
@@ -144,10 +149,13 @@ class _Hearing:
         past = (subject.normal(cell) for one in self.cells
                 for cell in now.past(*one, subject.column))  # fmt: skip
         found = claims(subject, text, self.known | {*still}, frozenset(past))
+        self.hedged |= {one.value for one in found if one.hedged}
+        self.wrong |= any(not (one.right or one.hedged) for one in found)
         right = [one for one in found if one.right]
-        self.wrong |= len(right) < len(found)
         if _is_answer(right, self.named):
-            self.told |= is_known and is_true
+            firm = _is_answer([one for one in right if not one.hedged], self.named)
+            self.told |= firm and is_known and is_true
+            self.hinted |= is_known and is_true
             self.early |= not (is_known and is_true)
         elif right or _is_stated_among(subject, self.say.answer, text):
             self.among = True

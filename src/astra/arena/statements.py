@@ -38,6 +38,12 @@ _MARKUP = (
     (re.compile(r"(?<![^\W_])_+|_+(?![^\W_])"), ""),
 )
 """What marks text up, and what is left of it."""
+_SHORT = re.compile(
+    r"\b(jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|mr|mrs|ms|dr|approx|nr|no(?=\.\s\d))\.(?=\s)",
+    re.I,
+)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_MARKER = re.compile(r"^\s*(?:(?:[-+*•>|]|\d{1,2}[.)])\s+)+")
 _BREAKS = re.compile(r"[\s=|()\[\]{}<>\"“”„*`;!?]+|(?<=[^\W\d]):|,(?!\d)|[—–]")
 """What stands between tokens; a comma inside 1,042 and a colon inside 10:30 do not."""
 _EDGES = ".,:'"
@@ -52,6 +58,14 @@ def plain_text(text: str) -> str:
     for pattern, left in _MARKUP:
         text = pattern.sub(left, text)
     return text
+
+
+def sentences(text: str) -> Iterator[tuple[str, bool]]:
+    """The sentences and lines of a text, normalised, and whether each stands under the one before
+    it."""
+    for raw in _SENTENCE.split(_SHORT.sub(r"\1", plain_text(text))):
+        if sentence := normalise(_MARKER.sub("", raw)):
+            yield sentence, raw[:1].isspace() or _MARKER.match(raw) is not None
 
 
 def states(answer: Answer, text: str) -> bool:

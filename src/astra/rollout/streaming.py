@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
-from astra.arena.env import ArenaEnv, execute_batch
+from astra.arena.env import execute_batch
 from astra.arena.reward import FinalAnswer, RewardMode
-from astra.records.message import ToolCall, ToolResult
+from astra.records.message import ToolCall
 from astra.records.trajectory import StopReason
 from astra.rollout.chat import ChatCodec
 from astra.rollout.driver import NOT_OPENED, TOOL_THREADS, again_where_infra
@@ -198,7 +198,9 @@ class StreamingDriver:
                     async with asyncio.timeout(self._timeout_s):
                         await self._converse(live, talk, sampling, pool)
             except TimeoutError:
-                if live.rollout.completion_ids:
+                if live.ended:
+                    pass  # by what its last calls brought
+                elif live.rollout.completion_ids:
                     live.episode.abort(StopReason.TIMEOUT)
                 else:
                     live.lose(f"no turn in {self._timeout_s} s")
@@ -219,27 +221,28 @@ class StreamingDriver:
             seeded = Sampling(sampling.temperature, (sampling.seed + 101 * number) % 2**31)
             calls = live.take(await talk(ids, budget, seeded))
             if calls:
-                live.answer(await self._execute(live.env, calls, pool))
+                await self._execute(live, calls, pool)
             following = live.next_turn()
             if following is None:
                 return
             budget, number = following[1], number + 1
 
     async def _execute(
-        self, env: ArenaEnv, calls: Sequence[ToolCall], pool: ThreadPoolExecutor
-    ) -> list[ToolResult]:
+        self, live: LiveRollout, calls: Sequence[ToolCall], pool: ThreadPoolExecutor
+    ) -> None:
         started = time.monotonic()
-        running = pool.submit(execute_batch, [(env, call) for call in calls])
+        running = pool.submit(execute_batch, [(live.env, call) for call in calls])
         try:
-            results = await asyncio.shield(asyncio.wrap_future(running))
+            await asyncio.shield(asyncio.wrap_future(running))
         except asyncio.CancelledError:
             # A session belongs to one thread at a time: it is closed once the calls are over,
-            # which their own time limits see to.
+            # which their own time limits see to. What they did counts, and so do they.
             await asyncio.wait([asyncio.wrap_future(running)])
+            live.answer(running.result())
             raise
+        live.answer(running.result())
         self.tool_calls += len(calls)
         self.tool_seconds += time.monotonic() - started
-        return results
 
 
 def _seeded(sampling: Sampling, position: int, attempt: int) -> Sampling:

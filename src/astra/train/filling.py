@@ -52,7 +52,8 @@ class BatchFiller(Generic[Group]):
     def fill(
         self, need: int, roll: Callable[[int, int], Sequence[Group]], carried: Sequence[Group] = ()
     ) -> Filled[Group]:
-        """A batch of ``need`` groups; ``roll(count, round)`` returns at most ``count`` groups.
+        """A batch of ``need`` groups; ``roll(count, round)`` returns some ``count`` groups: fewer
+        where some are lost, more where ranks roll as many each.
 
         ``carried`` is earlier surplus: it comes first. Raises ValueError where so many groups are
         lost that the batch stays short after ``REPLACEMENT_ROUNDS`` more rounds.
@@ -64,6 +65,8 @@ class BatchFiller(Generic[Group]):
             groups = roll(count, rounds)
             rounds += 1
             rolled += len(groups)
+            if not self._adaptive:
+                groups = groups[:count]
             informative = [group for group in groups if self._informative(group)]
             spare += [group for group in groups if not self._informative(group)]
             good += informative

@@ -81,12 +81,12 @@ class RLResult:
 def choose_arenas(
     arenas: Iterable[Arena], codec: ChatCodec, config: RLConfig, folder: Path
 ) -> Arenas:
-    """Training arenas of ``config.kinds`` whose longest prompt fits, and the first ``dev_arenas``
-    of those kinds of the dev split.
+    """Training arenas of ``config.kinds``, and the first ``dev_arenas`` of those kinds of the dev
+    split; without those whose longest prompt does not fit.
 
     Every rank calls it; they share out the encoding through the run's ``folder``.
     """
-    chosen, candidates = Arenas(), list[Arena]()
+    chosen, candidates, dev = Arenas(), list[Arena](), list[Arena]()
     kinds = set(config.kinds or QuestionKind)
     found = Counter[str]()
     for arena in arenas:
@@ -96,8 +96,8 @@ def choose_arenas(
             continue
         if arena.split == Split.TRAIN:
             candidates.append(arena)
-        elif arena.split == Split.DEV and len(chosen.dev) < config.dev_arenas:
-            chosen.dev.append(arena)
+        elif arena.split == Split.DEV and len(dev) < config.dev_arenas:
+            dev.append(arena)
     if found and not candidates:
         listed = ", ".join(f"{kind} {number}" for kind, number in sorted(found.items()))
         raise TrainingError(
@@ -107,13 +107,15 @@ def choose_arenas(
         )
     # Beside the folder: a finished run's is emptied while other ranks may still read lengths.
     lengths = prompt_lengths(
-        candidates, codec, folder.with_name(f"{folder.name}.prompts"), patience_s(config)
+        [*candidates, *dev], codec, folder.with_name(f"{folder.name}.prompts"), patience_s(config)
     )
-    for arena, length in zip(candidates, lengths, strict=True):
+    for arena, length in zip([*candidates, *dev], lengths, strict=True):
         if length > config.limits.max_prompt_tokens:
             chosen.rejections.append(Rejection(item=arena.id, reason="prompt_too_long"))
-        else:
+        elif arena.split == Split.TRAIN:
             chosen.train.append(arena)
+        else:
+            chosen.dev.append(arena)
     if not chosen.train:
         raise TrainingError(
             "envs_merged has no training arena that fits; see metrics/envs_merged.json and "
