@@ -13,11 +13,11 @@ The wheel holds the model quantised to four bits; it is written out below runs/c
 not quite what ``policy=smollm2`` fetches from the hub. SFT has five parts: ``sft_arenas``,
 ``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
 near misses (benchmarks/chat_calls.py), ``sft_more``, which shows further arenas, and ``sft``, which
-shows all arenas and conversations once more. Each part, RL and the control train adapters. They are committed below
-policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the base with the
-adapters of all parts before it and its own merged in, and whoever has these files can go on with
-the next part. A part that was killed, or that used up its CPU minutes, goes on from its newest
-checkpoint when the same command runs again; what it has by then is exported.
+shows all arenas and conversations once more. Each part, RL and the control train adapters. They are
+committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
+base with the adapters of all parts before it and its own merged in, and whoever has these files can
+go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
+newest checkpoint when the same command runs again; what it has by then is exported.
 """
 
 from __future__ import annotations

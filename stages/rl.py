@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from astra.arena.world_table import read_arenas
+from astra.arena.world_table import read_arenas, tables_of
 from astra.records.curriculum import CurriculumArena
 from astra.rollout.chat import PolicyConfig, load_policy
 from astra.rollout.device import prepare_torch
@@ -28,7 +28,7 @@ def main() -> None:
         device = load_device(prepare_torch(runtime, config.seed))
         start = PolicyConfig.saved(str(START), config.dtype)
         policy = load_policy(start, device, weights_dtype(config.dtype, config.lora))
-        inputs = digests(ARENAS, START)
+        inputs = digests(*tables_of(ARENAS), START)
         folder = run_folder("rl", config, inputs)
         arenas = choose_arenas(read_arenas(ARENAS), policy.codec, config, folder)
         stage.enter(claim(folder))

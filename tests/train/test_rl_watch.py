@@ -75,8 +75,8 @@ def watchers(world: int, offset: int = 0) -> list[tuple[RLWatcher, Recorded]]:
         exchange: Any = Together(world, rank, told, barrier)
         watcher = RLWatcher(
             Curves(), Run(None, "", ""), Progress("steps", 9), offset, model=torch.nn.Linear(1, 1),
-            weights_are=driver.weights_are, driver=driver, exchange=exchange, dev=DEV,
-            config=rl_config(dev_every=2, steps=9),
+            weights_are=driver.weights_are, driver=Recorded(driver.faults), dev_driver=driver,
+            exchange=exchange, dev=DEV, config=rl_config(dev_every=2, steps=9),
         )  # fmt: skip
         made.append((watcher, driver))
     return made

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from astra.arena.worlds import UnknownWorld, resolve, world_texts
 from astra.records.environment import Arena
 from astra.records.world import World
@@ -12,6 +14,15 @@ from astra.store.tables import read_records
 
 WORLDS = "worlds.parquet"
 """The table of worlds, which lies beside every table of arenas."""
+
+
+def tables_of(table: Path) -> tuple[Path, ...]:
+    """The tables that ``read_arenas`` reads of a table of arenas: that of worlds too, whose prompts
+    no arena names, where one plays in a world."""
+    worlds = table.with_name(WORLDS)
+    # The column is left out where no arena has a world (Arena.sparse).
+    plays = "world_id" in pq.read_schema(table).names
+    return (table, worlds) if plays and worlds.is_file() else (table,)
 
 
 def read_arenas(table: Path) -> Iterator[Arena]:

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from astra.arena.world_table import tables_of
 from astra.bench.arenas import check_ceiling, job_of, play_jobs
 from astra.bench.checkpoints import prompting
 from astra.bench.config import BenchConfig
@@ -109,7 +110,7 @@ class _Arenas:
     ) -> list[BenchEpisode]:
         """What one checkpoint plays, logged to an MLflow run of its own."""
         config, folder = self.config, Path(policy.path)
-        inputs = digests(self.table, folder) if folder.is_dir() else digests(self.table)
+        inputs = digests(*tables_of(self.table), *([folder] if folder.is_dir() else ()))
         with track("bench", config, inputs, self.runtime, part=name) as run:
             run.tags(checkpoint=name, policy=policy.path, revision=policy.revision or "")
             run.tags(sandbox_tier=self.sandbox.tier)

@@ -246,10 +246,12 @@ class _Training:
             config.final_answer,
         )  # fmt: skip
         driver = build_driver(self._engine, config.engine, setting)
+        last = phases(config)[-1].limits
+        dev_driver = build_driver(self._engine, config.engine, setting._replace(limits=last))
         # They set up the process group, through which ranks talk from here on.
         arguments = grpo_arguments(config, folder, phase.trainer_steps)
         often = self._often(phase, driver, folder)
-        current = self._prepared(phase, driver, often, arguments)
+        current = self._prepared(phase, driver, dev_driver, often, arguments)
         own = resume_point(folder)
         latest = own or self._newest
         if latest is not None:
@@ -287,7 +289,12 @@ class _Training:
         return often
 
     def _prepared(
-        self, phase: Phase, driver: Driver, often: Mapping[str, int], arguments: GRPOConfig
+        self,
+        phase: Phase,
+        driver: Driver,
+        dev_driver: Driver,
+        often: Mapping[str, int],
+        arguments: GRPOConfig,
     ) -> _Trained:
         """The phase's trainer with what watches it; from here on the trainer holds the weights."""
         config, policy = self._config, self._policy.loaded
@@ -295,7 +302,8 @@ class _Training:
         watcher = RLWatcher(
             self._curves, self._run, self._progress, phase.origin,
             model=policy.model, weights_are=roller.weights_are, driver=driver,
-            exchange=self._with_all_ranks(), dev=self._arenas.dev, config=config,
+            dev_driver=dev_driver, exchange=self._with_all_ranks(), dev=self._arenas.dev,
+            config=config,
         )  # fmt: skip
         trainer = AdaptiveGRPOTrainer(
             roller=roller,

@@ -36,8 +36,9 @@ class RLWatcher(Watcher):
     and rolls the development arenas before the first step and every ``dev_every`` steps.
     ``trouble`` is what our own machinery cost these.
 
-    ``weights_are`` hands weights over and ``driver`` rolls with them, with the phase's limits;
-    each rank rolls a share, which ``exchange`` gathers. ``offset`` is the phase's first step.
+    ``weights_are`` hands weights over; ``driver`` rolls the phase, and ``dev_driver`` the
+    development arenas with the same limits in every phase, so that looks can be compared. Each rank
+    rolls a share, which ``exchange`` gathers. ``offset`` is the phase's first step.
     """
 
     LOGGED = ("loss", "grad_norm", "entropy", "filling/informative", "filling/rolled",
@@ -53,13 +54,15 @@ class RLWatcher(Watcher):
         model: Any,
         weights_are: Callable[[int], None],
         driver: Driver,
+        dev_driver: Driver,
         exchange: Exchange,
         dev: Sequence[Arena],
         config: RLConfig,
     ) -> None:
         super().__init__(curves, run, progress, offset)
         self._model, self._config = model, config
-        self._weights_are, self._driver, self._exchange = weights_are, driver, exchange
+        self._weights_are, self._exchange = weights_are, exchange
+        self._driver, self._dev_driver = driver, dev_driver
         self._jobs = [_greedy_job(arena, config) for arena in dev]
         self.trouble = Trouble()
         self.before: dict[str, float] | None = None
@@ -126,12 +129,12 @@ class RLWatcher(Watcher):
         self._model.eval()
         self._weights_are(step)
         world, rank = self._exchange.world, self._exchange.rank
-        greedy, retries = Sampling(temperature=0.0, seed=0), self._driver.infra_retries
-        mine = self._driver.run(self._jobs[rank::world], greedy)
+        greedy, retries = Sampling(temperature=0.0, seed=0), self._dev_driver.infra_retries
+        mine = self._dev_driver.run(self._jobs[rank::world], greedy)
         self._model.train(training)
         # What figures are not made of stays here: most of a rollout is ids.
         told = [replace(one, prompt_ids=[], completion_ids=[], logprobs=[]) for one in mine]
-        everyones = self._exchange.gather((told, self._driver.infra_retries - retries))
+        everyones = self._exchange.gather((told, self._dev_driver.infra_retries - retries))
         rollouts = [everyones[at % world][0][at // world] for at in range(len(self._jobs))]
         self._account(step, rollouts, sum(again for _, again in everyones))
         figures = {name: round(v, 4) for name, v in rollout_figures(rollouts).items()}
