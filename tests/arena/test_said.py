@@ -195,6 +195,32 @@ def test_as_you_can_see_claims() -> None:
     assert faults(DUE, READ, seen, right) == ("said_among_others:0",)
 
 
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("state", ["We have an active catalogue, overdue fines, and returned books."]),
+        ("state", ["All active loans, all overdue loans and all returned loans are listed."]),
+        ("renewals", ["Loans: 0.", "Loans: 1.", "Loans: 2."]),
+        ("renewals", [f"The title of your loan was lent {n} times." for n in range(3)]),
+        ("due", [f"Loan {row['loan_id']} is due on {row['due']}." for row in LOANS]),
+        ("due", ["\n".join(f"{row['loan_id']}: {row['due']}" for row in LOANS * 2)]),
+        ("due", ["\n".join(f"{row['loan_id']}: {row['due']}" for row in LOANS)] * 2),
+    ],
+)
+def test_stray_values_and_lists_of_all_rows_tell_none(column: str, said: list[str]) -> None:
+    """By one who has not met the rules: paid whichever row was meant."""
+    talk = [agent(text) for text in said]
+    for row in LOANS:
+        asked = goal(column, row["loan_id"])
+        assert faults(asked, READ, *talk, opening="What of my loan?") == ("said_among_others:0",)
+
+
+def test_a_list_and_the_row_once_more_answers() -> None:
+    listed = [agent(f"Loan {row['loan_id']} is due on {row['due']}.") for row in LOANS]
+    again = agent("So yours, LN1, is due on 2026-09-25.")
+    assert faults(DUE, READ, *listed, again, opening="When is my loan due?") == ()
+
+
 def test_values_are_counted_over_all_messages() -> None:
     right, wrong = agent("It is due on 2026-09-25."), agent("It is due on 2026-10-01.")
     listed = agent("LN1: 2026-09-25\nLN2: 2026-10-01\nLN3: 2026-10-03")

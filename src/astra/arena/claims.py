@@ -26,32 +26,9 @@ from astra.arena.statements import (
     sentences,
     states,
 )
+from astra.arena.telling import Mention, clauses, is_either, is_question, is_told_in
 from astra.records.qa import Answer, AnswerType
 
-_CLAUSE = re.compile(r",(?!\d)|\s[-–—]+\s|[;:](?=\s)|\b(?:and|but|while|whereas|though)\b")
-_ASKING = re.compile(
-    r"\W*(?:is|are|was|were|do|does|did|can|could|shall|should|may|might|will|would|have|has|"
-    r"which|what|when|who|whose|how|where|why|or)\b"
-)
-_NEGATION = re.compile(
-    r"\b(?:not|never|neither|nor|cannot|hardly|without|instead of|rather than|other than|except|"
-    r"no longer|anything but)\b|n['’]t\b|^\W*no\b(?!\W+(?:later|earlier|more|less|fewer))"
-)
-_DISBELIEF = re.compile(
-    r"(?:\bnot|\bnever|n['’]t)\s+(?:\w+\s+)?(?:think|believe|say|saying|claim|suppose|sure|certain|"
-    r"know|expect|mean|true|correct|right|case)\b|\b(?:wrong|false|untrue|incorrect|mistaken|"
-    r"lie|doubt)\b.*\bthat\b|\bnobody\b"
-)
-_VERB = re.compile(r"\b(?:is|are|was|were|will|has|have|falls?|remains?|costs?|stands?)\b|['’]s\b")
-_BOUND = re.compile(r"\b(?:until|till|before|beyond|after|later than|earlier than|sooner than|"
-                    r"more than|less than|fewer than|only)\W*(?:the\s)?\W*$")  # fmt: skip
-_REFUTED = re.compile(
-    r"\W*(?:(?:is|was|are|would be)\s+|['’]s\s+)?(?:(?:certainly|definitely|simply|clearly)\s+)?"
-    r"(?:(?:not|never)|(?:is|was|are)n['’]t)(?:\W*$|\s+(?:it|right|correct|true|the|your|its|when|"
-    r"what)\b)|\W*(?:is|was|would be)\s+(?:\w+\s+)?(?:wrong|false|incorrect|untrue)\b"
-)
-_EITHER = re.compile(r"(?:^|\W)(?:or|alternatively|otherwise|respectively if|versus|vs)\b|\s?/\s?$")
-_SPEAKER = re.compile(r"\b(?:you|we|i|let)\b")
 _PAST = re.compile(r"\b(?:was|were|had been|before|previous(?:ly)?|earlier|former(?:ly)?|old|from|"
                    r"used to|instead of|up|down|originally|so far|until now)\b")  # fmt: skip
 _ANOTHER = re.compile(r"\b(?:another|other|remaining)((?:\s+\w+){1,3})")
@@ -69,22 +46,14 @@ _BARE = 4
 """A sentence of so few words is about what was asked."""
 
 
-class Mention(NamedTuple):
-    """A value in a sentence, normalised, and where it stands."""
-
-    value: Any
-    start: int
-    end: int
-    right: bool
-
-
 class ToldValue(NamedTuple):
-    """A value claimed of the row asked about. ``listed``: among those of other rows; ``hedged``: as
-    what may be, or of another row that is not named, so that beside others it tells nothing."""
+    """A value claimed of rows: those that a sentence names (``about``), else the one asked about.
+    ``hedged``: as what may be, of another row that is not named, or beside nothing that says what
+    it is; beside others said so it tells nothing."""
 
     value: Any
     right: bool
-    listed: bool
+    about: frozenset[str] = frozenset()
     hedged: bool = False
 
 
@@ -144,13 +113,12 @@ def normal(kind: AnswerType, cell: Any) -> Any:
 def claims(
     subject: AskedCell, text: str, known: frozenset[Any], past: frozenset[Any]
 ) -> list[ToldValue]:
-    """The claims of a message about a cell, in order.
+    """The claims of a message about a cell and about that column of other rows that it names.
 
     ``known``: normalised values that are no claim beside the right one, as those of other cells of
     the row and those that the user said; ``past``: what the cell has been.
     """
     found: list[ToldValue] = []
-    others = 0
     named: frozenset[str] = frozenset()
     for sentence, nested in sentences(text):
         keys = _keys(subject, sentence)
@@ -158,28 +126,26 @@ def claims(
         mentions = _mentions(subject, sentence)
         stated = [
             one for one in mentions
-            if _is_told(sentence, one) and (one.right or not (
+            if is_told_in(sentence, one) and (one.right or not (
                 one.value in subject.asked
                 or (one.value in known and not _is_beside(sentence, mentions, one))
                 or _is_past(one, sentence, past)
             ))
         ]  # fmt: skip
-        hedged = {} if named else {one: _is_hedged(subject, sentence, one) for one in stated}
-        told = [one for one in stated if one.right or not _SUPPOSED.search(sentence[: one.start])]
+        hedged = [one for one in stated if not named and _is_hedged(subject, sentence, one)]
+        told = [
+            one for one in stated
+            if one.right or not (one.loose or _SUPPOSED.search(sentence[: one.start]))
+        ]  # fmt: skip
         for one, about in _attributed(subject, sentence, told, named):
             if about and not about & subject.keys:
-                others += 1
+                found.append(ToldValue(one.value, False, about))
             elif one.right or not (
                 _is_of_some_other(subject, sentence) or _is_of_a_named_row(subject, sentence, one)
             ):
-                found.append(ToldValue(one.value, one.right, bool(about), hedged.get(one, False)))
-        found += [
-            ToldValue(one.value, False, False, True)
-            for one, is_so in hedged.items()
-            if is_so and not one.right
-        ]
-    listed = others > 1
-    return [one._replace(listed=one.listed and listed) for one in found]
+                found.append(ToldValue(one.value, one.right, about, one in hedged))
+        found += [ToldValue(one.value, False, hedged=True) for one in hedged if not one.right]
+    return found
 
 
 def _keys(subject: AskedCell, sentence: str) -> frozenset[str]:
@@ -202,7 +168,8 @@ def _mentions(subject: AskedCell, sentence: str) -> list[Mention]:
     for one, value in tokens:
         right = value == own or final_matches(subject.answer, one.text)
         mention = Mention(own if right else value, one.start, one.end, right)
-        if right or (value in subject.values and _is_of_column(subject, sentence, mention)):
+        mention = mention._replace(loose=not _is_of_column(subject, sentence, mention))
+        if right or value in subject.values:
             counts = subject.answer.type == AnswerType.DATE
             if counts or not _counts_rows(subject, sentence, mention):
                 found.append(mention)
@@ -224,7 +191,8 @@ def _words_of(subject: AskedCell, sentence: str) -> list[Mention]:
         for one in pair
     }
     return [
-        one for one in found if one.right or one in beside or _is_predicate(subject, sentence, one)
+        one._replace(loose=one not in beside and not _is_predicate(subject, sentence, one))
+        for one in found
     ]
 
 
@@ -232,13 +200,14 @@ def values_in(subject: AskedCell, text: str) -> frozenset[Any]:
     """The column's values that a text states anyhow, normalised."""
     return frozenset(
         one.value for sentence, _ in sentences(text) for one in _mentions(subject, sentence)
-    )
+        if one.right or not one.loose
+    )  # fmt: skip
 
 
 def is_told(answer: Answer, text: str) -> bool:
     """Whether a text tells an answer that is no cell: states it, and not in a question, denied, or
     as one of two numbers or dates."""
-    stated = [one for one, _ in sentences(text) if not _is_question(one)]
+    stated = [one for one, _ in sentences(text) if not is_question(one)]
     if answer.type not in (AnswerType.NUMBER, AnswerType.DATE):
         return states(answer, "\n".join(stated))
     return any(one.right for sentence in stated for one in _told_of(answer, sentence))
@@ -265,7 +234,7 @@ def _told_of(answer: Answer, sentence: str) -> Iterator[Mention]:
     ]
     for at, one in enumerate(found):
         beside = found[max(at - 1, 0) : at + 2]
-        if _is_told(sentence, one) and not _is_either(sentence, beside):
+        if is_told_in(sentence, one) and not is_either(sentence, beside):
             yield one
 
 
@@ -302,7 +271,9 @@ def _is_predicate(subject: AskedCell, sentence: str, one: Mention) -> bool:
 def _is_hedged(subject: AskedCell, sentence: str, one: Mention) -> bool:
     """Whether a value is said in words that claim nothing of a row that they name."""
     return (
-        _SUPPOSED.search(sentence[: one.start]) is not None or _is_of_some_other(subject, sentence)
+        one.loose
+        or _SUPPOSED.search(sentence[: one.start]) is not None
+        or _is_of_some_other(subject, sentence)
     ) and (one.right or not _is_of_a_named_row(subject, sentence, one))
 
 
@@ -326,7 +297,7 @@ def _is_beside(sentence: str, mentions: list[Mention], one: Mention) -> bool:
     """Whether a value stands in a list with another, or for another."""
     at = mentions.index(one)
     near = mentions[max(at - 1, 0) : at + 2]
-    return _is_either(sentence, near) or any(
+    return is_either(sentence, near) or any(
         a.value != b.value and _LISTED.fullmatch(sentence[a.end : b.start])
         for a, b in pairwise(near)
     )
@@ -346,62 +317,14 @@ def _attributed(
         for one in told[:1]:
             yield one, named
         return
-    if _is_either(sentence, told):
+    if is_either(sentence, told):
         return
     about: frozenset[str] = frozenset()
-    for clause, start, end in _clauses(sentence):
+    for clause, start, end in clauses(sentence):
         about = _keys(subject, clause) or about
         for one in told:
             if start <= one.start < end and about:
                 yield one, about
-
-
-def _is_either(sentence: str, told: list[Mention]) -> bool:
-    """Whether two of the values stand for each other: this one or that one."""
-    for one, other in pairwise(told):
-        gap = sentence[one.end : other.start]
-        if one.value != other.value and _EITHER.search(gap) and not _SPEAKER.search(gap):
-            return True
-    return False
-
-
-def _clauses(sentence: str) -> Iterator[tuple[str, int, int]]:
-    start = 0
-    for gap in (*_CLAUSE.finditer(sentence), None):
-        end = gap.start() if gap else len(sentence)
-        yield sentence[start:end], start, end
-        start = gap.end() if gap else end
-
-
-# What is told -------------------------------------------------------------------------------
-
-
-def _is_told(sentence: str, one: Mention) -> bool:
-    """Whether a sentence tells a value that it states: neither asks nor denies it."""
-    clause, start, _ = next(
-        (part for part in _clauses(sentence) if part[1] <= one.start < part[2]),
-        (sentence, 0, len(sentence)),
-    )
-    if _is_question(sentence) or (
-        sentence.endswith("?") and _CLAUSE.search(sentence, one.end) is None
-    ):
-        return False
-    before, after = clause[: one.start - start], sentence[one.end :]
-    return not (_REFUTED.match(after) or is_denied(before))
-
-
-def _is_question(sentence: str) -> bool:
-    return sentence.endswith("?") and _ASKING.match(sentence) is not None
-
-
-def is_denied(before: str) -> bool:
-    """Whether the words before a value in its clause deny it."""
-    if _DISBELIEF.search(before):
-        return True
-    found = [*_NEGATION.finditer(before)]
-    if not found or _BOUND.search(before):
-        return False
-    return _VERB.search(before, found[-1].end()) is None
 
 
 def stems(text: str) -> frozenset[str]:

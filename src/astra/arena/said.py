@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,6 @@ from astra.arena.answers import matches, normalise
 from astra.arena.cells import Cells
 from astra.arena.claims import (
     AskedCell,
-    ToldValue,
     claims,
     is_told,
     normal,
@@ -120,6 +120,10 @@ class _Hearing:
     early: bool = False
     among: bool = False
     """It was stated, but not told as the answer."""
+    listed: int = 0
+    """How often it was told of the row by its key, in time."""
+    rest: Counter[str] = field(default_factory=Counter[str])
+    """How often a value was told of other rows, by key."""
     hinted: bool = False
     """It was told in time, but only in words that claim nothing for certain."""
     hedged: set[Any] = field(default_factory=set[Any])
@@ -134,12 +138,20 @@ class _Hearing:
             self._hear_cell(self.subject, text, is_known, now)
 
     def fault(self) -> str:
-        told = self.told or (self.hinted and len(self.hedged) == 1)
+        told = self.told or self._is_told_of_the_row or (self.hinted and len(self.hedged) == 1)
         if told and not self.wrong:
             return ""
-        if self.told or self.hinted or (self.among and not self.early):
+        if self.told or self.listed or self.hinted or (self.among and not self.early):
             return "said_among_others"
         return "said_unread" if self.early else "unsaid"
+
+    @property
+    def _is_told_of_the_row(self) -> bool:
+        """Whether a value told of the row by its key answers: the user named the row, or no other
+        row of a list was told as often."""
+        most = max(self.rest.values(), default=0)
+        is_alone = len(self.rest) <= 1  # one other row makes no list
+        return self.listed > 0 and (self.named or is_alone or self.listed > most)
 
     def _hear_cell(self, subject: AskedCell, text: str, is_known: bool, now: _Rows) -> None:
         rows = [now.row(*one) for one in self.cells]
@@ -149,16 +161,19 @@ class _Hearing:
         past = (subject.normal(cell) for one in self.cells
                 for cell in now.past(*one, subject.column))  # fmt: skip
         found = claims(subject, text, self.known | {*still}, frozenset(past))
+        of_row = [one for one in found if not one.about or one.about & subject.keys]
+        self.rest.update(key for one in found if one not in of_row for key in one.about)
         self.hedged |= {one.value for one in found if one.hedged}
-        self.wrong |= any(not (one.right or one.hedged) for one in found)
-        right = [one for one in found if one.right]
-        if _is_answer(right, self.named):
-            firm = _is_answer([one for one in right if not one.hedged], self.named)
-            self.told |= firm and is_known and is_true
-            self.hinted |= is_known and is_true
-            self.early |= not (is_known and is_true)
-        elif right or _is_stated_among(subject, self.say.answer, text):
-            self.among = True
+        self.wrong |= any(not (one.right or one.hedged) for one in of_row)
+        right = [one for one in of_row if one.right]
+        if not right:
+            self.among |= _is_stated_among(subject, self.say.answer, text)
+        elif not (is_known and is_true):
+            self.early = True
+        else:
+            self.told |= any(not (one.about or one.hedged) for one in right)
+            self.listed += sum(bool(one.about) for one in right)
+            self.hinted |= any(one.hedged for one in right)
 
     def _hear_computed(self, text: str, seen: Cells, is_known: bool) -> None:
         answer = self.say.answer
@@ -195,12 +210,6 @@ class _Hearing:
                 if not _is_in(answer, value)) >= MAX_VALUES
             for column in self.values.values()
         )  # fmt: skip
-
-
-def _is_answer(right: Sequence[ToldValue], named: bool) -> bool:
-    """Whether claims of the right value answer: in a list of rows they do where the user named the
-    row, or where the value is told once more."""
-    return any(not one.listed for one in right) or (bool(right) and named) or len(right) > 1
 
 
 def _is_stated_among(subject: AskedCell, answer: Answer, text: str) -> bool:
