@@ -93,11 +93,12 @@ def test_a_recipe_is_that_of_its_arm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world_learning, "OFFERED", 3)
     after = {arm: world_learning.recipe_of(arm) for arm in before}
     assert {arm for arm in before if before[arm] != after[arm]} == {"rl", "alone", "control"}
+    folder = world_learning.arm_folder("start", 0)
     limits = [one for one in world_learning.RL if "max_turns" not in one]
     monkeypatch.setattr(world_learning, "RL", (*limits, "rl.limits.max_turns=2"))
     short = {arm: world_learning.recipe_of(arm) for arm in before}
     assert all(after[arm] != short[arm] for arm in before), "all play under these limits"
-    assert world_learning.arm_folder("start", 0) != world_learning.WORK / "start-0"
+    assert world_learning.arm_folder("start", 0) != folder, "no result of the other is found there"
     monkeypatch.setattr(world_learning, "drawn", lambda _split: [SimpleNamespace(id="b")])
     assert not {*after.values()} & {world_learning.recipe_of(arm) for arm in before}
 

@@ -165,13 +165,13 @@ def _mentions(subject: AskedCell, sentence: str) -> list[Mention]:
         case _:
             return _words_of(subject, sentence)
     own = subject.normal(subject.answer.value)
+    is_date = subject.answer.type == AnswerType.DATE
+    loose = bool(tokens) and not (is_date or _is_of_column(subject, sentence))
     for one, value in tokens:
         right = value == own or final_matches(subject.answer, one.text)
-        mention = Mention(own if right else value, one.start, one.end, right)
-        mention = mention._replace(loose=not _is_of_column(subject, sentence, mention))
         if right or value in subject.values:
-            counts = subject.answer.type == AnswerType.DATE
-            if counts or not _counts_rows(subject, sentence, mention):
+            mention = Mention(own if right else value, one.start, one.end, right, loose)
+            if is_date or not _counts_rows(subject, sentence, mention):
                 found.append(mention)
     return found
 
@@ -241,11 +241,9 @@ def _told_of(answer: Answer, sentence: str) -> Iterator[Mention]:
 # What a value is about ----------------------------------------------------------------------
 
 
-def _is_of_column(subject: AskedCell, sentence: str, one: Mention) -> bool:
-    """Whether a number may be one of the column: the sentence names the column, or nothing else
+def _is_of_column(subject: AskedCell, sentence: str) -> bool:
+    """Whether numbers of a sentence may be of the column: it names the column, or nothing else
     that has numbers."""
-    if subject.answer.type == AnswerType.DATE:
-        return True
     words = stems(sentence)
     return bool(words & subject.words) or not words & subject.nouns
 
@@ -269,7 +267,7 @@ def _is_predicate(subject: AskedCell, sentence: str, one: Mention) -> bool:
 
 
 def _is_hedged(subject: AskedCell, sentence: str, one: Mention) -> bool:
-    """Whether a value is said in words that claim nothing of a row that they name."""
+    """Whether a sentence says a value without claiming it of a row that it names."""
     return (
         one.loose
         or _SUPPOSED.search(sentence[: one.start]) is not None

@@ -21,6 +21,7 @@ from astra.rollout.build import build_driver, build_engine
 from astra.rollout.chat import ChatCodec, LoadedPolicy
 from astra.rollout.driver import Driver, EpisodeSetting
 from astra.rollout.engine import EngineInputs
+from astra.rollout.live import RolloutLimits
 from astra.sandbox.protocol import Sandbox
 from astra.store.metrics import StageMetrics
 from astra.tracking.mlflow import Run
@@ -241,17 +242,11 @@ class _Training:
         """Train one phase, from its own newest checkpoint if a kill interrupted it before."""
         folder = self._folder / f"phase-{phase.number}" if self._config.schedule else self._folder
         config = self._config
-        setting = EpisodeSetting(
-            self._policy.loaded.codec, self._sandbox, phase.limits, config.reward,
-            config.final_answer,
-        )  # fmt: skip
-        driver = build_driver(self._engine, config.engine, setting)
-        last = phases(config)[-1].limits
-        dev_driver = build_driver(self._engine, config.engine, setting._replace(limits=last))
+        driver = self._driver(phase.limits)
         # They set up the process group, through which ranks talk from here on.
         arguments = grpo_arguments(config, folder, phase.trainer_steps)
         often = self._often(phase, driver, folder)
-        current = self._prepared(phase, driver, dev_driver, often, arguments)
+        current = self._prepared(phase, driver, often, arguments)
         own = resume_point(folder)
         latest = own or self._newest
         if latest is not None:
@@ -264,6 +259,13 @@ class _Training:
         self._newest = resume_point(folder)
         self._failures = current.trainer.collector.failures
         return current
+
+    def _driver(self, limits: RolloutLimits) -> Driver:
+        config = self._config
+        setting = EpisodeSetting(
+            self._policy.loaded.codec, self._sandbox, limits, config.reward, config.final_answer
+        )
+        return build_driver(self._engine, config.engine, setting)
 
     def _often(self, phase: Phase, driver: Driver, folder: Path) -> dict[str, int]:
         """How often an epoch of the phase holds each of its training arenas, by id: once, unless
@@ -289,12 +291,7 @@ class _Training:
         return often
 
     def _prepared(
-        self,
-        phase: Phase,
-        driver: Driver,
-        dev_driver: Driver,
-        often: Mapping[str, int],
-        arguments: GRPOConfig,
+        self, phase: Phase, driver: Driver, often: Mapping[str, int], arguments: GRPOConfig
     ) -> _Trained:
         """The phase's trainer with what watches it; from here on the trainer holds the weights."""
         config, policy = self._config, self._policy.loaded
@@ -302,8 +299,8 @@ class _Training:
         watcher = RLWatcher(
             self._curves, self._run, self._progress, phase.origin,
             model=policy.model, weights_are=roller.weights_are, driver=driver,
-            dev_driver=dev_driver, exchange=self._with_all_ranks(), dev=self._arenas.dev,
-            config=config,
+            dev_driver=self._driver(phases(config)[-1].limits), exchange=self._with_all_ranks(),
+            dev=self._arenas.dev, config=config,
         )  # fmt: skip
         trainer = AdaptiveGRPOTrainer(
             roller=roller,
