@@ -37,6 +37,7 @@ import psutil
 import torch
 from chat_calls import FILES
 from chat_data import ARENAS_FILE, FOR_RL, SAMPLES_FILE, arenas_of, encoded
+from chat_fresh import fresh_arenas
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, paired, told
 from staged import ROOT, composed, cpu_seconds, keyed
@@ -150,7 +151,8 @@ def lineage(name: str) -> list[str]:
 
 
 def policy_folder(name: str) -> Path:
-    """A policy, built where it is not there: the base with the committed adapters merged."""
+    """A policy, built where it is not there: the base with the committed adapters merged, in
+    bfloat16 after each part. The next part starts from that."""
     base = WORK / "policy"
     if not base.exists():
         base.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +196,7 @@ def train(name: str, settings: Settings, folder: Path) -> None:
         )
         train_sft(policy, rows, watched, settings.sft, folder, untracked)
         return
-    arenas = choose_arenas(inside_band(), policy.codec, settings.rl, folder)
+    arenas = choose_arenas(rl_arenas(), policy.codec, settings.rl, folder)
     with build_sandbox(settings.rl.sandbox, settings.runtime) as sandbox:
         train_rl(policy, arenas, settings.rl, sandbox, folder, untracked)
 
@@ -278,6 +280,12 @@ def inside_band() -> list[Arena]:
         )
     passed = band["arenas"]
     return [one for one in arenas_of(Split.TRAIN) if 0 < passed.get(one.id, 0) < BAND_TRIES]
+
+
+def rl_arenas() -> list[Arena]:
+    """What RL trains in: the arenas inside the band, and fresh ones, of which a step learns from
+    those whose rollouts differ in reward."""
+    return [*inside_band(), *fresh_arenas(WORK, arenas_of(Split.TRAIN))]
 
 
 def measure_band(settings: Settings) -> None:

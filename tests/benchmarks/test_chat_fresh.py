@@ -1,0 +1,78 @@
+"""Which arenas of another seed the chat model's RL may train in, and where they are made."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from astra.records.qa import (
+    Answer,
+    AnswerType,
+    QAInstance,
+    QuestionKind,
+    Scenario,
+    Split,
+    SubQuestion,
+)
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import chat_fresh
+
+
+def instance(entity: str, composition: str, split: Split = Split.TRAIN) -> QAInstance:
+    answer = Answer(type=AnswerType.NUMBER, value=7)
+    question = f"What is the price of {entity}?"
+    return QAInstance(
+        split=split, domain="d", language="en", source="s", kind=QuestionKind.READ_ONLY,
+        scenario=Scenario.SINGLE_HOP, main_question=question, final_answer=answer,
+        sub_questions=(SubQuestion(id=1, hop_level=1, question=question, answer=answer),),
+        entities=(entity,), composition=composition,
+    )  # fmt: skip
+
+
+def arena(of: QAInstance, split: Split = Split.TRAIN) -> Any:
+    return SimpleNamespace(qa_id=of.id, split=split, main_question=of.main_question)
+
+
+def test_fresh_arenas_share_nothing_with_what_is_measured_and_were_not_shown() -> None:
+    built = [
+        instance("Amber Cove", "held-out shape", Split.HELDOUT),
+        instance("Jade Mill", "dev shape", Split.DEV),
+        instance("Pine Gate", "shape"),
+    ]
+    kept, of_training = instance("Ruby Lake", "shape"), instance("Pine Gate", "new shape")
+    others = [
+        instance("Amber Cove", "shape"), instance("Jade Mill", "shape"),
+        instance("Onyx Pass", "held-out shape"), instance("Opal Dale", "dev shape"),
+    ]  # fmt: skip
+    shown = instance("Gold Rock", "shape")
+    fresh = [kept, of_training, *others, shown]
+    arenas = [arena(one) for one in fresh] + [arena(instance("Sage Park", "shape"), Split.DEV)]
+    found = chat_fresh.apart(arenas, fresh, built, [arena(shown)])
+    assert [one.qa_id for one in found] == [kept.id, of_training.id]
+
+
+def test_the_stages_run_in_order_and_with_another_seed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = {stage: {"seed": 0, "kept": stage} for stage in chat_fresh.STAGES}
+    built["qa"]["instances"] = {"train": 1200, "dev": 130, "heldout": 1200}
+    file = tmp_path / "params.yaml"
+    file.write_text(yaml.safe_dump(built))
+    monkeypatch.setattr(chat_fresh, "PARAMS_FILE", file)
+    ran: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        chat_fresh, "run", lambda folder, stage, product: ran.append((stage, str(product)))
+    )
+    folder = chat_fresh.made(tmp_path)
+    assert ran == [(stage, f"data/{stage}.parquet") for stage in chat_fresh.STAGES]
+    params = yaml.safe_load((folder / "params.yaml").read_text())
+    assert params.pop("qa") == built.pop("qa") | chat_fresh.CHANGES
+    assert params == built
+    file.write_text(yaml.safe_dump(params | {"qa": {"seed": 0, "kept": "other"}}))
+    assert chat_fresh.made(tmp_path) != folder, "other parameters, another folder"
