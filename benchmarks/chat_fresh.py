@@ -1,4 +1,4 @@
-"""Arenas that the chat model's SFT was shown nothing of, as many as its RL wants.
+"""Training arenas for the chat model's RL that no part of its SFT was shown.
 
 The stages qa, qa_valid, envs and envs_merged make them anew, of the built data's parameters and
 with another seed: other rows, names and compositions of the same relations.
@@ -14,12 +14,14 @@ import yaml
 from staged import ROOT, keyed, link_inputs, run
 
 from astra.envsynth.splits import SplitGuard
+from astra.records.base import content_id
 from astra.records.environment import Arena
 from astra.records.qa import QAInstance, Split
 from astra.store.tables import read_records
 
 STAGES = ("qa", "qa_valid", "envs", "envs_merged")
-PARAMS_FILE, BUILT_QA = ROOT / "params.yaml", ROOT / "data/qa_valid.parquet"
+PARAMS_FILE = ROOT / "params.yaml"
+TOOLS_FILE, BUILT_QA = ROOT / "data/tools.parquet", ROOT / "data/qa_valid.parquet"
 INPUTS = ("data/tools.parquet", "stages", "src", "sources", "contamination")
 CHANGES = {"seed": 1, "instances": {"train": 900, "dev": 0, "heldout": 0}}
 """What differs in ``qa`` from the built data."""
@@ -59,7 +61,8 @@ def made(work: Path) -> Path:
     """The folder in which the stages have made their tables."""
     params: dict[str, Any] = yaml.safe_load(PARAMS_FILE.read_text())
     params["qa"].update(CHANGES)
-    folder = keyed(work, "fresh", [params[stage] for stage in STAGES])
+    tools = content_id([TOOLS_FILE.read_bytes().hex()])
+    folder = keyed(work, "fresh", [params[stage] for stage in STAGES], tools)
     link_inputs(folder, INPUTS)
     (folder / "params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
     for stage in STAGES:

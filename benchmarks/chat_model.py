@@ -37,7 +37,7 @@ import psutil
 import torch
 from chat_calls import FILES
 from chat_data import ARENAS_FILE, FOR_RL, SAMPLES_FILE, arenas_of, encoded
-from chat_fresh import fresh_arenas
+from chat_fresh import BUILT_QA, TOOLS_FILE, fresh_arenas
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, paired, told
 from staged import ROOT, composed, cpu_seconds, keyed
@@ -225,14 +225,17 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
 
 
 def contents(name: str) -> list[str]:
-    """What each file holds that a part trains on, as an id. SystemExit where one is missing."""
-    read = (SAMPLES_FILE, ARENAS_FILE, *FILES.get(name, ()), *((BAND,) if name == "rl" else ()))
+    """What each file holds that a part trains on, as an id, and RL's arenas as one. SystemExit
+    where a file is missing."""
+    own = (BAND, BUILT_QA, TOOLS_FILE) if name == "rl" else FILES.get(name, ())
+    read = (SAMPLES_FILE, ARENAS_FILE, *own)
     if missing := [str(one) for one in read if not one.exists()]:
         raise SystemExit(
             f"{name} trains on {', '.join(missing)}; data come by `dvc pull` or "
             "`dvc repro envs_merged sft_set`, the band by part `band`"
         )
-    return [content_id([one.read_bytes().hex()]) for one in read]
+    found = [content_id([one.read_bytes().hex()]) for one in read]
+    return [*found, content_id([one.id for one in rl_arenas()])] if name == "rl" else found
 
 
 def curves_of(checkpoint: Path) -> dict[str, dict[str, float]]:

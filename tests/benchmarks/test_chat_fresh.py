@@ -57,14 +57,17 @@ def test_fresh_arenas_share_nothing_with_what_is_measured_and_were_not_shown() -
     assert [one.qa_id for one in found] == [kept.id, of_training.id]
 
 
-def test_the_stages_run_in_order_and_with_another_seed_alone(
+def test_the_stages_run_in_order_with_another_seed_and_number_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = {stage: {"seed": 0, "kept": stage} for stage in chat_fresh.STAGES}
     built["qa"]["instances"] = {"train": 1200, "dev": 130, "heldout": 1200}
     file = tmp_path / "params.yaml"
     file.write_text(yaml.safe_dump(built))
+    tools = tmp_path / "tools.parquet"
+    tools.write_bytes(b"tools")
     monkeypatch.setattr(chat_fresh, "PARAMS_FILE", file)
+    monkeypatch.setattr(chat_fresh, "TOOLS_FILE", tools)
     ran: list[tuple[str, str]] = []
     monkeypatch.setattr(
         chat_fresh, "run", lambda folder, stage, product: ran.append((stage, str(product)))
@@ -74,5 +77,8 @@ def test_the_stages_run_in_order_and_with_another_seed_alone(
     params = yaml.safe_load((folder / "params.yaml").read_text())
     assert params.pop("qa") == built.pop("qa") | chat_fresh.CHANGES
     assert params == built
+    tools.write_bytes(b"other tools")
+    assert chat_fresh.made(tmp_path) != folder, "other tools, another folder"
+    tools.write_bytes(b"tools")
     file.write_text(yaml.safe_dump(params | {"qa": {"seed": 0, "kept": "other"}}))
     assert chat_fresh.made(tmp_path) != folder, "other parameters, another folder"
