@@ -29,8 +29,11 @@ from astra.text.verbs import words_of
 CALLS_FILE, NEAR_FILE = (
     ROOT / f"policies/chat-model/{name}.jsonl.gz" for name in ("calls", "near_misses")
 )
-FILES = {"sft_calls": (CALLS_FILE,), "sft_misses": (CALLS_FILE, NEAR_FILE)}
+BOTH = (CALLS_FILE, NEAR_FILE)
+FILES = {"sft_calls": (CALLS_FILE,), "sft_misses": BOTH, "sft": BOTH, "control": BOTH}
 """What the parts of SFT that show function calls read."""
+AGAIN = 3
+"""One in so many examples is shown by the parts that show them once more, not to forget them."""
 NOTHING_FITS = "None of the functions can do this."
 FOREIGN = 3
 """So many tools of other examples at most are offered beside an example's own."""
@@ -68,11 +71,12 @@ class CallExample(BaseModel):
 
 
 def calls_of(part: str) -> list[CallExample]:
-    """The function calls that a part of SFT shows: with foreign tools at first, and then as they
-    stand, near misses beside them."""
+    """The function calls that a part of SFT shows: with foreign tools at first, then as they
+    stand, near misses beside them, and some of those once more."""
     if part == "sft_calls":
         return shown_calls(read_examples())
-    return [one for file in FILES.get(part, ()) for one in read_examples(file)]
+    found = [one for file in FILES.get(part, ()) for one in read_examples(file)]
+    return found if part == "sft_misses" else found[::AGAIN]
 
 
 def read_examples(path: Path = CALLS_FILE) -> list[CallExample]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from chat_calls import calls_of
+from chat_stumbles import failed_turns, stumbling, untrained
 from staged import ROOT
 
 from astra.arena.env import offered
@@ -32,17 +34,27 @@ from astra.train.sft_trainer import IGNORED
 SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
 SHOWN = {
     "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft_misses": (700, 800),
-    "sft_more": (800, 1150), "sft": (0, 1150), "control": (0, 1150), "eval": (0, 8),
+    "sft_more": (800, 1150), "sft_again": (0, 1150), "sft": (0, 700), "control": (0, 1150),
+    "eval": (0, 8),
 }  # fmt: skip
 """The training arenas (their gold episodes) and the conversations of ``sft_set`` that a part is
-shown, from which to which but those ``FOR_RL``: the last part of SFT, and the control, see again
-all arenas and conversations, and no function calls (``chat_calls.FILES``). What watches training is
-counted alike, in the development arenas and the evaluation samples."""
+shown, from which to which but those ``FOR_RL``: the last parts of SFT, and the control, see them
+again. What watches training is counted alike, in the development arenas and the evaluation
+samples."""
+STUMBLING = ("sft", "control")
+"""The parts whose gold episodes go wrong before they are mended."""
 FOR_RL = (*range(400, 550), *range(1150, 1188))
 """The training arenas that no part shows and RL trains in."""
-Shown = tuple[Sequence[Message], Sequence[Tool]]
-"""A conversation that SFT is shown, and its tools."""
 REFUSALS = ("no tool", "missing value", "not found")
+
+
+class Shown(NamedTuple):
+    """A conversation that SFT is shown, and its tools."""
+
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    untrained: frozenset[int] = frozenset()
+    """The turns, from 0, that are shown and not trained."""
 
 
 def is_refusal(sample: SFTSample) -> bool:
@@ -70,16 +82,35 @@ def selected(split: str) -> list[SFTSample]:
 
 
 def gold(
-    arenas: Sequence[Arena], config: BenchConfig, sandbox: Sandbox, codec: ChatCodec
+    arenas: Sequence[Arena],
+    config: BenchConfig,
+    sandbox: Sandbox,
+    codec: ChatCodec,
+    stumbles: bool = False,
 ) -> Iterator[Shown]:
-    """Each arena's episode as the script that knows its gold calls plays it, with its tools."""
+    """Each arena's episode as the script that knows its gold calls plays it, with its tools;
+    ``stumbles``: after one or two turns in which a call fails. Left out is what does not succeed,
+    or does not fail where it was to."""
     jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
+    tools = {
+        job.arena.id: [one.tool for one in offered(job.arena, job.extra_tools)] for job in jobs
+    }
     written = reference_scripts(CEILING, jobs, sandbox)
+    wrong: dict[str, set[int]] = {}
+    if stumbles:
+        for id_, script in written.items():
+            most = config.limits.max_turns
+            written[id_], wrong[id_] = stumbling(id_, script, tools[id_], most)
     engine = scripted_engine(written, jobs, codec, config.engine_rows)
     driver = RolloutDriver(engine, codec, sandbox, config.limits)
     for job, rollout in zip(jobs, driver.run(jobs, Sampling()), strict=True):
-        if rollout.score is not None and rollout.score.success:
-            yield rollout.messages, [one.tool for one in offered(job.arena, job.extra_tools)]
+        failed = failed_turns(rollout.calls)
+        if (
+            rollout.score is not None
+            and rollout.score.success
+            and failed == wrong.get(job.arena.id, set())
+        ):
+            yield Shown(rollout.messages, tools[job.arena.id], frozenset(failed))
 
 
 def arenas_of(split: Split, count: int | None = None) -> list[Arena]:
@@ -102,14 +133,16 @@ def encoded(
     ``most`` tokens are left out."""
     watching, some = part == "eval", places(part)
     samples = selected("eval" if watching else "train")
-    shown: list[Shown] = [(samples[at].messages, samples[at].tools) for at in some]
+    shown = [Shown(samples[at].messages, samples[at].tools) for at in some]
     with build_sandbox(bench.sandbox, runtime) as sandbox:
         arenas = arenas_of(Split.DEV if watching else Split.TRAIN)
-        shown += gold([arenas[at] for at in some], bench, sandbox, codec)
-    shown += [(one.conversation(), one.tools) for one in calls_of(part)]
+        stumbles = part in STUMBLING
+        shown += gold([arenas[at] for at in some], bench, sandbox, codec, stumbles)
+    shown += [Shown(one.conversation(), one.tools) for one in calls_of(part)]
     found = Encoded()
-    for messages, tools in shown:
-        for ids, mask in codec.training_rows(messages, tools):
+    for one in shown:
+        for ids, whole in codec.training_rows(one.messages, one.tools):
+            mask = untrained(whole, set(one.untrained)) if one.untrained else whole
             if len(ids) <= most and any(mask):
                 labels = [i if m else IGNORED for i, m in zip(ids, mask, strict=True)]
                 found.rows.append({"input_ids": ids, "labels": labels})

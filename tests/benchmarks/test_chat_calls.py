@@ -59,7 +59,10 @@ def test_a_later_part_of_sft_shows_near_misses_too() -> None:
     assert not chat_calls.calls_of("sft_arenas")
     assert len(chat_calls.calls_of("sft_calls")) > len(chat_calls.read_examples())
     near = {one.id for one in chat_calls.read_examples(chat_calls.NEAR_FILE)}
-    assert near < {one.id for one in chat_calls.calls_of("sft_misses")}
+    every = [one.id for one in chat_calls.calls_of("sft_misses")]
+    assert near < set(every)
+    again = [one.id for one in chat_calls.calls_of("sft")]
+    assert again == [one.id for one in chat_calls.calls_of("control")] == every[:: chat_calls.AGAIN]
 
 
 def test_a_conversation_has_no_system_prompt_and_the_calls_as_json() -> None:

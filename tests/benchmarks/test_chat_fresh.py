@@ -21,7 +21,12 @@ from astra.records.qa import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 import chat_fresh
+from training_world import make_arena
+
+from astra.arena.reward import score_episode
+from astra.records.message import CallStatus, ExecutedCall, ToolCall, ToolResult
 
 
 def instance(entity: str, composition: str, split: Split = Split.TRAIN) -> QAInstance:
@@ -82,3 +87,33 @@ def test_the_stages_run_in_order_with_another_seed_and_number_alone(
     tools.write_bytes(b"tools")
     file.write_text(yaml.safe_dump(params | {"qa": {"seed": 0, "kept": "other"}}))
     assert chat_fresh.made(tmp_path) != folder, "other parameters, another folder"
+
+
+def test_an_arena_without_its_tools_pays_for_saying_so_at_once() -> None:
+    whole = make_arena(0)
+    asked = chat_fresh.without_tools(whole)
+    assert (asked.main_question, asked.tools, asked.irrelevant) == (
+        whole.main_question, (), whole.irrelevant,
+    )  # fmt: skip
+    assert asked.id != whole.id
+    call = ExecutedCall(
+        turn=0,
+        call=ToolCall(id="a", name="other", arguments="{}"),
+        result=ToolResult(status=CallStatus.ERROR, content="error: no x"),
+    )
+    refusal, guess = "None helps. <answer>no tool</answer>", "<answer>42</answer>"
+    assert score_episode(asked, [], refusal).f1 == pytest.approx(1, abs=1e-5)
+    assert score_episode(asked, [call], refusal).f1 == pytest.approx(2 / 3, abs=1e-5)
+    assert score_episode(asked, [], guess).f1 == score_episode(asked, [call], guess).f1 == 0
+
+
+def test_one_in_so_many_fresh_arenas_is_asked_without_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arenas = [make_arena(number) for number in range(13)]
+    monkeypatch.setattr(chat_fresh, "made", lambda work: work)
+    monkeypatch.setattr(chat_fresh, "read_records", lambda *_: [])
+    monkeypatch.setattr(chat_fresh, "apart", lambda *_: arenas)
+    found = chat_fresh.fresh_arenas(tmp_path, [])
+    assert [at for at, one in enumerate(found) if not one.tools] == [0, 6, 12]
+    assert [one for one in found if one.tools] == [one for one in arenas if one in found]

@@ -76,7 +76,7 @@ def test_a_conversation_that_sends_a_call_again_is_not_shown() -> None:
 
 def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> None:
     assert chat_model.lineage("base") == []
-    every = ["sft_arenas", "sft_calls", "sft_misses", "sft_more", "sft"]
+    every = ["sft_arenas", "sft_calls", "sft_misses", "sft_more", "sft_again", "sft"]
     assert chat_model.lineage("rl") == [*every, "rl"]
     assert chat_model.lineage("control") == [*every, "control"]
 
@@ -90,7 +90,8 @@ def test_the_control_sees_again_what_sft_saw_and_nothing_that_rl_trains_in() -> 
     parts = ("sft_arenas", "sft_calls", "sft_misses", "sft_more")
     seen = [at for part in parts for at in chat_data.places(part)]
     assert len(seen) == len(set(seen))
-    assert set(chat_data.places("control")) == set(chat_data.places("sft")) == set(seen)
+    assert set(chat_data.places("control")) == set(chat_data.places("sft_again")) == set(seen)
+    assert set(chat_data.places("sft")) < set(seen)
     assert set(seen).isdisjoint(chat_data.FOR_RL)
     assert chat_data.places("eval") == list(range(8))
 
@@ -104,22 +105,15 @@ def test_a_policy_without_its_adapters_is_refused(
         chat_model.policy_folder("rl")
 
 
-def test_rl_does_not_begin_with_the_band_of_another_policy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_rl_trains_in_arenas_that_no_part_of_sft_shows_and_in_fresh_ones(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    band = tmp_path / "band.json"
-    monkeypatch.setattr(chat_model, "BAND", band)
-    monkeypatch.setattr(chat_model, "policy_folder", lambda name: tmp_path / f"{name}-2/policy")
-    arenas = [SimpleNamespace(id=one) for one in ("never", "at times", "always", "not tried")]
+    arenas = [SimpleNamespace(id=str(at)) for at in range(1188)]
     monkeypatch.setattr(chat_model, "arenas_of", lambda split: arenas)
-    with pytest.raises(SystemExit, match="measured on nothing, and RL starts from sft-2"):
-        chat_model.inside_band()
-    passed = {"never": 0, "at times": 1, "always": chat_model.BAND_TRIES}
-    band.write_text(json.dumps({"policy": "sft-1", "arenas": passed}))
-    with pytest.raises(SystemExit, match="measured on sft-1, and RL starts from sft-2"):
-        chat_model.inside_band()
-    band.write_text(json.dumps({"policy": "sft-2", "arenas": passed}))
-    assert [one.id for one in chat_model.inside_band()] == ["at times"]
+    fresh = SimpleNamespace(id="fresh")
+    monkeypatch.setattr(chat_model, "fresh_arenas", lambda work, shown: [fresh] * (shown is arenas))
+    found = [one.id for one in chat_model.rl_arenas()]
+    assert found == [*map(str, chat_data.FOR_RL), "fresh"]
 
 
 def test_the_newest_whole_checkpoint_is_kept_small_and_the_journal_goes_on(

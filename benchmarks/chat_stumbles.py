@@ -1,0 +1,159 @@
+"""Gold episodes in which a call fails before the right one is made.
+
+A gold episode shows no failure, so a policy trained on such alone ends when a call fails. Here a
+turn goes wrong first, in one of the ways in which the chat model was seen to fail, and the right
+turn follows. The real tools answer both; what went wrong is shown and not trained.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from astra.agent.toolcalls import parse_assistant, render_call
+from astra.records.base import content_id
+from astra.records.message import CallStatus, ExecutedCall
+from astra.records.tool import Tool
+
+Call = tuple[str, dict[str, Any]]
+"""A tool's name and its arguments."""
+SHORTEST = 4
+"""Letters of a name that can be misspelled and is still another one."""
+TWICE = 3
+"""One in so many episodes fails twice before the right turn."""
+
+
+def stumbling(
+    arena_id: str, script: Sequence[str], tools: Sequence[Tool], max_turns: int
+) -> tuple[list[str], set[int]]:
+    """The turns of a gold script with one or two that go wrong before a drawn one, and the places
+    of these among them. None goes wrong where nothing can or ``max_turns`` leaves no room."""
+    rng = random.Random(int(content_id(["stumble", arena_id]), 16))
+    turns = [calls_of_turn(text) for text in script[:-1]]
+    room = min(max_turns - len(script), 2 if rng.randrange(TWICE) == 0 else 1)
+    if room < 1:
+        return list(script), set()
+    at = rng.randrange(len(turns))
+    ways = list(WAYS)
+    rng.shuffle(ways)
+    wrong: list[list[Call]] = []
+    mended = turns[at]
+    for way in ways:
+        found = way(turns, at, tools, rng)
+        if found is None or found in wrong or len(wrong) == room:
+            continue
+        wrong.append(found)
+        # Where only some of a turn's calls went wrong, only those are made again.
+        mended = [one for one in mended if one not in found]
+    written = [*wrong, mended]
+    placed = [*script[:at], *(rendered(calls) for calls in written), *script[at + 1 :]]
+    return placed, set(range(at, at + len(wrong)))
+
+
+def calls_of_turn(text: str) -> list[Call]:
+    return [(one.name, json.loads(one.arguments)) for one in parse_assistant(text).tool_calls]
+
+
+def rendered(calls: Sequence[Call]) -> str:
+    return "\n".join(
+        render_call(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in calls
+    )
+
+
+def other_tool(
+    turns: Sequence[list[Call]], at: int, tools: Sequence[Tool], rng: random.Random
+) -> list[Call] | None:
+    """Each call goes to one tool that this turn does not need, with what it was to look up."""
+    needed = {name for name, _ in turns[at]}
+    others = [(one.name, key) for one in tools if one.name not in needed and (key := text_of(one))]
+    if not others:
+        return None
+    name, key = rng.choice(others)
+    return with_values(turns[at], lambda value: (name, {key: value}))
+
+
+def next_hop(
+    turns: Sequence[list[Call]], at: int, tools: Sequence[Tool], rng: random.Random
+) -> list[Call] | None:
+    """The next turn's tool is asked for what this turn was to look up: a hop is left out."""
+    if at + 1 == len(turns):
+        return None
+    name, arguments = turns[at + 1][0]
+    key = next((key for key, value in arguments.items() if isinstance(value, str)), None)
+    if key is None:
+        return None
+    return with_values(turns[at], lambda value: (name, {**arguments, key: value}))
+
+
+def other_name(
+    turns: Sequence[list[Call]], at: int, tools: Sequence[Tool], rng: random.Random
+) -> list[Call] | None:
+    """The right calls by a name that is not on offer: another verb of the tools' own."""
+    offered = {one.name for one in tools}
+    verbs = sorted({name.split("_")[0] for name in offered} | {"get", "read", "show"})
+    rng.shuffle(verbs)
+    found: list[Call] = []
+    for name, arguments in turns[at]:
+        rest = name.split("_")[1:]
+        names = ["_".join([verb, *rest]) for verb in verbs]
+        free = next((one for one in names if rest and one not in offered), None)
+        if free is None:
+            return None
+        found.append((free, arguments))
+    return found
+
+
+def misspelled(
+    turns: Sequence[list[Call]], at: int, tools: Sequence[Tool], rng: random.Random
+) -> list[Call] | None:
+    """One of the turn's calls has a letter too few in what it looks up."""
+    found = list(turns[at])
+    place = rng.randrange(len(found))
+    name, arguments = found[place]
+    key = next((key for key, value in arguments.items() if isinstance(value, str)), None)
+    if key is None or len(arguments[key]) < SHORTEST:
+        return None
+    cut = rng.randrange(1, len(arguments[key]))
+    shorter = arguments[key][:cut] + arguments[key][cut + 1 :]
+    found[place] = (name, {**arguments, key: shorter})
+    return found
+
+
+WAYS = (other_tool, next_hop, other_name, misspelled)
+
+
+def text_of(tool: Tool) -> str | None:
+    """The first parameter of a tool that takes text."""
+    properties = tool.parameters.get("properties", {})
+    return next((key for key, one in properties.items() if one.get("type") == "string"), None)
+
+
+def with_values(calls: Sequence[Call], made: Callable[[str], Call]) -> list[Call] | None:
+    """A call for the first text of each one's arguments; None where one has none, or twice the
+    same would be called."""
+    found: list[Call] = []
+    for _, arguments in calls:
+        value = next((one for one in arguments.values() if isinstance(one, str)), None)
+        if value is None or made(value) in found:
+            return None
+        found.append(made(value))
+    return found
+
+
+def failed_turns(calls: Sequence[ExecutedCall]) -> set[int]:
+    """The turns of an episode in which a call failed."""
+    return {one.turn for one in calls if one.result.status != CallStatus.OK}
+
+
+def untrained(mask: Sequence[int], turns: set[int]) -> list[int]:
+    """A mask of one conversation without the turns of these numbers, counted from 0; each turn is a
+    run of ones."""
+    found: list[int] = []
+    turn = -1
+    for trained, run in groupby(mask):
+        turn += trained
+        found += [trained if turn not in turns else 0 for _ in run]
+    return found
