@@ -32,7 +32,7 @@ CALLS_FILE, NEAR_FILE = (
 BOTH = (CALLS_FILE, NEAR_FILE)
 FILES = {"sft_calls": (CALLS_FILE,), "sft_misses": BOTH, "sft": BOTH, "control": BOTH}
 """What the parts of SFT that show function calls read."""
-AGAIN = 3
+AGAIN = 6
 """One in so many examples is shown by the parts that show them once more, not to forget them."""
 NOTHING_FITS = "None of the functions can do this."
 FOREIGN = 3

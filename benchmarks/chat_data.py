@@ -34,7 +34,7 @@ from astra.train.sft_trainer import IGNORED
 SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_merged.parquet"
 SHOWN = {
     "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft_misses": (700, 800),
-    "sft_more": (800, 1150), "sft_again": (0, 1150), "sft": (0, 700), "control": (0, 1150),
+    "sft_more": (800, 1150), "sft_again": (0, 1150), "sft": (0, 300), "control": (0, 1150),
     "eval": (0, 8),
 }  # fmt: skip
 """The training arenas (their gold episodes) and the conversations of ``sft_set`` that a part is
@@ -42,7 +42,7 @@ shown, from which to which but those ``FOR_RL``: the last parts of SFT, and the 
 again. What watches training is counted alike, in the development arenas and the evaluation
 samples."""
 STUMBLING = ("sft", "control")
-"""The parts whose gold episodes go wrong before they are mended."""
+"""The parts of whose gold episodes some go wrong before they are mended."""
 FOR_RL = (*range(400, 550), *range(1150, 1188))
 """The training arenas that no part shows and RL trains in."""
 REFUSALS = ("no tool", "missing value", "not found")
@@ -89,8 +89,8 @@ def gold(
     stumbles: bool = False,
 ) -> Iterator[Shown]:
     """Each arena's episode as the script that knows its gold calls plays it, with its tools;
-    ``stumbles``: after one or two turns in which a call fails. Left out is what does not succeed,
-    or does not fail where it was to."""
+    ``stumbles``: some after turns in which a call fails. Left out is what does not succeed, or does
+    not fail where it was to."""
     jobs = [job_of(one, config.irrelevant_tools, config.irrelevant_per_band, 0) for one in arenas]
     tools = {
         job.arena.id: [one.tool for one in offered(job.arena, job.extra_tools)] for job in jobs

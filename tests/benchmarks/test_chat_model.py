@@ -116,6 +116,31 @@ def test_rl_trains_in_arenas_that_no_part_of_sft_shows_and_in_fresh_ones(
     assert found == [*map(str, chat_data.FOR_RL), "fresh"]
 
 
+def test_other_rows_or_arenas_are_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SAMPLES_FILE", "ARENAS_FILE", "BUILT_QA", "TOOLS_FILE"):
+        monkeypatch.setattr(chat_model, name, tmp_path / name)
+    monkeypatch.setattr(chat_model, "load_codec", lambda config: None)
+    settings = chat_model.Settings.of([])
+
+    def found(part: str, *rows: int) -> str:
+        monkeypatch.setattr(
+            chat_model, "shown_rows", lambda codec, settings, part: SimpleNamespace(rows=rows)
+        )
+        monkeypatch.setattr(
+            chat_model, "rl_arenas", lambda: [SimpleNamespace(id=str(one)) for one in rows]
+        )
+        return chat_model.contents(part, settings, tmp_path)
+
+    with pytest.raises(SystemExit, match=r"sft trains on .*SAMPLES_FILE.*dvc repro"):
+        found("sft", 1)
+    for name in ("SAMPLES_FILE", "ARENAS_FILE", "BUILT_QA", "TOOLS_FILE"):
+        (tmp_path / name).touch()
+    for part in ("sft", "rl"):
+        assert found(part, 1, 2) == found(part, 1, 2) != found(part, 1, 3)
+
+
 def test_the_newest_whole_checkpoint_is_kept_small_and_the_journal_goes_on(
     kept: Path, tmp_path: Path
 ) -> None:

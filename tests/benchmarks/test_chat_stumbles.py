@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from astra.records.message import CallStatus, ExecutedCall, MessageRole, ToolCall, ToolResult
 from astra.records.tool import Tool
 from astra.rollout.chat import PolicyConfig, load_codec
@@ -57,56 +55,32 @@ def test_each_way_goes_wrong_as_it_says() -> None:
         [("read_office", {"agent": "Amber Cove"}), ("read_office", {"agent": "Jade Mill"})],
         [("find_ward", {"patient": "Amber Cove"}), ("find_ward", {"patient": "Jade Mill"})],
     )
-    named = wrong(chat_stumbles.other_name, turns, 0)
-    assert named is not None
-    assert [arguments for _, arguments in named] == [arguments for _, arguments in HOMES]
-    assert all(name.endswith("_agent") and name != "get_agent" for name, _ in named)
-    spelled = wrong(chat_stumbles.misspelled, turns, 0)
-    assert spelled is not None
-    ((_, before), (_, after)) = next(
-        (one, other) for one, other in zip(HOMES, spelled, strict=True) if one != other
-    )
-    assert len(after["listing"]) == len(before["listing"]) - 1
-    assert sum(one == other for one, other in zip(HOMES, spelled, strict=True)) == 1
 
 
-def test_a_turn_without_text_to_look_up_goes_wrong_by_name_alone() -> None:
+def test_a_turn_without_text_to_look_up_does_not_go_wrong() -> None:
     turns: list[Any] = [[("add", {"number": 3})], AGENTS]
     assert wrong(chat_stumbles.other_tool, turns, 0) is None
-    assert wrong(chat_stumbles.misspelled, turns, 0) is None
-    assert wrong(chat_stumbles.other_name, turns, 0) is None, "a name of one word has no verb"
+    assert wrong(chat_stumbles.next_hop, turns, 0) is None
+    script = [*map(chat_stumbles.rendered, turns[:1]), "done. <answer>3</answer>"]
+    scripts = [chat_stumbles.stumbling(str(n), script, TOOLS, 6) for n in range(20)]
+    assert scripts == [(script, set())] * 20
 
 
-def test_a_script_goes_wrong_once_or_twice_before_one_turn_and_is_mended() -> None:
+def test_a_script_goes_wrong_at_most_twice_before_one_turn_and_is_whole_without() -> None:
     scripts = [chat_stumbles.stumbling(str(n), SCRIPT, TOOLS, 6) for n in range(60)]
     assert scripts == [chat_stumbles.stumbling(str(n), SCRIPT, TOOLS, 6) for n in range(60)]
-    assert {len(places) for _, places in scripts} == {1, 2}
+    assert {len(places) for _, places in scripts} == {0, 1, 2}
     for turns, places in scripts:
-        right = [text for at, text in enumerate(turns) if at not in places]
-        assert len(turns) == len(SCRIPT) + len(places)
-        assert right[-1] == SCRIPT[-1]
+        assert [text for at, text in enumerate(turns) if at not in places] == SCRIPT
         assert all(turns[at] not in SCRIPT for at in places)
-        made = [one for text in turns[:-1] for one in chat_stumbles.calls_of_turn(text)]
-        assert all(one in made for one in (*HOMES, *AGENTS))
-
-
-def test_what_was_right_in_a_wrong_turn_is_not_called_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(chat_stumbles, "WAYS", (chat_stumbles.misspelled,))
-    monkeypatch.setattr(chat_stumbles, "TWICE", 10**9)
-    for number in range(20):
-        turns, places = chat_stumbles.stumbling(str(number), SCRIPT, TOOLS, 6)
-        (at,) = places
-        failed, mended = map(chat_stumbles.calls_of_turn, turns[at : at + 2])
-        assert len(mended) == 1
-        assert mended[0] not in failed
+        assert len({turns[at] for at in places}) == len(places)
 
 
 def test_no_turn_is_added_beyond_the_limit() -> None:
-    assert chat_stumbles.stumbling("1", SCRIPT, TOOLS, 3) == (SCRIPT, set())
-    places = [chat_stumbles.stumbling(str(n), SCRIPT, TOOLS, 4)[1] for n in range(30)]
-    assert {len(one) for one in places} == {1}
+    places = {most: [chat_stumbles.stumbling(str(n), SCRIPT, TOOLS, most)[1] for n in range(30)]
+              for most in (2, 3, 4)}  # fmt: skip
+    assert {len(one) for one in places[2] + places[3]} == {0}
+    assert {len(one) for one in places[4]} == {0, 1}
 
 
 def test_turns_in_which_a_call_failed_are_told_by_status() -> None:
@@ -137,8 +111,8 @@ def test_gold_episodes_fail_where_they_were_to_and_train_what_mends_them() -> No
         shown = list(chat_data.gold(arenas, config, sandbox, codec, stumbles=True))
     assert len(plain) == 12
     assert not any(one.untrained for one in plain)
-    assert len(shown) >= 8
-    assert sum(bool(one.untrained) for one in shown) >= 8
+    assert len(shown) >= 10
+    assert 3 <= sum(bool(one.untrained) for one in shown) < len(shown)
     for one in shown:
         turns = [at for at, said in enumerate(one.messages) if said.role == MessageRole.ASSISTANT]
         for turn in one.untrained:
