@@ -142,7 +142,7 @@ def encoded(
     found = Encoded()
     for one in shown:
         for ids, whole in codec.training_rows(one.messages, one.tools):
-            mask = untrained(whole, set(one.untrained)) if one.untrained else whole
+            mask = untrained(whole, one.untrained)
             if len(ids) <= most and any(mask):
                 labels = [i if m else IGNORED for i, m in zip(ids, mask, strict=True)]
                 found.rows.append({"input_ids": ids, "labels": labels})

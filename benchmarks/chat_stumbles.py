@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from itertools import groupby
 from typing import Any
 
@@ -68,7 +68,7 @@ def next_hop(
     if at + 1 == len(turns):
         return None
     name, arguments = turns[at + 1][0]
-    key = next((key for key, value in arguments.items() if isinstance(value, str)), None)
+    key = text_key(arguments)
     if key is None:
         return None
     return with_values(turns[at], lambda value: (name, {**arguments, key: value}))
@@ -83,15 +83,20 @@ def text_of(tool: Tool) -> str | None:
     return next((key for key, one in properties.items() if one.get("type") == "string"), None)
 
 
+def text_key(arguments: dict[str, Any]) -> str | None:
+    """The first argument of a call that is text."""
+    return next((key for key, one in arguments.items() if isinstance(one, str)), None)
+
+
 def with_values(calls: Sequence[Call], made: Callable[[str], Call]) -> list[Call] | None:
     """A call for the first text of each one's arguments; None where one has none, or twice the
     same would be called."""
     found: list[Call] = []
     for _, arguments in calls:
-        value = next((one for one in arguments.values() if isinstance(one, str)), None)
-        if value is None or made(value) in found:
+        key = text_key(arguments)
+        if key is None or made(arguments[key]) in found:
             return None
-        found.append(made(value))
+        found.append(made(arguments[key]))
     return found
 
 
@@ -100,7 +105,7 @@ def failed_turns(calls: Sequence[ExecutedCall]) -> set[int]:
     return {one.turn for one in calls if one.result.status != CallStatus.OK}
 
 
-def untrained(mask: Sequence[int], turns: set[int]) -> list[int]:
+def untrained(mask: Sequence[int], turns: Set[int]) -> list[int]:
     """A mask of one conversation without the turns of these numbers, counted from 0; each turn is a
     run of ones."""
     found: list[int] = []

@@ -119,7 +119,7 @@ def test_gold_episodes_fail_where_they_were_to_and_train_what_mends_them() -> No
             answered = one.messages[turns[turn] + 1 : turns[turn + 1]]
             assert any(said.content.startswith("error") for said in answered)
         ((ids, whole),) = codec.training_rows(one.messages, one.tools)
-        mask = chat_stumbles.untrained(whole, set(one.untrained))
+        mask = chat_stumbles.untrained(whole, one.untrained)
         trained = codec.decode([i for i, kept in zip(ids, mask, strict=True) if kept])
         assert "<answer>" in trained
         assert trained.count("<tool_call>") == sum(
