@@ -149,8 +149,12 @@ def lineage(name: str) -> list[str]:
 
 
 def policy_folder(name: str) -> Path:
-    """A policy, built where it is not there: the base with the committed adapters merged, in
-    bfloat16 after each part. The next part starts from that."""
+    """A policy, built where it is not there: the base with the committed adapters merged in
+    float32 and rounded to bfloat16 once. The next part starts from that.
+
+    Rounded part by part, RL's adapters would be lost in part: weights that are bfloat16 already do
+    not move by less than half a step of it.
+    """
     base = WORK / "policy"
     if not base.exists():
         base.parent.mkdir(parents=True, exist_ok=True)
@@ -162,15 +166,15 @@ def policy_folder(name: str) -> Path:
     if missing:
         raise SystemExit(f"policy {name} needs {', '.join(missing)}; run the part that makes it")
     facts = [content_id([(one / "adapter_model.safetensors").read_bytes().hex()]) for one in merged]
-    folder = keyed(WORK, name, facts) / "policy"
+    folder = keyed(WORK, name, facts, "rounded once") / "policy"
     if not folder.exists():
         from peft import PeftModel
 
-        policy = load_policy(the_policy(base))
+        policy = load_policy(the_policy(base), dtype="float32")
         for one in merged:
             adapted: Any = PeftModel.from_pretrained(policy.model, one)
             policy.model = adapted.merge_and_unload()
-        save_policy(policy.model, policy.codec.tokenizer, folder)
+        save_policy(policy.model.to(torch.bfloat16), policy.codec.tokenizer, folder)
     return folder
 
 

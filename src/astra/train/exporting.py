@@ -29,7 +29,7 @@ def export_checkpoint(checkpoint: Path, folder: Path, dtype: Dtype) -> None:
             "runs/STAGE/KEY/checkpoint-STEP"
         )
     try:
-        model = _loaded(checkpoint)
+        model = _loaded(checkpoint, dtype)
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     except (OSError, ValueError) as error:
         raise TrainingError(f"checkpoint {checkpoint} does not load: {error}") from error
@@ -45,27 +45,29 @@ def merge_adapter(adapter: Path, folder: Path, dtype: Dtype) -> None:
     from transformers import AutoTokenizer
 
     try:
-        model = _merged(adapter)
+        model = _merged(adapter, dtype)
         tokenizer = AutoTokenizer.from_pretrained(adapter)
     except (OSError, ValueError) as error:
         raise TrainingError(f"adapter {adapter} does not load: {error}") from error
     save_policy(model, tokenizer, folder, served_weights(model, None, dtype))
 
 
-def _merged(adapter: Path) -> Any:
+def _merged(adapter: Path, dtype: Dtype) -> Any:
     import torch
     from peft import AutoPeftModelForCausalLM
 
+    from astra.train.merging import merged
+
     adapted: Any = AutoPeftModelForCausalLM.from_pretrained(adapter, dtype=torch.float32)
-    return adapted.merge_and_unload()
+    return merged(adapted, getattr(torch, dtype))
 
 
-def _loaded(checkpoint: Path) -> Any:
+def _loaded(checkpoint: Path, dtype: Dtype) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
     if (checkpoint / ADAPTER_CONFIG).is_file():
-        return _merged(checkpoint)
+        return _merged(checkpoint, dtype)
     if not (checkpoint / FSDP_SHARDS).is_dir():
         return AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
     from accelerate.utils import merge_fsdp_weights

@@ -47,7 +47,9 @@ def bare(model: Any) -> Any:
 def merge_adapters(policy: LoadedPolicy, config: LoRAConfig) -> None:
     """Make the model whole again, its weights including what the adapters learned."""
     if config.rank:
-        policy.model = policy.model.merge_and_unload()
+        from astra.train.merging import merged  # late: parameters are read without it
+
+        policy.model = merged(policy.model)
 
 
 def refuse_sharded_adapters(trainer: Any, config: LoRAConfig) -> None:
