@@ -46,8 +46,9 @@ CATEGORIES = ("simple_python", "multiple", "parallel", "irrelevance")
 SIDE_BY_SIDE = {"bfcl_single": 32, "bfcl": 8}
 NEW_TOKENS, KEEP_MB = 128, 1024
 AGAINST = {
-    BASE: (FLOOR,), BASE_NATIVE: (FLOOR,), "sft": (BASE, BASE_NATIVE),
-    "rl": (BASE, BASE_NATIVE, "sft", "control"), "control": (BASE, BASE_NATIVE, "sft"),
+    BASE: (FLOOR,), BASE_NATIVE: (FLOOR,), "sft": (FLOOR, BASE, BASE_NATIVE),
+    "rl": (FLOOR, BASE, BASE_NATIVE, "sft", "control"),
+    "control": (FLOOR, BASE, BASE_NATIVE, "sft"),
 }  # fmt: skip
 """Which rows a row's entries are compared with."""
 Values = dict[str, dict[str, float]]
@@ -69,8 +70,8 @@ def play_bfcl(names: Sequence[str], settings: Settings, entries: int, multi_turn
                 whole &= play(config, served, out)
         add_cpu(out / "cpu.json", name, children_cpu_s() - before)
     found = document(out)
-    write_json(SCORES_FILE, found)
     show(found)
+    write_json(SCORES_FILE, joined(SCORES_FILE, found))
     if not whole:
         raise SystemExit("a score is missing; the same command goes on")
 
@@ -162,6 +163,22 @@ def document(out: Path) -> dict[str, Any]:
         "overlap": overlap(prompts_of(runs), {"calls": calls}),
         **found,
     }
+
+
+def joined(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """``found`` and the rows of ``path`` that it has not, of suites with as many entries: policies
+    are not always played in one run, or on one machine."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    suites = {
+        suite: kept[suite] | rows if entries_of(kept.get(suite, {})) == entries_of(rows) else rows
+        for suite, rows in found.items()
+        if suite in SIDE_BY_SIDE
+    }
+    return kept | found | {"cpu_s": kept.get("cpu_s", {}) | found["cpu_s"]} | suites
+
+
+def entries_of(rows: dict[str, Any]) -> int | None:
+    return rows.get(FLOOR, {}).get("entries")
 
 
 def by_category(harness: str, episodes: Sequence[SuiteEpisode]) -> Values:

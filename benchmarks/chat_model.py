@@ -315,8 +315,15 @@ def score(names: Sequence[str], settings: Settings) -> None:
     if {"rl", "control"} <= document.keys():
         document["rl"]["f1 over control"] = difference(values, "rl", "control")
     document["arenas"] = {"all": len(arenas), "hard": len(hard)}
-    write_json(SCORED, document)
     print(json.dumps(document, indent=1))
+    write_json(SCORED, joined(SCORED, document))
+
+
+def joined(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """``found`` and the rows of ``path`` that it has not, where they were played in as many arenas:
+    policies are not always played in one run, or on one machine."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    return kept | found if kept.get("arenas") == found["arenas"] else found
 
 
 PARTS: dict[str, Callable[[bool], bool]] = {
