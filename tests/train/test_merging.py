@@ -43,7 +43,8 @@ def adapted(dtype: torch.dtype, **options: Any) -> Any:
         num_attention_heads=4, num_key_value_heads=2,
     )  # fmt: skip
     adapters = LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM", **options)
-    model: Any = get_peft_model(LlamaForCausalLM(shape).to(dtype), adapters)
+    plain: Any = LlamaForCausalLM(shape)
+    model: Any = get_peft_model(plain.to(dtype), adapters)
     for name, weight in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight, std=LEARNED * 8**0.5)
