@@ -21,8 +21,8 @@ from statistics import fmean
 from typing import Any
 
 from chat_calls import CALLS_FILE, NEAR_FILE, read_examples
-from chat_model import KEPT, WORK, Settings, policy_folder, the_policy, write_json
-from scores import paired, told
+from chat_model import KEPT, WORK, Settings, policy_folder, read_json, the_policy, write_json
+from scores import joined, paired, told
 from staged import children_cpu_s, keyed
 from suites import play
 
@@ -70,8 +70,8 @@ def play_bfcl(names: Sequence[str], settings: Settings, entries: int, multi_turn
                 whole &= play(config, served, out)
         add_cpu(out / "cpu.json", name, children_cpu_s() - before)
     found = document(out)
+    write_json(SCORES_FILE, with_kept(read_json(SCORES_FILE), found))
     show(found)
-    write_json(SCORES_FILE, joined(SCORES_FILE, found))
     if not whole:
         raise SystemExit("a score is missing; the same command goes on")
 
@@ -124,7 +124,7 @@ def suites(name: str, entries: int, multi_turn: int) -> Iterator[SuiteConfig]:
 
 def add_cpu(path: Path, name: str, seconds: float) -> None:
     """Count the CPU seconds of a row's server, over all runs of the command."""
-    spent = json.loads(path.read_text()) if path.exists() else {}
+    spent = read_json(path)
     spent[name] = round(spent.get(name, 0) + seconds)
     write_json(path, spent)
 
@@ -165,14 +165,11 @@ def document(out: Path) -> dict[str, Any]:
     }
 
 
-def joined(path: Path, found: dict[str, Any]) -> dict[str, Any]:
-    """``found`` and the rows of ``path`` that it has not, of suites with as many entries: policies
-    are not always played in one run, or on one machine."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
+def with_kept(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """``found`` with what it lacks of ``kept``, of suites with as many entries."""
     suites = {
-        suite: kept[suite] | rows if entries_of(kept.get(suite, {})) == entries_of(rows) else rows
-        for suite, rows in found.items()
-        if suite in SIDE_BY_SIDE
+        suite: joined(kept.get(suite, {}), found[suite], entries_of)
+        for suite in SIDE_BY_SIDE.keys() & found.keys()
     }
     return kept | found | {"cpu_s": kept.get("cpu_s", {}) | found["cpu_s"]} | suites
 

@@ -39,7 +39,7 @@ from chat_calls import FILES
 from chat_data import ARENAS_FILE, FOR_RL, SAMPLES_FILE, arenas_of, encoded
 from chat_fresh import BUILT_QA, TOOLS_FILE, fresh_arenas
 from safetensors.torch import load_file, save_file
-from scores import SCORES, by_checkpoint, paired, told
+from scores import SCORES, by_checkpoint, joined, paired, told
 from staged import ROOT, composed, cpu_seconds, keyed
 
 from astra.arena.world_table import read_arenas
@@ -265,7 +265,7 @@ def export(name: str, folder: Path, took: dict[str, int]) -> None:
     document = json.loads((newest / "adapter_config.json").read_text())
     document["base_model_name_or_path"] = None
     write_json(kept / "adapter_config.json", document)
-    journal = json.loads(JOURNAL.read_text()) if JOURNAL.exists() else {}
+    journal = read_json(JOURNAL)
     entry = journal.setdefault(name, {"parts": [], "curves": {}})
     run = {"run": folder.name, **took}
     entry["parts"].append({**run, "to_step": int(newest.name.rsplit("-", 1)[1])})
@@ -315,15 +315,8 @@ def score(names: Sequence[str], settings: Settings) -> None:
     if {"rl", "control"} <= document.keys():
         document["rl"]["f1 over control"] = difference(values, "rl", "control")
     document["arenas"] = {"all": len(arenas), "hard": len(hard)}
+    write_json(SCORED, joined(read_json(SCORED), document, lambda rows: rows.get("arenas")))
     print(json.dumps(document, indent=1))
-    write_json(SCORED, joined(SCORED, document))
-
-
-def joined(path: Path, found: dict[str, Any]) -> dict[str, Any]:
-    """``found`` and the rows of ``path`` that it has not, where they were played in as many arenas:
-    policies are not always played in one run, or on one machine."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    return kept | found if kept.get("arenas") == found["arenas"] else found
 
 
 PARTS: dict[str, Callable[[bool], bool]] = {
@@ -354,6 +347,11 @@ def played(
     episodes = play_jobs(name, jobs, engine, codec, sandbox, config, progress)
     progress.close()
     return episodes
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What ``write_json`` wrote; nothing where there is no file yet."""
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from astra.bench.statistics import Estimate, estimate
 from astra.records.bench import BenchEpisode
@@ -50,3 +50,11 @@ def told(values: Sequence[float]) -> list[float] | None:
         return None
     found = pooled([dict(enumerate(values))])
     return [round(found.mean, 3), round(found.low, 3), round(found.high, 3), found.n]
+
+
+def joined(
+    kept: dict[str, Any], found: dict[str, Any], sample: Callable[[dict[str, Any]], Any]
+) -> dict[str, Any]:
+    """``found`` and the rows of ``kept`` that it lacks, where ``sample`` of both is the same:
+    policies are not always played in one run, or on one machine."""
+    return kept | found if sample(kept) == sample(found) else found

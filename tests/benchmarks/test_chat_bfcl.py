@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -78,20 +77,18 @@ def test_differences_are_of_the_same_entries(
     assert "sft over base: irrelevance -0.667" in said
 
 
-def test_rows_that_were_played_before_stay(told: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "bfcl.json"
-    assert chat_bfcl.joined(path, told) == told
+def test_rows_that_were_played_before_stay(told: dict[str, Any]) -> None:
+    assert chat_bfcl.with_kept({}, told) == told
     suites = {
         "bfcl_single": {"floor": {"entries": 12}, "rl": {"entries": 12}, "sft": {}},
         "bfcl": {"sft": {"entries": 40}},
     }
-    path.write_text(json.dumps({"cpu_s": {"rl": 7, "sft": 9}, **suites}))
-    found = chat_bfcl.joined(path, told)
+    found = chat_bfcl.with_kept({"cpu_s": {"rl": 7, "sft": 9}, **suites}, told)
     assert found["cpu_s"] == {"rl": 7, "sft": 5}
     assert found["bfcl_single"] == {"rl": {"entries": 12}, **told["bfcl_single"]}
     assert found["bfcl"] == suites["bfcl"]
-    path.write_text(json.dumps({"cpu_s": {}, "bfcl_single": {"floor": {"entries": 600}, "rl": {}}}))
-    assert chat_bfcl.joined(path, told)["bfcl_single"] == told["bfcl_single"]
+    other = {"cpu_s": {}, "bfcl_single": {"floor": {"entries": 600}, "rl": {}}}
+    assert chat_bfcl.with_kept(other, told)["bfcl_single"] == told["bfcl_single"]
 
 
 def test_each_row_is_prompted_in_its_way() -> None:

@@ -165,16 +165,6 @@ def test_the_newest_whole_checkpoint_is_kept_small_and_the_journal_goes_on(
     assert journal["curves"]["loss"]["10"] == 3.3333
 
 
-def test_rows_of_policies_that_were_played_before_stay(tmp_path: Path) -> None:
-    path, arenas = tmp_path / "scores.json", {"all": 300, "hard": 110}
-    assert chat_model.joined(path, {"sft": 1, "arenas": arenas}) == {"sft": 1, "arenas": arenas}
-    path.write_text(json.dumps({"base": 1, "sft": 2, "arenas": arenas}))
-    found = chat_model.joined(path, {"sft": 3, "arenas": arenas})
-    assert found == {"base": 1, "sft": 3, "arenas": arenas}
-    others = {"sft": 3, "arenas": {"all": 100, "hard": 40}}
-    assert chat_model.joined(path, others) == others
-
-
 def test_cpu_seconds_count_children_that_have_ended() -> None:
     burn = "sum(range(10**7))"
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '{burn}']); input()"

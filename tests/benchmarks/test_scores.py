@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import learning
 import staged
-from scores import paired, pooled
+from scores import joined, paired, pooled
 
 
 def test_items_are_paired_and_averaged_over_the_seeds_that_have_them() -> None:
@@ -27,6 +27,17 @@ def test_a_difference_of_checkpoints_is_over_arenas() -> None:
     values = {"sft": {"f1": {"a": 0.2, "b": 0.4}}, "rl": {"f1": {"a": 0.3, "b": 0.5}}}
     found = learning.difference([{"values": values}] * 2, "rl", "sft", "f1")
     assert found == {"mean": 0.1, "low": 0.1, "high": 0.1, "n": 2}
+
+
+def test_rows_of_policies_that_were_played_before_stay() -> None:
+    def arenas(rows: dict[str, int]) -> int | None:
+        return rows.get("arenas")
+
+    found = {"sft": 3, "arenas": 300}
+    assert joined({}, found, arenas) == found
+    kept = {"base": 1, "sft": 2, "arenas": 300}
+    assert joined(kept, found, arenas) == {"base": 1, "sft": 3, "arenas": 300}
+    assert joined(kept | {"arenas": 100}, found, arenas) == found
 
 
 def test_other_facts_are_another_folder(tmp_path: Path) -> None:

@@ -179,6 +179,13 @@ def test_adapters_are_merged(policy: LoadedPolicy, tmp_path: Path) -> None:
     again = load_policy(PolicyConfig.saved(str(tmp_path / "out"), "float32")).model
     for name, weight in policy.model.state_dict().items():
         torch.testing.assert_close(again.state_dict()[name], weight)
+    export_checkpoint(tmp_path / "run" / "checkpoint-1", tmp_path / "half", "bfloat16")
+    half = load_policy(PolicyConfig.saved(str(tmp_path / "half"), "bfloat16")).model.state_dict()
+    exact = policy.model.state_dict()
+    away = {name for name in exact if not torch.equal(half[name], exact[name].bfloat16())}
+    assert away == {name for name in exact if "_proj" in name}, "what adapters move, at random"
+    for name in away:
+        torch.testing.assert_close(half[name].float(), exact[name], rtol=1 / 128, atol=0)
 
 
 def test_a_torn_checkpoint_is_not_exported(tmp_path: Path) -> None:
