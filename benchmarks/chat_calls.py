@@ -30,7 +30,10 @@ CALLS_FILE, NEAR_FILE = (
     ROOT / f"policies/chat-model/{name}.jsonl.gz" for name in ("calls", "near_misses")
 )
 BOTH = (CALLS_FILE, NEAR_FILE)
-FILES = {"sft_calls": (CALLS_FILE,), "sft_misses": BOTH, "sft": BOTH, "control": BOTH}
+FILES = {
+    "sft_calls": (CALLS_FILE,), "sft_misses": BOTH, "sft_stumbles": BOTH, "sft": BOTH,
+    "control": BOTH,
+}  # fmt: skip
 """What the parts of SFT that show function calls read."""
 AGAIN = 6
 """One in so many examples is shown by the parts that show them once more, not to forget them."""

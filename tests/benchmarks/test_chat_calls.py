@@ -61,8 +61,8 @@ def test_a_later_part_of_sft_shows_near_misses_too() -> None:
     near = {one.id for one in chat_calls.read_examples(chat_calls.NEAR_FILE)}
     every = [one.id for one in chat_calls.calls_of("sft_misses")]
     assert near < set(every)
-    again = [one.id for one in chat_calls.calls_of("sft")]
-    assert again == [one.id for one in chat_calls.calls_of("control")] == every[:: chat_calls.AGAIN]
+    for part in ("sft_stumbles", "sft", "control"):
+        assert [one.id for one in chat_calls.calls_of(part)] == every[:: chat_calls.AGAIN]
 
 
 def test_a_conversation_has_no_system_prompt_and_the_calls_as_json() -> None:

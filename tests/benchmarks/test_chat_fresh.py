@@ -107,6 +107,13 @@ def test_an_arena_without_its_tools_pays_for_saying_so_at_once() -> None:
     assert score_episode(asked, [], guess).f1 == score_episode(asked, [call], guess).f1 == 0
 
 
+def test_all_hard_arenas_stay_and_one_look_up_in_so_many() -> None:
+    hard = dict.fromkeys((1, 2, 6))
+    arenas: list[Any] = [SimpleNamespace(at=at, is_hard=at in hard) for at in range(10)]
+    assert [one.at for one in chat_fresh.mostly_hard(arenas)] == [0, 1, 2, 5, 6, 9]
+    assert chat_fresh.mostly_hard([]) == []
+
+
 def test_one_in_so_many_fresh_arenas_is_asked_without_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +121,7 @@ def test_one_in_so_many_fresh_arenas_is_asked_without_its_tools(
     monkeypatch.setattr(chat_fresh, "made", lambda work: work)
     monkeypatch.setattr(chat_fresh, "read_records", lambda *_: [])
     monkeypatch.setattr(chat_fresh, "apart", lambda *_: arenas)
+    monkeypatch.setattr(chat_fresh, "mostly_hard", lambda arenas: arenas)
     found = chat_fresh.fresh_arenas(tmp_path, [])
     assert [at for at, one in enumerate(found) if not one.tools] == [0, 6, 12]
     assert [one for one in found if one.tools] == [one for one in arenas if one in found]

@@ -76,7 +76,9 @@ def test_a_conversation_that_sends_a_call_again_is_not_shown() -> None:
 
 def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> None:
     assert chat_model.lineage("base") == []
-    every = ["sft_arenas", "sft_calls", "sft_misses", "sft_more", "sft_again", "sft"]
+    every = [
+        "sft_arenas", "sft_calls", "sft_misses", "sft_more", "sft_again", "sft_stumbles", "sft",
+    ]  # fmt: skip
     assert chat_model.lineage("rl") == [*every, "rl"]
     assert chat_model.lineage("control") == [*every, "control"]
 
@@ -91,7 +93,8 @@ def test_the_control_sees_again_what_sft_saw_and_nothing_that_rl_trains_in() -> 
     seen = [at for part in parts for at in chat_data.places(part)]
     assert len(seen) == len(set(seen))
     assert set(chat_data.places("control")) == set(chat_data.places("sft_again")) == set(seen)
-    assert set(chat_data.places("sft")) < set(seen)
+    assert chat_data.places("sft") == chat_data.places("control")
+    assert set(chat_data.places("sft_stumbles")) < set(seen)
     assert set(seen).isdisjoint(chat_data.FOR_RL)
     assert chat_data.places("eval") == list(range(8))
 
@@ -108,12 +111,13 @@ def test_a_policy_without_its_adapters_is_refused(
 def test_rl_trains_in_arenas_that_no_part_of_sft_shows_and_in_fresh_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arenas = [SimpleNamespace(id=str(at)) for at in range(1188)]
+    arenas = [SimpleNamespace(id=str(at), is_hard=at > 410) for at in range(1188)]
     monkeypatch.setattr(chat_model, "arenas_of", lambda split: arenas)
     fresh = SimpleNamespace(id="fresh")
     monkeypatch.setattr(chat_model, "fresh_arenas", lambda work, shown: [fresh] * (shown is arenas))
     found = [one.id for one in chat_model.rl_arenas()]
-    assert found == [*map(str, chat_data.FOR_RL), "fresh"]
+    look_ups, hard = map(str, (400, 403, 406, 409)), map(str, chat_data.FOR_RL[11:])
+    assert found == [*look_ups, *hard, "fresh"]
 
 
 def test_other_rows_or_arenas_are_another_run(
