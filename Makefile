@@ -77,6 +77,7 @@ check: $(DEV) ## lint, types, import contracts
 	$(RUN) ruff check --no-cache
 	$(RUN) ruff format --check
 	$(RUN) pyright
+	$(RUN) pyright -p benchmarks
 	$(RUN) lint-imports
 
 test: check $(DOCS) ## lint, types, import contracts, tests, the graph at scale test

@@ -33,8 +33,9 @@ FOUND = KEPT / "adapters.json"
 
 def learned(changes: tuple[str, ...]) -> dict[str, object]:
     """Train in a process of its own; held-out loss by step, and CPU seconds."""
-    config = Settings.of([*COMMON, *changes]).sft.model_dump(mode="json")
-    folder = keyed(WORK, "adapters", config, contents("sft_arenas"), str(policy_folder("base")))
+    settings, base = Settings.of([*COMMON, *changes]), policy_folder("base")
+    config, shown = settings.sft.model_dump(mode="json"), contents("sft_arenas", settings, base)
+    folder = keyed(WORK, "adapters", config, shown, str(base))
     folder.mkdir(parents=True, exist_ok=True)
     told = folder / "told.json"
     if not told.exists():

@@ -61,7 +61,7 @@ def play_bfcl(names: Sequence[str], settings: Settings, entries: int, multi_turn
     rows = [FLOOR, CALLS]
     for name in names:
         rows += [BASE, BASE_NATIVE] if name == BASE else [name]
-    out = keyed(WORK, "bfcl", entries, multi_turn, NEW_TOKENS)
+    out = keyed(WORK, "bfcl", entries, multi_turn, NEW_TOKENS, settings.dtype)
     serving, whole = WithFloor(Policies(rows, settings)), True
     for name in rows:
         before = children_cpu_s()
@@ -83,9 +83,9 @@ class Policies:
         self._served = ServedCheckpoints(
             {
                 name: ServeConfig(
-                    policy=the_policy(policy_folder(BASE if name in OF_BASE else name)).model_copy(
-                        update={"template": OF_BASE.get(name, "signatures")}
-                    ),
+                    policy=the_policy(
+                        policy_folder(BASE if name in OF_BASE else name), settings.dtype
+                    ).model_copy(update={"template": OF_BASE.get(name, "signatures")}),
                     name=name, engine="local", rows=max(SIDE_BY_SIDE.values()), keep_mb=KEEP_MB,
                     new_tokens=NEW_TOKENS, threads=settings.runtime.threads,
                 )

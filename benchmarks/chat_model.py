@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psutil
 import torch
@@ -54,7 +54,7 @@ from astra.records.bench import BenchEpisode
 from astra.records.environment import Arena
 from astra.records.qa import Split
 from astra.rollout.batched import BatchedEngine
-from astra.rollout.chat import ChatCodec, PolicyConfig, load_codec, load_policy
+from astra.rollout.chat import ChatCodec, Dtype, PolicyConfig, load_codec, load_policy
 from astra.rollout.device import prepare_torch
 from astra.rollout.engine import Engine
 from astra.rollout.live import EpisodeJob
@@ -84,7 +84,7 @@ LIMITS = ("max_turns=6", "max_calls=12", "max_parallel_calls=8", "max_result_cha
           "max_prompt_tokens=1024", "max_turn_tokens=160", "max_response_tokens=448")  # fmt: skip
 SETTINGS = (
     "scale=test", "policy=smollm2", "policy.path=policies/chat-model", "policy.revision=null",
-    "policy.template=signatures", "policy.dtype=bfloat16",
+    "policy.template=signatures",
     "sft.optimizer=adamw", "sft.embedding_rows=all", "sft.lora.rank=16", "sft.layout=tree",
     "sft.learning_rate=5e-4", "sft.batch_size=8", "sft.micro_batch_size=4", "sft.epochs=1",
     "sft.length_grouped=false", "sft.max_tokens=1024", "sft.max_steps=null", "sft.eval_steps=25",
@@ -103,18 +103,21 @@ SETTINGS = (
 class Settings:
     """``SETTINGS`` with the changes of the command line, as the stages' own parameters."""
 
+    dtype: Dtype
+    """What policies compute in."""
     sft: SFTConfig
     rl: RLConfig
     bench: BenchConfig
     runtime: RuntimeConfig
 
     @classmethod
-    def of(cls, changes: Sequence[str]) -> Settings:
-        known = tuple(f"{one}." for one in cls.__annotations__)
+    def of(cls, changes: Sequence[str], dtype: Dtype = "bfloat16") -> Settings:
+        known = tuple(f"{one}." for one in cls.__annotations__ if one != "dtype")
         if odd := [one for one in changes if not one.startswith(known)]:
             raise SystemExit(f"--set {' '.join(odd)}: only {', '.join(known)} have an effect here")
-        document = composed([*SETTINGS, *changes])
+        document = composed([*SETTINGS, f"policy.dtype={dtype}", *changes])
         return cls(
+            dtype,
             SFTConfig.model_validate(document["sft"]),
             RLConfig.model_validate(document["rl"]),
             BenchConfig.model_validate(document["bench"]),
@@ -179,16 +182,16 @@ def policy_folder(name: str) -> Path:
     return folder
 
 
-def the_policy(folder: Path) -> PolicyConfig:
+def the_policy(folder: Path, dtype: Dtype = "bfloat16") -> PolicyConfig:
     """How a policy of this benchmark is read, the base in our template too."""
-    return PolicyConfig(path=str(folder), revision=None, template="signatures", dtype="bfloat16")
+    return PolicyConfig(path=str(folder), revision=None, template="signatures", dtype=dtype)
 
 
 def train(name: str, settings: Settings, folder: Path) -> None:
     """Train one part's adapters in this process, from the newest checkpoint in ``folder``."""
     die_with_parent()
     prepare_torch(settings.runtime, settings.sft.seed)
-    start = the_policy(policy_folder(PARENTS[name]))
+    start = the_policy(policy_folder(PARENTS[name]), settings.dtype)
     lora = (settings.rl if name == "rl" else settings.sft).lora
     policy = load_policy(start, "cpu", weights_dtype(start.dtype, lora))
     untracked = Run(None, "", "")
@@ -205,9 +208,11 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
     """Train in a process of its own until the part ends or its CPU time does, and export."""
     config = (settings.rl if name == "rl" else settings.sft).model_dump(mode="json")
     parent = policy_folder(PARENTS[name])
-    folder = keyed(WORK, f"{name}-run", config, contents(name, settings, parent), str(parent))
+    facts = (config, settings.dtype, contents(name, settings, parent), str(parent))
+    folder = keyed(WORK, f"{name}-run", *facts)
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, __file__, name, "--worker", str(folder), "--set", *sets]
+    command = [sys.executable, __file__, name, "--worker", str(folder)]
+    command += ["--dtype", settings.dtype, "--set", *sets]
     started = time.monotonic()
     process = psutil.Popen(command, cwd=ROOT)
     used = 0.0
@@ -292,8 +297,8 @@ def score(names: Sequence[str], settings: Settings) -> None:
     with build_sandbox(config.sandbox, settings.runtime) as sandbox:
         for name in (*REFERENCES, *names):
             folder = policy_folder("base" if name in REFERENCES else name)
-            kept = keyed(WORK, "scored", name, str(folder), config.model_dump(mode="json"),
-                         [one.id for one in arenas])  # fmt: skip
+            kept = keyed(WORK, "scored", name, str(folder), settings.dtype,
+                         config.model_dump(mode="json"), [one.id for one in arenas])  # fmt: skip
             file = kept / "episodes.parquet"
             if not file.exists():
                 kept.mkdir(parents=True, exist_ok=True)
@@ -342,7 +347,7 @@ def played(
         written = reference_scripts(name, jobs, sandbox)
         engine: Engine = scripted_engine(written, jobs, codec, config.engine_rows)
     else:
-        policy = load_policy(the_policy(folder))
+        policy = load_policy(the_policy(folder, settings.dtype))
         codec = policy.codec
         engine = BatchedEngine(policy.model, codec.eos_id, codec.pad_id, config.engine_rows)
     episodes = play_jobs(name, jobs, engine, codec, sandbox, config, progress)
@@ -373,10 +378,14 @@ def main() -> None:
     parser.add_argument(
         "--set", nargs="*", default=[], metavar="NAME=VALUE", help="rl.steps=60 sft.lora.rank=8 ..."
     )
+    parser.add_argument(
+        "--dtype", choices=get_args(Dtype), default="bfloat16",
+        help="what policies compute in; float32 is faster on CPUs without AMX or fast bfloat16",
+    )  # fmt: skip
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     os.chdir(ROOT)
-    settings = Settings.of([f"bench.arenas={chosen.arenas}", *chosen.set])
+    settings = Settings.of([f"bench.arenas={chosen.arenas}", *chosen.set], chosen.dtype)
     if chosen.worker is not None:
         train(chosen.part, settings, chosen.worker)
     elif chosen.part == "score":

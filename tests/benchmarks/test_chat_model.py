@@ -88,6 +88,13 @@ def test_a_parameter_that_has_no_effect_is_refused() -> None:
         chat_model.Settings.of(["sft.max_steps=3", "policy.dtype=float32"])
 
 
+def test_what_a_policy_computes_in_reaches_training_and_serving(tmp_path: Path) -> None:
+    for dtype in ("bfloat16", "float32"):
+        settings = chat_model.Settings.of([], dtype)
+        assert settings.dtype == settings.rl.dtype == dtype
+        assert chat_model.the_policy(tmp_path, settings.dtype).dtype == dtype
+
+
 def test_the_control_sees_again_what_sft_saw_and_nothing_that_rl_trains_in() -> None:
     parts = ("sft_arenas", "sft_calls", "sft_misses", "sft_more")
     seen = [at for part in parts for at in chat_data.places(part)]
