@@ -21,7 +21,17 @@ from statistics import fmean
 from typing import Any
 
 from chat_calls import CALLS_FILE, NEAR_FILE, read_examples
-from chat_model import KEPT, WORK, Settings, policy_folder, read_json, the_policy, write_json
+from chat_model import (
+    CONTROLS,
+    KEPT,
+    PARENTS,
+    WORK,
+    Settings,
+    policy_folder,
+    read_json,
+    the_policy,
+    write_json,
+)
 from scores import joined, paired, told
 from staged import children_cpu_s, keyed
 from suites import play
@@ -45,10 +55,11 @@ OF_BASE = {BASE_NATIVE: "hermes", "base_hermes": "hermes"}
 CATEGORIES = ("simple_python", "multiple", "parallel", "irrelevance")
 SIDE_BY_SIDE = {"bfcl_single": 32, "bfcl": 8}
 NEW_TOKENS, KEEP_MB = 128, 1024
+REFERENCES = (FLOOR, BASE, BASE_NATIVE)
 AGAINST = {
-    BASE: (FLOOR,), BASE_NATIVE: (FLOOR,), "sft": (FLOOR, BASE, BASE_NATIVE),
-    "rl": (FLOOR, BASE, BASE_NATIVE, "sft", "control"),
-    "control": (FLOOR, BASE, BASE_NATIVE, "sft"),
+    BASE: (FLOOR,), BASE_NATIVE: (FLOOR,), "sft": REFERENCES, "sft_few": REFERENCES,
+    **{rl: (*REFERENCES, PARENTS[rl], control) for rl, control in CONTROLS.items()},
+    **{control: (*REFERENCES, PARENTS[control]) for control in CONTROLS.values()},
 }  # fmt: skip
 """Which rows a row's entries are compared with."""
 Values = dict[str, dict[str, float]]

@@ -32,28 +32,29 @@ CHANGES = {"seed": 1, "instances": {"train": 900, "dev": 0, "heldout": 0}}
 LOOK_UPS = 3
 """One look-up in so many is kept beside all hard arenas: RL gained in these alone, and in a look-up
 most groups are alike in reward."""
-TOOLLESS = 6
-"""One in so many is asked without its tools."""
 
 
 def fresh_arenas(work: Path, shown: Iterable[Arena]) -> list[Arena]:
     """Training arenas of another seed, made below ``work`` where they are not there, apart from
     the built data."""
     data = made(work) / "data"
-    fresh = apart(
+    return apart(
         read_records(data / "envs_merged.parquet", Arena),
         read_records(data / "qa_valid.parquet", QAInstance),
         read_records(BUILT_QA, QAInstance),
         shown,
     )
-    chosen = mostly_hard(fresh)
-    return [without_tools(one) if at % TOOLLESS == 0 else one for at, one in enumerate(chosen)]
 
 
 def mostly_hard(arenas: Iterable[Arena]) -> list[Arena]:
     """All hard arenas and one in ``LOOK_UPS`` of the others, in their order."""
     others = count()
     return [one for one in arenas if one.is_hard or next(others) % LOOK_UPS == 0]
+
+
+def some_without_tools(arenas: Iterable[Arena], every: int) -> list[Arena]:
+    """One arena in ``every`` asked without its tools, the others as they are."""
+    return [without_tools(one) if at % every == 0 else one for at, one in enumerate(arenas)]
 
 
 def without_tools(arena: Arena) -> Arena:

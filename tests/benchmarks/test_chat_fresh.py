@@ -114,14 +114,8 @@ def test_all_hard_arenas_stay_and_one_look_up_in_so_many() -> None:
     assert chat_fresh.mostly_hard([]) == []
 
 
-def test_one_in_so_many_fresh_arenas_is_asked_without_its_tools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_in_so_many_arenas_is_asked_without_its_tools() -> None:
     arenas = [make_arena(number) for number in range(13)]
-    monkeypatch.setattr(chat_fresh, "made", lambda work: work)
-    monkeypatch.setattr(chat_fresh, "read_records", lambda *_: [])
-    monkeypatch.setattr(chat_fresh, "apart", lambda *_: arenas)
-    monkeypatch.setattr(chat_fresh, "mostly_hard", lambda arenas: arenas)
-    found = chat_fresh.fresh_arenas(tmp_path, [])
+    found = chat_fresh.some_without_tools(arenas, 6)
     assert [at for at, one in enumerate(found) if not one.tools] == [0, 6, 12]
     assert [one for one in found if one.tools] == [one for one in arenas if one in found]

@@ -85,6 +85,9 @@ def test_a_policy_is_the_base_with_the_adapters_of_every_part_before_it() -> Non
     ]  # fmt: skip
     assert chat_model.lineage("rl") == [*every, "rl"]
     assert chat_model.lineage("control") == [*every, "control"]
+    assert chat_model.lineage("rl_few") == ["sft_few", "rl_few"]
+    for rl, control in chat_model.CONTROLS.items():
+        assert chat_model.PARENTS[rl] == chat_model.PARENTS[control]
 
 
 def test_a_parameter_that_has_no_effect_is_refused() -> None:
@@ -108,6 +111,7 @@ def test_the_control_sees_again_what_sft_saw_and_nothing_that_rl_trains_in() -> 
     assert set(chat_data.places("sft_stumbles")) < set(seen)
     assert set(seen).isdisjoint(chat_data.FOR_RL)
     assert chat_data.places("eval") == list(range(8))
+    assert chat_data.places("control_few") == chat_data.places("sft_few") == list(range(200))
 
 
 def test_a_policy_without_its_adapters_is_refused(
@@ -124,11 +128,13 @@ def test_rl_trains_in_arenas_that_no_part_of_sft_shows_and_in_fresh_ones(
 ) -> None:
     arenas = [SimpleNamespace(id=str(at), is_hard=at > 410) for at in range(1188)]
     monkeypatch.setattr(chat_model, "arenas_of", lambda split: arenas)
-    fresh = SimpleNamespace(id="fresh")
+    fresh = SimpleNamespace(id="fresh", is_hard=True)
     monkeypatch.setattr(chat_model, "fresh_arenas", lambda work, shown: [fresh] * (shown is arenas))
-    found = [one.id for one in chat_model.rl_arenas()]
+    monkeypatch.setattr(chat_model, "some_without_tools", lambda arenas, every: arenas)
     look_ups, hard = map(str, (400, 403, 406, 409)), map(str, chat_data.FOR_RL[11:])
-    assert found == [*look_ups, *hard, "fresh"]
+    assert [one.id for one in chat_model.rl_arenas("rl")] == [*look_ups, *hard, "fresh"]
+    every = [*map(str, chat_data.FOR_RL), "fresh"]
+    assert [one.id for one in chat_model.rl_arenas("rl_few")] == every
 
 
 def test_other_rows_or_arenas_are_another_run(
@@ -144,7 +150,7 @@ def test_other_rows_or_arenas_are_another_run(
             chat_model, "shown_rows", lambda codec, settings, part: SimpleNamespace(rows=rows)
         )
         monkeypatch.setattr(
-            chat_model, "rl_arenas", lambda: [SimpleNamespace(id=str(one)) for one in rows]
+            chat_model, "rl_arenas", lambda name: [SimpleNamespace(id=str(one)) for one in rows]
         )
         return chat_model.contents(part, settings, tmp_path)
 
