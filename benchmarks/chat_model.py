@@ -6,6 +6,7 @@
     python benchmarks/chat_model.py score base sft [--arenas 100]
     python benchmarks/chat_model.py rl [--cpu-minutes 120]
     python benchmarks/chat_model.py control
+    python benchmarks/chat_model.py sft_few      # and rl_few, control_few: from few arenas
     python benchmarks/chat_model.py bfcl base sft rl control    # see benchmarks/chat_bfcl.py
 
 The wheel holds the model quantised to four bits; it is written out below runs/chat_model, so it is
@@ -13,11 +14,12 @@ not quite what ``policy=smollm2`` fetches from the hub. SFT has seven parts: ``s
 ``sft_calls``, which adds single-turn function calls, ``sft_misses``, which shows them again beside
 near misses (benchmarks/chat_calls.py), ``sft_more``, which shows further arenas, ``sft_again``,
 which shows all arenas and conversations once more, ``sft_stumbles``, in whose arenas a call fails
-first (benchmarks/chat_stumbles.py), and ``sft``, which shows all of it so. Each part, RL and the
-control train adapters. They are
-committed below policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the
-base with the adapters of all parts before it and its own merged in, and whoever has these files can
-go on with the next part. A part that was killed, or that used up its CPU minutes, goes on from its
+first (benchmarks/chat_stumbles.py), and ``sft``, which shows all of it so. A second line is shown
+few arenas in one part, ``sft_few``, with RL and a control of its own. docs/chat-model.md has each
+part's options as it was run. Each part, RL and the control train adapters. They are committed below
+policies/chat-model with a journal of steps and CPU seconds: policy ``rl`` is the base with the
+adapters of all parts before it and its own merged in, and whoever has these files can go on with
+the next part. A part that was killed, or that used up its CPU minutes, goes on from its
 newest checkpoint when the same command runs again; what it has by then is exported.
 """
 
