@@ -55,11 +55,11 @@ OF_BASE = {BASE_NATIVE: "hermes", "base_hermes": "hermes"}
 CATEGORIES = ("simple_python", "multiple", "parallel", "irrelevance")
 SIDE_BY_SIDE = {"bfcl_single": 32, "bfcl": 8}
 NEW_TOKENS, KEEP_MB = 128, 1024
-REFERENCES = (FLOOR, BASE, BASE_NATIVE)
+UNTRAINED = (FLOOR, BASE, BASE_NATIVE)
 AGAINST = {
-    BASE: (FLOOR,), BASE_NATIVE: (FLOOR,), "sft": REFERENCES, "sft_few": REFERENCES,
-    **{rl: (*REFERENCES, PARENTS[rl], control) for rl, control in CONTROLS.items()},
-    **{control: (*REFERENCES, PARENTS[control]) for control in CONTROLS.values()},
+    BASE: (FLOOR,), BASE_NATIVE: (FLOOR,), "sft": UNTRAINED, "sft_few": UNTRAINED,
+    **{rl: (*UNTRAINED, PARENTS[rl], control) for rl, control in CONTROLS.items()},
+    **{control: (*UNTRAINED, PARENTS[control]) for control in CONTROLS.values()},
 }  # fmt: skip
 """Which rows a row's entries are compared with."""
 Values = dict[str, dict[str, float]]

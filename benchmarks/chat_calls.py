@@ -32,7 +32,7 @@ CALLS_FILE, NEAR_FILE = (
 BOTH = (CALLS_FILE, NEAR_FILE)
 FILES = {
     "sft_calls": (CALLS_FILE,), "sft_misses": BOTH, "sft_stumbles": BOTH, "sft": BOTH,
-    "control": BOTH, "sft_few": BOTH, "control_few": BOTH,
+    "sft_few": BOTH,
 }  # fmt: skip
 """What the parts of SFT that show function calls read."""
 AGAIN = 6

@@ -35,14 +35,12 @@ SAMPLES_FILE, ARENAS_FILE = ROOT / "data/sft_set.parquet", ROOT / "data/envs_mer
 SHOWN = {
     "sft_arenas": (0, 400), "sft_calls": (550, 700), "sft_misses": (700, 800),
     "sft_more": (800, 1150), "sft_again": (0, 1150), "sft_stumbles": (0, 300),
-    "sft": (0, 1150), "control": (0, 1150), "sft_few": (0, 200), "control_few": (0, 200),
-    "eval": (0, 8),
+    "sft": (0, 1150), "sft_few": (0, 200), "eval": (0, 8),
 }  # fmt: skip
 """The training arenas (their gold episodes) and the conversations of ``sft_set`` that a part is
-shown, from which to which but those ``FOR_RL``: the last parts of SFT, and the control, see them
-again. What watches training is counted alike, in the development arenas and the evaluation
-samples."""
-STUMBLING = ("sft_stumbles", "sft", "control", "sft_few", "control_few")
+shown, from which to which but those ``FOR_RL``: the last parts of SFT see them again. What watches
+training is counted alike, in the development arenas and the evaluation samples."""
+STUMBLING = ("sft_stumbles", "sft", "sft_few")
 """The parts of whose gold episodes some go wrong before they are mended."""
 FOR_RL = (*range(400, 550), *range(1150, 1188))
 """The training arenas that no part shows and RL trains in."""

@@ -86,7 +86,7 @@ PARENTS = {
 }  # fmt: skip
 """Which policy's weights, merged, each part starts from."""
 CONTROLS = {"rl": "control", "rl_few": "control_few"}
-"""Each part of RL, and the part that spends as much on more SFT."""
+"""Each part of RL, and the part that spends as much on more SFT of what its start was shown."""
 TOOLLESS = {"rl": 6, "rl_few": 12}
 """One fresh arena in so many is asked without its tools. After ``rl`` the policy refused in 27 of
 300 arenas all of whose tools were there, and ``sft`` in none."""
@@ -206,7 +206,7 @@ def train(name: str, settings: Settings, folder: Path) -> None:
     policy = load_policy(start, "cpu", weights_dtype(start.dtype, lora))
     untracked = Run(None, "", "")
     if name not in CONTROLS:
-        rows, watched = (shown_rows(policy.codec, settings, part) for part in (name, "eval"))
+        rows, watched = rows_of(name, policy.codec, settings)
         train_sft(policy, rows, watched, settings.sft, folder, untracked)
         return
     arenas = choose_arenas(rl_arenas(name), policy.codec, settings.rl, folder)
@@ -239,7 +239,7 @@ def run_part(name: str, settings: Settings, sets: Sequence[str], cpu_minutes: fl
 
 def contents(name: str, settings: Settings, parent: Path) -> str:
     """An id of all that a part trains on. SystemExit where a file that it reads is missing."""
-    own = (BUILT_QA, TOOLS_FILE) if name in CONTROLS else FILES.get(name, ())
+    own = (BUILT_QA, TOOLS_FILE) if name in CONTROLS else FILES.get(shown_as(name), ())
     read = (SAMPLES_FILE, ARENAS_FILE, *own)
     if missing := [str(one) for one in read if not one.exists()]:
         raise SystemExit(
@@ -249,11 +249,21 @@ def contents(name: str, settings: Settings, parent: Path) -> str:
     if name in CONTROLS:
         return content_id([one.id for one in rl_arenas(name)])
     codec = load_codec(the_policy(parent))
-    return content_id([shown_rows(codec, settings, part).rows for part in (name, "eval")])
+    return content_id([one.rows for one in rows_of(name, codec, settings)])
 
 
-def shown_rows(codec: ChatCodec, settings: Settings, part: str) -> Encoded:
-    return encoded(codec, settings.bench, settings.runtime, settings.sft.max_tokens, part)
+def shown_as(name: str) -> str:
+    """The part whose rows a part of SFT is shown: its own, or of a control its start's."""
+    return PARENTS[name] if name in CONTROLS.values() else name
+
+
+def rows_of(name: str, codec: ChatCodec, settings: Settings) -> list[Encoded]:
+    """The rows that a part of SFT trains on, and those that it is watched by."""
+    most = settings.sft.max_tokens
+    return [
+        encoded(codec, settings.bench, settings.runtime, most, part)
+        for part in (shown_as(name), "eval")
+    ]
 
 
 def curves_of(checkpoint: Path) -> dict[str, dict[str, float]]:

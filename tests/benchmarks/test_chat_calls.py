@@ -61,7 +61,7 @@ def test_a_later_part_of_sft_shows_near_misses_too() -> None:
     near = {one.id for one in chat_calls.read_examples(chat_calls.NEAR_FILE)}
     every = [one.id for one in chat_calls.calls_of("sft_misses")]
     assert near < set(every)
-    for part in ("sft_stumbles", "sft", "control"):
+    for part in ("sft_stumbles", "sft", "sft_few"):
         assert [one.id for one in chat_calls.calls_of(part)] == every[:: chat_calls.AGAIN]
 
 

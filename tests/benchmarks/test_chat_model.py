@@ -106,12 +106,13 @@ def test_the_control_sees_again_what_sft_saw_and_nothing_that_rl_trains_in() -> 
     parts = ("sft_arenas", "sft_calls", "sft_misses", "sft_more")
     seen = [at for part in parts for at in chat_data.places(part)]
     assert len(seen) == len(set(seen))
-    assert set(chat_data.places("control")) == set(chat_data.places("sft_again")) == set(seen)
-    assert chat_data.places("sft") == chat_data.places("control")
+    assert set(chat_data.places("sft")) == set(chat_data.places("sft_again")) == set(seen)
+    assert chat_model.shown_as("control") == chat_model.shown_as("sft") == "sft"
     assert set(chat_data.places("sft_stumbles")) < set(seen)
     assert set(seen).isdisjoint(chat_data.FOR_RL)
     assert chat_data.places("eval") == list(range(8))
-    assert chat_data.places("control_few") == chat_data.places("sft_few") == list(range(200))
+    assert chat_model.shown_as("control_few") == "sft_few"
+    assert chat_data.places("sft_few") == list(range(200))
 
 
 def test_a_policy_without_its_adapters_is_refused(
@@ -130,11 +131,15 @@ def test_rl_trains_in_arenas_that_no_part_of_sft_shows_and_in_fresh_ones(
     monkeypatch.setattr(chat_model, "arenas_of", lambda split: arenas)
     fresh = SimpleNamespace(id="fresh", is_hard=True)
     monkeypatch.setattr(chat_model, "fresh_arenas", lambda work, shown: [fresh] * (shown is arenas))
-    monkeypatch.setattr(chat_model, "some_without_tools", lambda arenas, every: arenas)
+    shares: list[int] = []
+    monkeypatch.setattr(
+        chat_model, "some_without_tools", lambda arenas, every: shares.append(every) or arenas
+    )
     look_ups, hard = map(str, (400, 403, 406, 409)), map(str, chat_data.FOR_RL[11:])
     assert [one.id for one in chat_model.rl_arenas("rl")] == [*look_ups, *hard, "fresh"]
     every = [*map(str, chat_data.FOR_RL), "fresh"]
     assert [one.id for one in chat_model.rl_arenas("rl_few")] == every
+    assert shares == [6, 12]
 
 
 def test_other_rows_or_arenas_are_another_run(
@@ -146,9 +151,7 @@ def test_other_rows_or_arenas_are_another_run(
     settings = chat_model.Settings.of([])
 
     def found(part: str, *rows: int) -> str:
-        monkeypatch.setattr(
-            chat_model, "shown_rows", lambda codec, settings, part: SimpleNamespace(rows=rows)
-        )
+        monkeypatch.setattr(chat_model, "encoded", lambda *_: SimpleNamespace(rows=rows))
         monkeypatch.setattr(
             chat_model, "rl_arenas", lambda name: [SimpleNamespace(id=str(one)) for one in rows]
         )
